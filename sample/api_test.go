@@ -34,7 +34,8 @@ func newGroup(t *testing.T) (*genericapiserver.APIGroupInfo, *runtime.Scheme) {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(install.AddToScheme(scheme))
 	utilruntime.Must(validation.AddToScheme(scheme))
-	group, err := registry.NewAPIGroupInfo(workshop.GroupName, API().Groups[0].Kinds, scheme, serializer.NewCodecFactory(scheme), registry.Unconnected{}, nil)
+	group, err := registry.NewAPIGroupInfo(workshop.GroupName, API().Groups[0].Kinds, scheme,
+		serializer.NewCodecFactory(scheme), registry.Unconnected{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,8 @@ func TestEveryKindIsServed(t *testing.T) {
 	for _, gv := range install.GroupVersions() {
 		var want, got []string
 		for kind := range scheme.KnownTypes(workshop.SchemeGroupVersion) {
-			if scheme.Recognizes(gv.WithKind(kind)) && !strings.HasSuffix(kind, "List") && !strings.HasSuffix(kind, "Options") && kind != metav1.WatchEventKind {
+			if scheme.Recognizes(gv.WithKind(kind)) && !strings.HasSuffix(kind, "List") &&
+				!strings.HasSuffix(kind, "Options") && kind != metav1.WatchEventKind {
 				want = append(want, kind)
 			}
 		}

@@ -35,9 +35,12 @@ func main() {
 	fmt.Println(clients.WorkshopV1().RESTClient(), v1.SchemeGroupVersion, err)
 }
 `)
-	scripttest.Shell(t, dir, "go mod edit -require="+module+"@v0.0.0 -replace="+module+"@v0.0.0="+clients+" && go mod tidy && go vet ./...", "GOFLAGS=-mod=mod "+os.Getenv("GOFLAGS"))
+	scripttest.Shell(t, dir,
+		"go mod edit -require="+module+"@v0.0.0 -replace="+module+"@v0.0.0="+clients+" && go mod tidy && go vet ./...",
+		"GOFLAGS=-mod=mod "+os.Getenv("GOFLAGS"))
 	for line := range strings.SplitSeq(scripttest.Shell(t, dir, "go list -m all", "GOFLAGS=-mod=mod"), "\n") {
-		for _, server := range []string{"example.com/extension-apiserver ", "k8s.io/apiserver ", "k8s.io/code-generator ", "go.etcd.io/etcd", "google.golang.org/grpc "} {
+		for _, server := range []string{"example.com/extension-apiserver ", "k8s.io/apiserver ",
+			"k8s.io/code-generator ", "go.etcd.io/etcd", "google.golang.org/grpc "} {
 			if strings.HasPrefix(line, server) {
 				t.Errorf("a client inherits the module %s", line)
 			}

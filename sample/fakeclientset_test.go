@@ -21,16 +21,19 @@ func TestFakeClientset(t *testing.T) {
 		t.Fatal(err)
 	}
 	widgets := clients.WorkshopV1().Widgets("demo")
-	created := &v1.Widget{ObjectMeta: metav1.ObjectMeta{Name: "w"}, Spec: v1.WidgetSpec{Model: "m", Parts: []v1.WidgetPart{{Name: "frame", Material: "oak"}}}}
+	created := &v1.Widget{ObjectMeta: metav1.ObjectMeta{Name: "w"},
+		Spec: v1.WidgetSpec{Model: "m", Parts: []v1.WidgetPart{{Name: "frame", Material: "oak"}}}}
 	if _, err := widgets.Create(t.Context(), created, metav1.CreateOptions{FieldManager: "creator"}); err != nil {
 		t.Fatal(err)
 	}
-	configuration := workshopv1.Widget("w", "demo").WithSpec(workshopv1.WidgetSpec().WithParts(workshopv1.WidgetPart().WithName("screw").WithQuantity(12)))
+	configuration := workshopv1.Widget("w", "demo").WithSpec(
+		workshopv1.WidgetSpec().WithParts(workshopv1.WidgetPart().WithName("screw").WithQuantity(12)))
 	applied, err := widgets.Apply(t.Context(), configuration, metav1.ApplyOptions{FieldManager: "applier"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := v1.WidgetSpec{Model: "m", Parts: []v1.WidgetPart{{Name: "frame", Material: "oak"}, {Name: "screw", Quantity: new(int32(12))}}}
+	want := v1.WidgetSpec{Model: "m", Parts: []v1.WidgetPart{{Name: "frame", Material: "oak"},
+		{Name: "screw", Quantity: new(int32(12))}}}
 	if diff := cmp.Diff(want, applied.Spec); diff != "" {
 		t.Errorf("applied (-want +got):\n%s", diff)
 	}

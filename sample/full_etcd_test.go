@@ -25,7 +25,8 @@ func TestFullEtcd(t *testing.T) {
 	gadgets := newStorage(t, quota)["gadgets"]
 	ctx := requestOf(t.Context(), "gadgets", "")
 	create := func(name string, owners int) error {
-		gadget := &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: workshop.GadgetSpec{Purpose: "p", Precision: new(int32(2))}}
+		gadget := &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: workshop.GadgetSpec{Purpose: "p", Precision: new(int32(2))}}
 		for i := range owners {
 			gadget.OwnerReferences = append(gadget.OwnerReferences, metav1.OwnerReference{
 				APIVersion: "v1", Kind: "Node", Name: strings.Repeat("x", 60), UID: types.UID(fmt.Sprint(i)),
@@ -41,7 +42,8 @@ func TestFullEtcd(t *testing.T) {
 		}
 		return api.Status().Code, api.Status().Reason
 	}
-	if code, reason := status(create("too-large", 30_000)); code != http.StatusRequestEntityTooLarge || reason != metav1.StatusReasonRequestEntityTooLarge {
+	if code, reason := status(create("too-large", 30_000)); code != http.StatusRequestEntityTooLarge ||
+		reason != metav1.StatusReasonRequestEntityTooLarge {
 		t.Errorf("create an object of 2 MB: %d %s, want 413", code, reason)
 	}
 	var err error
@@ -51,13 +53,15 @@ func TestFullEtcd(t *testing.T) {
 		}
 		err = create(fmt.Sprintf("g-%d", i), 13_000)
 	}
-	if code, reason := status(err); code != http.StatusInsufficientStorage || reason != registry.StatusReasonInsufficientStorage {
+	if code, reason := status(err); code != http.StatusInsufficientStorage ||
+		reason != registry.StatusReasonInsufficientStorage {
 		t.Errorf("create in a full etcd: %v: %d %s, want 507", err, code, reason)
 	}
 	if _, err := gadgets.(rest.Getter).Get(ctx, "g-0", &metav1.GetOptions{}); err != nil {
 		t.Errorf("get from a full etcd: %v", err)
 	}
-	if _, deleted, err := gadgets.(rest.GracefulDeleter).Delete(ctx, "g-0", rest.ValidateAllObjectFunc, &metav1.DeleteOptions{}); err != nil || !deleted {
+	if _, deleted, err := gadgets.(rest.GracefulDeleter).Delete(ctx, "g-0", rest.ValidateAllObjectFunc,
+		&metav1.DeleteOptions{}); err != nil || !deleted {
 		t.Errorf("delete in a full etcd: deleted %t, %v", deleted, err)
 	}
 }

@@ -92,10 +92,12 @@ func newLists(f *testing.F) *lists {
 	l := &lists{storage: newStorage(f, 0), keys: map[string][]string{}}
 	for _, key := range []string{"demo/a", "demo/b", "demo/c", "demo-2/a", "demo-2/b", "zoo/a"} {
 		namespace, name, _ := strings.Cut(key, "/")
-		l.create(f, "widgets", namespace, &workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: workshop.WidgetSpec{Model: "m", Grade: workshop.WidgetGradeStandard, Replicas: new(int32(1))}})
+		l.create(f, "widgets", namespace, &workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: workshop.WidgetSpec{Model: "m", Grade: workshop.WidgetGradeStandard, Replicas: new(int32(1))}})
 	}
 	for _, name := range []string{"a", "demo", "z"} {
-		l.create(f, "gadgets", "", &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: workshop.GadgetSpec{Purpose: "p", Precision: new(int32(2))}})
+		l.create(f, "gadgets", "", &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: workshop.GadgetSpec{Purpose: "p", Precision: new(int32(2))}})
 	}
 	l.awaitCaches(f)
 	return l
@@ -107,10 +109,11 @@ func (l *lists) awaitCaches(f *testing.F) {
 	f.Helper()
 	for resource := range l.keys {
 		var notReady error
-		if err := wait.PollUntilContextTimeout(f.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-			notReady = l.storage[resource].(rest.StorageWithReadiness).ReadinessCheck()
-			return notReady == nil, nil
-		}); err != nil {
+		if err := wait.PollUntilContextTimeout(f.Context(), 10*time.Millisecond, 30*time.Second, true,
+			func(context.Context) (bool, error) {
+				notReady = l.storage[resource].(rest.StorageWithReadiness).ReadinessCheck()
+				return notReady == nil, nil
+			}); err != nil {
 			f.Fatalf("watch cache of %s: %v: %v", resource, err, notReady)
 		}
 	}
@@ -149,7 +152,8 @@ func requestOf(ctx context.Context, resource, namespace string) context.Context 
 
 func (l *lists) create(f *testing.F, resource, namespace string, obj runtime.Object) {
 	f.Helper()
-	made, err := l.storage[resource].(rest.Creater).Create(requestOf(f.Context(), resource, namespace), obj, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
+	made, err := l.storage[resource].(rest.Creater).Create(requestOf(f.Context(), resource, namespace), obj,
+		rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -165,13 +169,15 @@ func (l *lists) create(f *testing.F, resource, namespace string, obj runtime.Obj
 
 // list returns the keys of the objects that the collection has from the token on.
 func (l *lists) list(ctx context.Context, resource, namespace, token string, limit uint8) (keys []string, err error) {
-	list, err := l.storage[resource].(rest.Lister).List(requestOf(ctx, resource, namespace), &internalversion.ListOptions{Continue: token, Limit: int64(limit)})
+	list, err := l.storage[resource].(rest.Lister).List(requestOf(ctx, resource, namespace),
+		&internalversion.ListOptions{Continue: token, Limit: int64(limit)})
 	if err != nil {
 		return nil, err
 	}
 	return keys, meta.EachListItem(list, func(obj runtime.Object) error {
 		object, err := meta.Accessor(obj)
-		if kind := map[bool]string{true: "widgets", false: "gadgets"}[fmt.Sprintf("%T", obj) == "*workshop.Widget"]; kind != resource {
+		if kind := map[bool]string{true: "widgets", false: "gadgets"}[fmt.Sprintf("%T",
+			obj) == "*workshop.Widget"]; kind != resource {
 			return fmt.Errorf("got a %T in the list of %s", obj, resource)
 		}
 		keys = append(keys, strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/"))
@@ -185,13 +191,15 @@ func FuzzWidgetContinue(f *testing.F) {
 	l := newLists(f)
 	for i := range collections {
 		for _, start := range []string{
-			"b", "b\x00", "\x00", "/", "", "a/..", "../demo-2/a", "/../demo-2/a", "demo/b\x00", "demo-2/", "/demo/b", "..", "./b", "b//c", "\xff", "zzzz", "//", "%2e%2e%2fdemo-2", "-2/a",
+			"b", "b\x00", "\x00", "/", "", "a/..", "../demo-2/a", "/../demo-2/a", "demo/b\x00", "demo-2/", "/demo/b",
+			"..", "./b", "b//c", "\xff", "zzzz", "//", "%2e%2e%2fdemo-2", "-2/a",
 		} {
 			f.Add(uint8(i), start, int64(-1), uint8(0), "")
 			f.Add(uint8(i), start, int64(0), uint8(2), "")
 		}
 		f.Add(uint8(i), "b", int64(3), uint8(1), "")
-		for _, token := range []string{"=", "e30", "bnVsbA", "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MCwic3RhcnQiOiJiIn0", "eyJ2IjoidjIiLCJydiI6LTEsInN0YXJ0IjoiYiJ9", "\x00"} {
+		for _, token := range []string{"=", "e30", "bnVsbA", "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MCwic3RhcnQiOiJiIn0",
+			"eyJ2IjoidjIiLCJydiI6LTEsInN0YXJ0IjoiYiJ9", "\x00"} {
 			f.Add(uint8(i), "", int64(-1), uint8(0), token)
 		}
 	}
@@ -249,5 +257,6 @@ func decoded(token string) (from continued, ok bool) {
 		return continued{}, false
 	}
 	start := "/" + strings.TrimPrefix(from.Start, "/")
-	return from, from.Version == "meta.k8s.io/v1" && from.ResourceVersion != 0 && from.Start != "" && path.Clean(start) == start
+	return from, from.Version == "meta.k8s.io/v1" && from.ResourceVersion != 0 && from.Start != "" &&
+		path.Clean(start) == start
 }

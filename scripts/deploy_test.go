@@ -70,11 +70,13 @@ func newCluster(t *testing.T, e *envtest.Environment) cluster {
 // label makes the namespace of the environment look as if deploy had made it; no label takes that back.
 func (c cluster) label(partOf *string) {
 	c.Helper()
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{"app.kubernetes.io/part-of": partOf}}})
+	patch, err := json.Marshal(
+		map[string]any{"metadata": map[string]any{"labels": map[string]any{"app.kubernetes.io/part-of": partOf}}})
 	if err != nil {
 		c.Fatal(err)
 	}
-	if _, err := c.core.CoreV1().Namespaces().Patch(c.Context(), namespace, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := c.core.CoreV1().Namespaces().Patch(c.Context(), namespace, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		c.Fatal(err)
 	}
 }
@@ -107,14 +109,19 @@ func overlay(t *testing.T, components string, onTop ...string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	list := "../../../manifests/components/" + strings.Join(strings.Fields(components), ", ../../../manifests/components/")
+	list := "../../../manifests/components/" + strings.Join(strings.Fields(components),
+		", ../../../manifests/components/")
 	for path, content := range map[string]string{
-		"names": fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nnamespace: %s\nnamePrefix: %s\n", namespace, strings.TrimSuffix(name, "apiserver")),
-		"all":   "resources: [../../../sample/manifests/api]\ncomponents: [" + list + ", ../names, ../../../manifests/names]\n",
-		"":      "resources: [all]\n" + strings.Join(onTop, ""),
+		"names": fmt.Sprintf(
+			"apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nnamespace: %s\nnamePrefix: %s\n", namespace,
+			strings.TrimSuffix(name, "apiserver")),
+		"all": "resources: [../../../sample/manifests/api]\ncomponents: [" + list +
+			", ../names, ../../../manifests/names]\n",
+		"": "resources: [all]\n" + strings.Join(onTop, ""),
 	} {
 		file := filepath.Join(dir, path, "kustomization.yaml")
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(content), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700),
+			os.WriteFile(file, []byte(content), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -139,21 +146,41 @@ func TestDeployRefuses(t *testing.T) {
 		variables []string
 		want      string
 	}{
-		"nothing answers":           {partOf: &ours, variables: []string{"KUBECONFIG=/nonexistent/kubeconfig"}, want: "deploy: the cluster of the kubeconfig (/nonexistent/kubeconfig, context none) cannot be used: "},
-		"unknown to the cluster":    {partOf: &ours, config: anonymous, want: "context front) cannot be used: error: You must be logged in to the server (Unauthorized)"},
-		"no rights":                 {partOf: &ours, config: nobody, want: "deploy: the user of the kubeconfig may not create apiservices.apiregistration.k8s.io; expected the rights of a cluster administrator"},
-		"a cluster too old":         {partOf: &ours, answers: map[string]string{"/version": `{"major":"1","minor":"29","gitVersion":"v1.29.15"}`}, want: "deploy: the cluster is Kubernetes 1.29.15, expected 1.30 or later"},
-		"no aggregation":            {partOf: &ours, answers: map[string]string{trust: noAggregation}, want: "deploy: the aggregation layer of the cluster is not configured: "},
-		"an API that is not served": {partOf: &ours, variables: []string{"OVERLAY=" + overlay(t, kind+" monitoring")}, want: "deploy: the cluster does not serve monitoring.coreos.com/v1 which "},
-		"a foreign namespace":       {want: "deploy: Namespace " + namespace + " exists and is not ours"},
-		"a namespace of another":    {partOf: &other, want: "deploy: Namespace " + namespace + " exists and is not ours"},
-		"a foreign Service":         {partOf: &ours, prepare: foreignService, want: "deploy: Service " + namespace + "/" + name + " exists and is not ours"},
-		"a foreign APIService":      {partOf: &ours, prepare: foreignAPIService(&apiregistrationv1.ServiceReference{Namespace: "elsewhere", Name: "theirs"}), want: "deploy: APIService v1." + group + " belongs to the Service elsewhere/theirs, expected none, or the Service " + namespace + "/" + name},
-		"a local APIService":        {partOf: &ours, prepare: foreignAPIService(nil), want: "deploy: APIService v1." + group + " is served by kube-apiserver itself"},
-		"two replicas":              {partOf: &ours, variables: []string{"OVERLAY=" + overlay(t, kind, "replicas: [{name: "+name+", count: 2}]\n")}, want: "has 2 replicas with embedded storage, expected 1"},
-		"another selector":          {partOf: &ours, prepare: otherSelector, want: "deploy: kubectl apply --dry-run=server: The StatefulSet \"" + name + "\" is invalid: "},
-		"no overlay":                {partOf: &ours, variables: []string{"OVERLAY=manifests/none"}, want: "deploy: OVERLAY is 'manifests/none', expected a directory with a kustomization.yaml"},
-		"an image without tag":      {partOf: &ours, variables: []string{"IMAGE=registry.example:5000/server"}, want: "deploy: image 'registry.example:5000/server' has no tag"},
+		"nothing answers": {partOf: &ours, variables: []string{"KUBECONFIG=/nonexistent/kubeconfig"},
+			want: "deploy: the cluster of the kubeconfig (/nonexistent/kubeconfig, context none) cannot be used: "},
+		"unknown to the cluster": {partOf: &ours, config: anonymous,
+			want: "context front) cannot be used: error: You must be logged in to the server (Unauthorized)"},
+		"no rights": {partOf: &ours, config: nobody,
+			want: "deploy: the user of the kubeconfig may not create apiservices.apiregistration.k8s.io; expected " +
+				"the rights of a cluster administrator"},
+		"a cluster too old": {partOf: &ours,
+			answers: map[string]string{"/version": `{"major":"1","minor":"29","gitVersion":"v1.29.15"}`},
+			want:    "deploy: the cluster is Kubernetes 1.29.15, expected 1.30 or later"},
+		"no aggregation": {partOf: &ours, answers: map[string]string{trust: noAggregation},
+			want: "deploy: the aggregation layer of the cluster is not configured: "},
+		"an API that is not served": {partOf: &ours, variables: []string{"OVERLAY=" + overlay(t, kind+" monitoring")},
+			want: "deploy: the cluster does not serve monitoring.coreos.com/v1 which "},
+		"a foreign namespace": {want: "deploy: Namespace " + namespace + " exists and is not ours"},
+		"a namespace of another": {partOf: &other, want: "deploy: Namespace " + namespace +
+			" exists and is not ours"},
+		"a foreign Service": {partOf: &ours, prepare: foreignService, want: "deploy: Service " + namespace +
+			"/" + name + " exists and is not ours"},
+		"a foreign APIService": {partOf: &ours, prepare: foreignAPIService(
+			&apiregistrationv1.ServiceReference{Namespace: "elsewhere",
+				Name: "theirs"}), want: "deploy: APIService v1." + group +
+			" belongs to the Service elsewhere/theirs, expected none, or the Service " +
+			namespace + "/" + name},
+		"a local APIService": {partOf: &ours, prepare: foreignAPIService(nil), want: "deploy: APIService v1." +
+			group + " is served by kube-apiserver itself"},
+		"two replicas": {partOf: &ours, variables: []string{"OVERLAY=" +
+			overlay(t, kind, "replicas: [{name: "+name+", count: 2}]\n")}, want: "has 2 replicas with embedded " +
+			"storage, expected 1"},
+		"another selector": {partOf: &ours, prepare: otherSelector,
+			want: "deploy: kubectl apply --dry-run=server: The StatefulSet \"" + name + "\" is invalid: "},
+		"no overlay": {partOf: &ours, variables: []string{"OVERLAY=manifests/none"},
+			want: "deploy: OVERLAY is 'manifests/none', expected a directory with a kustomization.yaml"},
+		"an image without tag": {partOf: &ours, variables: []string{"IMAGE=registry.example:5000/server"},
+			want: "deploy: image 'registry.example:5000/server' has no tag"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			c := newCluster(t, shared)
@@ -178,7 +205,8 @@ func TestDeployRefuses(t *testing.T) {
 
 func foreignService(c cluster) {
 	c.Helper()
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}}}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}}}
 	services := c.core.CoreV1().Services(namespace)
 	if _, err := services.Create(c.Context(), service, metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)
@@ -195,13 +223,15 @@ func foreignAPIService(backend *apiregistrationv1.ServiceReference) func(cluster
 		c.Helper()
 		apiService := &apiregistrationv1.APIService{
 			ObjectMeta: metav1.ObjectMeta{Name: "v1." + group},
-			Spec:       apiregistrationv1.APIServiceSpec{Group: group, Version: "v1", Service: backend, GroupPriorityMinimum: 1000, VersionPriority: 10},
+			Spec: apiregistrationv1.APIServiceSpec{Group: group, Version: "v1", Service: backend,
+				GroupPriorityMinimum: 1000, VersionPriority: 10},
 		}
 		if _, err := c.services.Create(c.Context(), apiService, metav1.CreateOptions{}); err != nil {
 			c.Fatal(err)
 		}
 		c.Cleanup(func() {
-			if err := c.services.Delete(context.WithoutCancel(c.Context()), apiService.Name, metav1.DeleteOptions{}); err != nil {
+			if err := c.services.Delete(context.WithoutCancel(c.Context()), apiService.Name,
+				metav1.DeleteOptions{}); err != nil {
 				c.Error(err)
 			}
 		})
@@ -235,7 +265,8 @@ func TestDeployWithoutServers(t *testing.T) {
 	c.label(&ours)
 	_, kubeconfig := newFront(t, c.config, nil)
 	// flow-control has an object that is named as the server's container, after that of certgen.
-	variables := []string{"KUBECONFIG=" + kubeconfig, "TIMEOUT=2", "OVERLAY=" + overlay(t, kind+" flow-control"), "IMAGE=registry.example:5000/s:v1", "CERTGEN_IMAGE=registry.example:5000/c:v2"}
+	variables := []string{"KUBECONFIG=" + kubeconfig, "TIMEOUT=2", "OVERLAY=" + overlay(t, kind+" flow-control"),
+		"IMAGE=registry.example:5000/s:v1", "CERTGEN_IMAGE=registry.example:5000/c:v2"}
 	last, out, err := script(t, "deploy.sh", variables...)
 	if err == nil || !strings.HasPrefix(last, "deploy: the servers: not within 2 s: ") {
 		t.Errorf("got %v, want that the servers did not get ready within 2 s:\n%s", err, out)
@@ -245,19 +276,24 @@ func TestDeployWithoutServers(t *testing.T) {
 	} else if got := set.Spec.Template.Spec.Containers[0].Image; got != "registry.example:5000/s:v1" {
 		t.Errorf("the StatefulSet: got image %s, want IMAGE", got)
 	}
-	if job, err := c.core.BatchV1().Jobs(namespace).Get(t.Context(), name+"-certgen-init", metav1.GetOptions{}); err != nil {
+	if job, err := c.core.BatchV1().Jobs(namespace).Get(t.Context(), name+"-certgen-init",
+		metav1.GetOptions{}); err != nil {
 		t.Errorf("the Job of certgen: %v", err)
 	} else if got := job.Spec.Template.Spec.Containers[0].Image; got != "registry.example:5000/c:v2" {
 		t.Errorf("the Job of certgen: got image %s, want CERTGEN_IMAGE", got)
 	}
 	list, err := c.services.List(t.Context(), metav1.ListOptions{})
-	if err != nil || slices.ContainsFunc(list.Items, func(s apiregistrationv1.APIService) bool { return s.Spec.Group == group }) {
+	if err != nil || slices.ContainsFunc(list.Items, func(
+		s apiregistrationv1.APIService) bool {
+		return s.Spec.Group == group
+	}) {
 		t.Errorf("got APIServices of %s, %v, want none: nothing is behind them", group, err)
 	}
 	if _, out, err := script(t, "undeploy.sh", append(variables, "TIMEOUT=30")...); err != nil {
 		t.Errorf("undeploy: %v\n%s", err, out)
 	}
-	left, err := c.core.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=" + name})
+	left, err := c.core.RbacV1().ClusterRoles().List(t.Context(),
+		metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=" + name})
 	if err != nil || len(left.Items) > 0 {
 		t.Errorf("after undeploy: %d ClusterRoles, %v, want none", len(left.Items), err)
 	}

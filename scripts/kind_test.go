@@ -19,7 +19,8 @@ func TestKindWithoutEngine(t *testing.T) {
 		for _, target := range []string{"up", "load", "deploy", "down"} {
 			t.Run(name+" "+target, func(t *testing.T) {
 				_, out, err := script(t, "kind.sh "+target, variables...)
-				if lines := strings.Count(strings.TrimSpace(out), "\n") + 1; err == nil || !strings.HasPrefix(out, want) || lines != 2 {
+				if lines := strings.Count(strings.TrimSpace(out), "\n") + 1; err == nil ||
+					!strings.HasPrefix(out, want) || lines != 2 {
 					t.Errorf("got %v and:\n%s\nwant %q and two lines", err, out, want)
 				}
 			})

@@ -20,18 +20,33 @@ func TestNeeds(t *testing.T) {
 		code     int
 		want     []string
 	}{
-		"nothing needed":      {user: "1000", args: []string{"other"}},
-		"all there":           {user: "1000", commands: []string{"protoc"}, args: []string{"generate"}},
-		"missing":             {user: "1000", args: []string{"test", "generate"}, code: 1, want: []string{"not root: tests of several hosts", "missing: ", "openssl (", "curl (", "node (", "npm (", "protoc (", "hint: apt-get install ", "openssl curl ", "nodejs npm protobuf-compiler"}},
-		"FIPS":                {user: "1000", args: []string{"fips"}, code: 1, want: []string{"missing: openssl (", "hint: apt-get install openssl\n"}},
-		"root, not Debian":    {user: "0", args: []string{"generate"}, code: 1, want: []string{"missing: protoc (", "hint: apt-get install protobuf-compiler"}},
-		"root on Debian":      {user: "0", commands: []string{"apt-get"}, args: []string{"generate"}, want: []string{"Installing protobuf-compiler: protoc (", "apt-get update -qq", "apt-get install -y -qq --no-install-recommends protobuf-compiler"}},
-		"no engine, root":     {user: "0", commands: []string{"apt-get"}, args: []string{"kind"}, code: 1, want: []string{"missing: docker (", "hint: install docker and start it, or set KIND_EXPERIMENTAL_PROVIDER"}},
-		"engine stopped":      {user: "1000", commands: []string{"docker fails"}, args: []string{"kind"}, code: 1, want: []string{"missing: docker (", "hint: install docker and start it"}},
-		"suites on kind":      {user: "1000", commands: []string{"docker", "curl", "tinyproxy"}, args: []string{"kind", "suites"}, code: 1, want: []string{"missing: openssl (", "hint: apt-get install openssl\n"}},
-		"needed twice":        {user: "1000", commands: []string{"docker", "openssl", "tinyproxy", "microsocks", "node", "npm"}, args: []string{"test", "suites"}, code: 1, want: []string{"curl ("}},
-		"root in a container": {user: "0", commands: []string{"unshare fails", "apt-get"}, args: []string{"test"}, code: 1, want: []string{"missing: namespaces (", "openssl (", "hint: apt-get install ", " openssl ", "hint: give the container CAP_SYS_ADMIN and CAP_NET_ADMIN"}},
-		"apt-get that fails":  {user: "0", commands: []string{"apt-get fails"}, args: []string{"generate"}, code: 1, want: []string{"hint: apt-get install protobuf-compiler"}},
+		"nothing needed": {user: "1000", args: []string{"other"}},
+		"all there":      {user: "1000", commands: []string{"protoc"}, args: []string{"generate"}},
+		"missing": {user: "1000", args: []string{"test", "generate"}, code: 1,
+			want: []string{"not root: tests of several hosts", "missing: ", "openssl (", "curl (", "node (", "npm (",
+				"protoc (", "hint: apt-get install ", "openssl curl ", "nodejs npm protobuf-compiler"}},
+		"FIPS": {user: "1000", args: []string{"fips"}, code: 1,
+			want: []string{"missing: openssl (", "hint: apt-get install openssl\n"}},
+		"root, not Debian": {user: "0", args: []string{"generate"}, code: 1,
+			want: []string{"missing: protoc (", "hint: apt-get install protobuf-compiler"}},
+		"root on Debian": {user: "0", commands: []string{"apt-get"}, args: []string{"generate"},
+			want: []string{"Installing protobuf-compiler: protoc (", "apt-get update -qq",
+				"apt-get install -y -qq --no-install-recommends protobuf-compiler"}},
+		"no engine, root": {user: "0", commands: []string{"apt-get"}, args: []string{"kind"}, code: 1,
+			want: []string{"missing: docker (",
+				"hint: install docker and start it, or set KIND_EXPERIMENTAL_PROVIDER"}},
+		"engine stopped": {user: "1000", commands: []string{"docker fails"}, args: []string{"kind"}, code: 1,
+			want: []string{"missing: docker (", "hint: install docker and start it"}},
+		"suites on kind": {user: "1000", commands: []string{"docker", "curl", "tinyproxy"},
+			args: []string{"kind", "suites"}, code: 1, want: []string{"missing: openssl (",
+				"hint: apt-get install openssl\n"}},
+		"needed twice": {user: "1000", commands: []string{"docker", "openssl", "tinyproxy", "microsocks", "node",
+			"npm"}, args: []string{"test", "suites"}, code: 1, want: []string{"curl ("}},
+		"root in a container": {user: "0", commands: []string{"unshare fails", "apt-get"}, args: []string{"test"},
+			code: 1, want: []string{"missing: namespaces (", "openssl (", "hint: apt-get install ", " openssl ",
+				"hint: give the container CAP_SYS_ADMIN and CAP_NET_ADMIN"}},
+		"apt-get that fails": {user: "0", commands: []string{"apt-get fails"}, args: []string{"generate"}, code: 1,
+			want: []string{"hint: apt-get install protobuf-compiler"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -91,7 +106,8 @@ func TestTargets(t *testing.T) {
 		{kit, "kind-up kind-deploy kind-test kind-down", "scripts/needs.sh kind suites"},
 		{project, "kind-deploy", "bash kit/scripts/needs.sh kind"},
 	} {
-		cmd := exec.CommandContext(t.Context(), "make", append([]string{"--dry-run", "--no-print-directory", "-f", tc.makefile}, strings.Fields(tc.targets)...)...)
+		cmd := exec.CommandContext(t.Context(), "make", append(
+			[]string{"--dry-run", "--no-print-directory", "-f", tc.makefile}, strings.Fields(tc.targets)...)...)
 		cmd.Dir = ".."
 		cmd.Env = append(os.Environ(), "MAKEFLAGS=") // of the make that runs this test
 		out, err := cmd.CombinedOutput()

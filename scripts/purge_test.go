@@ -39,15 +39,18 @@ func TestPurgeObjects(t *testing.T) {
 	if err := create("held", "example.com/hold"); err != nil {
 		t.Fatal(err)
 	}
-	want := "undeploy: 1 gadgets are left, and they got no fewer within 2 s; look at their finalizers, then run this again"
+	want := "undeploy: 1 gadgets are left, and they got no fewer within 2 s; look at their finalizers, then run " +
+		"this again"
 	if last, out, _, err := c.purge("TIMEOUT=2", nil); err == nil || last != want {
 		t.Errorf("with a finalizer: %v and:\n%s\nwant %q", err, out, want)
 	}
 	want = "EOF; 1 are left"
-	if last, out, _, err := c.purge("TIMEOUT=60", func(int) bool { return true }); err == nil || !strings.HasSuffix(last, want) {
+	if last, out, _, err := c.purge("TIMEOUT=60", func(int) bool { return true }); err == nil ||
+		!strings.HasSuffix(last, want) {
 		t.Errorf("when every answer is lost: %v and:\n%s\nwant %q", err, out, want)
 	}
-	if _, err := gadgets.Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := gadgets.Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -62,7 +65,8 @@ func TestPurgeObjects(t *testing.T) {
 	// The first 1,000, of which nobody hears, and the other 2,500 in three pages.
 	_, out, requests, err := c.purge("TIMEOUT=60", func(n int) bool { return n == 1 })
 	if rounds := strings.Count(out, " gadgets\n"); err != nil || requests != 4 || rounds != 2 {
-		t.Errorf("when one answer is lost: %v, %d requests after %d lists, want 4 after 2:\n%s", err, requests, rounds, out)
+		t.Errorf("when one answer is lost: %v, %d requests after %d lists, want 4 after 2:\n%s", err,
+			requests, rounds, out)
 	}
 	etcd, err := e.EtcdClient(t.Context())
 	if err != nil {
@@ -88,6 +92,7 @@ func (c cluster) purge(timeout string, lost func(n int) bool) (last, out string,
 		}
 		return nil
 	}
-	last, out, err = script(c.T, "undeploy.sh", "KUBECONFIG="+kubeconfig, timeout, "PURGE=1", "OVERLAY="+overlay(c.T, production))
+	last, out, err = script(c.T, "undeploy.sh", "KUBECONFIG="+kubeconfig, timeout, "PURGE=1",
+		"OVERLAY="+overlay(c.T, production))
 	return last, out, requests, err
 }

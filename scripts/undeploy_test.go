@@ -20,8 +20,10 @@ func TestPurgeKeepsNamespace(t *testing.T) {
 		backend string // namespace of the Service that is not there
 		want    string
 	}{
-		"an APIService needs it":            {namespace, "undeploy: namespace " + namespace + " stays: APIService v1.other.example.com still needs a Service in it"},
-		"an APIService elsewhere is broken": {"elsewhere", "undeploy: namespace " + namespace + " stays: a namespace cannot be deleted while an APIService is not Available: v1.other.example.com"},
+		"an APIService needs it": {namespace, "undeploy: namespace " + namespace +
+			" stays: APIService v1.other.example.com still needs a Service in it"},
+		"an APIService elsewhere is broken": {"elsewhere", "undeploy: namespace " + namespace +
+			" stays: a namespace cannot be deleted while an APIService is not Available: v1.other.example.com"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			c := newCluster(t, shared)
@@ -29,24 +31,27 @@ func TestPurgeKeepsNamespace(t *testing.T) {
 			c.label(&ours)
 			other := &apiregistrationv1.APIService{
 				ObjectMeta: metav1.ObjectMeta{Name: "v1.other.example.com"},
-				Spec: apiregistrationv1.APIServiceSpec{Group: "other.example.com", Version: "v1", GroupPriorityMinimum: 1000, VersionPriority: 10,
+				Spec: apiregistrationv1.APIServiceSpec{Group: "other.example.com", Version: "v1",
+					GroupPriorityMinimum: 1000, VersionPriority: 10,
 					Service: &apiregistrationv1.ServiceReference{Namespace: test.backend, Name: "other"}},
 			}
 			if _, err := c.services.Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {
-				if err := c.services.Delete(context.WithoutCancel(t.Context()), other.Name, metav1.DeleteOptions{}); err != nil {
+				if err := c.services.Delete(context.WithoutCancel(t.Context()), other.Name,
+					metav1.DeleteOptions{}); err != nil {
 					t.Error(err)
 				}
 			})
-			shared.Eventually(t, "the APIService to be called unavailable", time.Minute, func(ctx context.Context) error {
-				got, err := c.services.Get(ctx, other.Name, metav1.GetOptions{})
-				if err == nil && len(got.Status.Conditions) == 0 {
-					err = errors.New("it has no condition yet")
-				}
-				return err
-			})
+			shared.Eventually(t, "the APIService to be called unavailable", time.Minute,
+				func(ctx context.Context) error {
+					got, err := c.services.Get(ctx, other.Name, metav1.GetOptions{})
+					if err == nil && len(got.Status.Conditions) == 0 {
+						err = errors.New("it has no condition yet")
+					}
+					return err
+				})
 			_, kubeconfig := newFront(t, c.config, nil)
 			last, out, err := script(t, "undeploy.sh", "KUBECONFIG="+kubeconfig, "TIMEOUT=30", "PURGE=1")
 			if err == nil || !strings.HasPrefix(last, test.want) {

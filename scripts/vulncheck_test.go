@@ -33,7 +33,8 @@ func database(t *testing.T, module, function string) string {
 		modules = append(modules, object{"path": module, "vulns": []object{{"id": id, "modified": modified}}})
 		vulns = append(vulns, object{"id": id, "modified": modified})
 		files["ID/"+id+".json"] = object{
-			"schema_version": "1.3.1", "id": id, "modified": modified, "published": modified, "summary": "made by a test",
+			"schema_version": "1.3.1", "id": id, "modified": modified, "published": modified,
+			"summary": "made by a test",
 			"affected": []object{{
 				"package":            object{"name": module, "ecosystem": "Go"},
 				"ranges":             []object{{"type": "SEMVER", "events": []object{{"introduced": "0"}}}},
@@ -68,12 +69,15 @@ func TestVulncheck(t *testing.T) {
 		code     int
 		want     []string
 	}{
-		"nothing known":     {database(t, "", ""), clean, []string{"No vulnerabilities found."}},
-		"a function called": {database(t, "sigs.k8s.io/yaml", "Marshal"), found, []string{"GO-9999-0001", "sigs.k8s.io/yaml@v", "calls yaml.Marshal"}},
-		"one not called":    {database(t, "sigs.k8s.io/yaml", "YAMLToJSON"), clean, []string{"Your code is affected by 0 vulnerabilities."}},
-		"no database":       {none, unavailable, []string{"nothing was checked", none, "VULNDB="}},
+		"nothing known": {database(t, "", ""), clean, []string{"No vulnerabilities found."}},
+		"a function called": {database(t, "sigs.k8s.io/yaml", "Marshal"), found,
+			[]string{"GO-9999-0001", "sigs.k8s.io/yaml@v", "calls yaml.Marshal"}},
+		"one not called": {database(t, "sigs.k8s.io/yaml", "YAMLToJSON"), clean,
+			[]string{"Your code is affected by 0 vulnerabilities."}},
+		"no database": {none, unavailable, []string{"nothing was checked", none, "VULNDB="}},
 		// Nobody listens on it: it is not given to those who ask for any port.
-		"no answer": {"http://127.0.0.1:9", unavailable, []string{"nothing was checked", "http://127.0.0.1:9", "VULNDB="}},
+		"no answer": {"http://127.0.0.1:9", unavailable, []string{"nothing was checked",
+			"http://127.0.0.1:9", "VULNDB="}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), "./vulncheck.sh", "./internal/registration")

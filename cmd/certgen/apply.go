@@ -54,7 +54,8 @@ Exit codes:
 			if err != nil {
 				return err
 			}
-			if _, err := apply.ReadSource(certs.Dir(opts.Dir), opts.Service, c.Time()); err != nil { // before the cluster is asked for a Lease
+			// before the cluster is asked for a Lease
+			if _, err := apply.ReadSource(certs.Dir(opts.Dir), opts.Service, c.Time()); err != nil {
 				if clock, wrong := errors.AsType[*certs.RefusedError](cluster.CheckClock(cmd.Context(), c)); wrong {
 					return clock // by which it was judged
 				}
@@ -71,11 +72,15 @@ Exit codes:
 	clusterFlags(flags, &target)
 	serviceFlags(flags, &opts.Service, "(required)")
 	flags.StringVar(&opts.Dir, dirFlag, "", "directory of the certificates, as certgen init made it (required)")
-	flags.StringVar(&opts.Secret, "secret", "", "name of the Secret for the serving pair, in the namespace of the Service; empty: none is written")
-	flags.StringVar((*string)(&opts.DryRun), "dry-run", string(apply.DryRunNone), "none, client (the cluster is only read) or server (it tries every write and stores none)")
-	flags.BoolVar(&opts.ForceConflicts, "force-conflicts", false, "take the fields from other managers, but for an injector")
+	flags.StringVar(&opts.Secret, "secret", "",
+		"name of the Secret for the serving pair, in the namespace of the Service; empty: none is written")
+	flags.StringVar((*string)(&opts.DryRun), "dry-run", string(apply.DryRunNone),
+		"none, client (the cluster is only read) or server (it tries every write and stores none)")
+	flags.BoolVar(&opts.ForceConflicts, "force-conflicts", false,
+		"take the fields from other managers, but for an injector")
 	flags.BoolVar(&opts.ClearInsecure, "clear-insecure", false, "set insecureSkipTLSVerify to false in the same write")
-	flags.BoolVar(&opts.ReplaceTrust, "replace-trust", false, "allow what can interrupt a running API; certgen rotate does it in steps")
+	flags.BoolVar(&opts.ReplaceTrust, "replace-trust", false,
+		"allow what can interrupt a running API; certgen rotate does it in steps")
 	return cmd
 }
 
@@ -90,11 +95,15 @@ func planAndApply(ctx context.Context, env environment, c apply.Client, opts app
 	if plan == nil {
 		return err
 	}
-	return errors.Join(err, env.format.Print(env.stdout, plan, func(w io.Writer) { printApplied(w, plan, opts.DryRun, err) }))
+	return errors.Join(err, env.format.Print(env.stdout, plan,
+		func(w io.Writer) { printApplied(w, plan, opts.DryRun, err) }))
 }
 
 func printApplyPlan(w io.Writer, plan *apply.Plan) {
-	table(w, "PLAN\tOBJECT\tWHY", plan.Items, func(i certs.Item) []string { return []string{string(i.Action), i.Path, i.Reason} })
+	table(w, "PLAN\tOBJECT\tWHY", plan.Items, func(i certs.Item) []string {
+		return []string{string(i.Action),
+			i.Path, i.Reason}
+	})
 	for _, item := range plan.Items {
 		for _, note := range item.Notes {
 			line(w, "note", note)

@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 		if runtime.GOOS != "windows" {
 			main()
 		}
-		os.Exit(run(context.Background(), os.Args[1:], environment{stdout: slashes{os.Stdout}, stderr: slashes{os.Stderr}, now: time.Now}))
+		os.Exit(run(context.Background(), os.Args[1:], environment{stdout: slashes{os.Stdout},
+			stderr: slashes{os.Stderr}, now: time.Now}))
 	}})
 }
 
@@ -48,7 +49,8 @@ func TestScripts(t *testing.T) {
 		offset, err := time.ParseDuration(args[0])
 		ts.Check(err)
 		now := func() time.Time { return time.Now().Add(offset) }
-		code := run(t.Context(), args[1:], environment{stdout: asSlashes(ts.Stdout()), stderr: asSlashes(ts.Stderr()), now: now})
+		code := run(t.Context(), args[1:], environment{stdout: asSlashes(ts.Stdout()),
+			stderr: asSlashes(ts.Stderr()), now: now})
 		if neg != (code != 0) {
 			ts.Fatalf("got exit code %d", code)
 		}

@@ -67,8 +67,10 @@ func newCheckExpirationCommand(env environment) *cobra.Command {
 	cmd.Flags().StringVar(&dir, dirFlag, "", "directory of the certificates, as certgen init made it")
 	const units = ", such as 30d, 2w or 36h"
 	// certgen init renews a leaf of 90 days when 30 are left. When it is down to 7, that has failed for weeks.
-	durationVar(cmd.Flags(), &f.opts.WarnWithin, "warn-within", 30*day, "what has no more left than this has the state warn"+units)
-	durationVar(cmd.Flags(), &f.opts.FailWithin, "fail-within", 7*day, "what has no more left than this has the state due, and the exit code is 1"+units)
+	durationVar(cmd.Flags(), &f.opts.WarnWithin, "warn-within", 30*day,
+		"what has no more left than this has the state warn"+units)
+	durationVar(cmd.Flags(), &f.opts.FailWithin, "fail-within", 7*day,
+		"what has no more left than this has the state due, and the exit code is 1"+units)
 	clusterFlags(ofCluster, &f.cluster)
 	serviceFlags(ofCluster, &f.live.Service, "(required without --dir or PATH)")
 	addressFlags(ofCluster, &f.cluster)
@@ -101,7 +103,8 @@ Exit codes:
   2  wrong usage, a path that does not exist or holds no certificates, or a kubeconfig that cannot be used`
 
 // report reads files or, where there are no paths, the cluster.
-func (f *expirationFlags) report(ctx context.Context, env environment, paths []string) (*verify.ExpirationReport, error) {
+func (f *expirationFlags) report(ctx context.Context, env environment,
+	paths []string) (*verify.ExpirationReport, error) {
 	f.opts.Now = env.now()
 	if len(paths) == 0 {
 		c, err := open(env, f.cluster, f.live.Validate())
@@ -131,9 +134,12 @@ func pathsOrFlags(paths []string, flags *pflag.FlagSet, service certs.Service) e
 	case slices.Contains(paths, ""):
 		return cli.UsageErrorf("expected files or directories, found an empty path; is a variable not set?")
 	case found != "" && len(paths) > 0:
-		return cli.UsageErrorf("expected --dir or paths, or a cluster, found %q and --%s; give one of them", paths, found)
+		return cli.UsageErrorf("expected --dir or paths, or a cluster, found %q and --%s; give one of them", paths,
+			found)
 	case found == "" && len(paths) == 0 && service == (certs.Service{}):
-		return cli.UsageErrorf("expected files or directories, found none; give the directory of certgen init (--dir), other paths, or a cluster's Service: --service, --namespace")
+		return cli.UsageErrorf(
+			"expected files or directories, found none; give the directory of certgen init (--dir), other paths, or " +
+				"a cluster's Service: --service, --namespace")
 	}
 	return nil
 }
@@ -144,7 +150,8 @@ func expirationErrors(r *verify.ExpirationReport) error {
 	add := func(e verify.Expiration, fix string) {
 		switch e.State {
 		case verify.StateDue, verify.StateExpired:
-			errs = append(errs, fmt.Errorf("%s: %s %s, end is at %s; %s", e.Path, e.Name, e.State, timeOrDash(e.NotAfter), cmp.Or(e.Fix, fix)))
+			errs = append(errs, fmt.Errorf("%s: %s %s, end is at %s; %s", e.Path, e.Name, e.State,
+				timeOrDash(e.NotAfter), cmp.Or(e.Fix, fix)))
 		case verify.StateError:
 			for _, f := range e.Findings {
 				errs = append(errs, fmt.Errorf("%s %s: %s; %s", f.ID, f.Object, f.Evidence, f.Fix))
@@ -161,25 +168,29 @@ func expirationErrors(r *verify.ExpirationReport) error {
 }
 
 func printExpirations(w io.Writer, r *verify.ExpirationReport) {
-	table(w, "CERTIFICATE\tSUBJECT\tEXPIRES\tLEFT\tRENEW AT\tCA\tSTATE", r.Certificates, func(e verify.Expiration) []string {
-		ca := e.CAName
-		if e.CASHA256 != "" {
-			ca += "/" + e.CASHA256[:8]
-		}
-		return []string{e.Name, cmp.Or(e.Subject, "-"), timeOrDash(e.ExpirationDate), timeLeft(e), timeOrDash(e.RenewAt), cmp.Or(ca, "-"), string(e.State)}
-	})
+	table(w, "CERTIFICATE\tSUBJECT\tEXPIRES\tLEFT\tRENEW AT\tCA\tSTATE", r.Certificates,
+		func(e verify.Expiration) []string {
+			ca := e.CAName
+			if e.CASHA256 != "" {
+				ca += "/" + e.CASHA256[:8]
+			}
+			return []string{e.Name, cmp.Or(e.Subject, "-"), timeOrDash(e.ExpirationDate), timeLeft(e),
+				timeOrDash(e.RenewAt), cmp.Or(ca, "-"), string(e.State)}
+		})
 	if len(r.Authorities) == 0 {
 		return
 	}
 	fmt.Fprintln(w)
-	table(w, "CERTIFICATE AUTHORITY\tFINGERPRINT\tEXPIRES\tLEFT\tISSUES\tTRUSTED BY\tSTATE", r.Authorities, func(a verify.AuthorityExpiration) []string {
-		name := a.Name
-		if a.Role != "" {
-			name += " (" + a.Role + ")"
-		}
-		trusting := cmp.Or(strings.Join(a.TrustedBy, ", "), "-")
-		return []string{name, a.SHA256[:8], timeOrDash(a.ExpirationDate), timeLeft(a.Expiration), strconv.Itoa(a.Issues), trusting, string(a.State)}
-	})
+	table(w, "CERTIFICATE AUTHORITY\tFINGERPRINT\tEXPIRES\tLEFT\tISSUES\tTRUSTED BY\tSTATE", r.Authorities,
+		func(a verify.AuthorityExpiration) []string {
+			name := a.Name
+			if a.Role != "" {
+				name += " (" + a.Role + ")"
+			}
+			trusting := cmp.Or(strings.Join(a.TrustedBy, ", "), "-")
+			return []string{name, a.SHA256[:8], timeOrDash(a.ExpirationDate), timeLeft(a.Expiration),
+				strconv.Itoa(a.Issues), trusting, string(a.State)}
+		})
 }
 
 func timeLeft(e verify.Expiration) string {

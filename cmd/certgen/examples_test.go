@@ -35,7 +35,8 @@ func TestExamples(t *testing.T) {
 				continue
 			}
 			var stdout, stderr bytes.Buffer
-			if code := run(t.Context(), args[1:], environment{stdout: &stdout, stderr: &stderr, now: time.Now}); code != 0 || args[0] != "certgen" || stdout.Len() == 0 {
+			if code := run(t.Context(), args[1:], environment{stdout: &stdout, stderr: &stderr,
+				now: time.Now}); code != 0 || args[0] != "certgen" || stdout.Len() == 0 {
 				t.Errorf("%s: got exit code %d and %s, want certgen to succeed", line, code, &stderr)
 			}
 			ran++

@@ -88,11 +88,14 @@ func nameFlags(opts *certs.InitOptions) *pflag.FlagSet {
 	flags := pflag.NewFlagSet("names", pflag.ContinueOnError)
 	serviceFlags(flags, &opts.Service, "(required)")
 	flags.StringVar(&opts.Dir, dirFlag, "", "directory for the certificates, made if missing (required)")
-	flags.StringVar(&opts.Service.ClusterDomain, "cluster-domain", certs.DefaultClusterDomain, "DNS domain of the cluster")
-	flags.Var((*commaList)(&opts.DNSNames), "dns", "more DNS names for the serving certificate, with commas or repeated")
+	flags.StringVar(&opts.Service.ClusterDomain, "cluster-domain", certs.DefaultClusterDomain,
+		"DNS domain of the cluster")
+	flags.Var((*commaList)(&opts.DNSNames), "dns",
+		"more DNS names for the serving certificate, with commas or repeated")
 	flags.Var((*commaList)(&opts.IPs), "ip", "IP addresses for the serving certificate, with commas or repeated")
 	flags.Var((*commaList)(&opts.KonnectivityServerNames), "konnectivity-server-name",
-		"DNS names and IP addresses by which kube-apiserver dials konnectivity's server (default localhost,127.0.0.1,::1)")
+		"DNS names and IP addresses by which kube-apiserver dials konnectivity's server (default "+
+			"localhost,127.0.0.1,::1)")
 	flags.Var((*commaList)(&opts.KonnectivityAgentServerNames), "konnectivity-agent-server-name",
 		"DNS names and IP addresses by which agents dial it, their --proxy-server-host (required with konnectivity)")
 	keyTypeFlag(flags, &opts.KeyType)
@@ -102,10 +105,12 @@ func nameFlags(opts *certs.InitOptions) *pflag.FlagSet {
 // issueFlags say how init makes certificates.
 func issueFlags(opts *certs.InitOptions) *pflag.FlagSet {
 	flags := pflag.NewFlagSet("issue", pflag.ContinueOnError)
-	flags.Var((*commaList)(&opts.With), "with", "sets to make besides the serving set: "+strings.Join(certs.SetNames(), ", ")+
+	flags.Var((*commaList)(&opts.With), "with", "sets to make besides the serving set: "+strings.Join(
+		certs.SetNames(), ", ")+
 		"; empty for none (default "+certs.SetFrontProxy+")")
 	lifetimeFlags(flags, &opts.Lifetime, &opts.AllowLongLived)
-	flags.Var((*commaList)(&opts.ClientCAFiles), "client-ca", "files with the CAs of the cluster's users; refuse if one of them is among the CAs here")
+	flags.Var((*commaList)(&opts.ClientCAFiles), "client-ca",
+		"files with the CAs of the cluster's users; refuse if one of them is among the CAs here")
 	return flags
 }
 
@@ -113,7 +118,9 @@ func issueFlags(opts *certs.InitOptions) *pflag.FlagSet {
 type signerFiles struct{ url, profile, ca, cert, key string }
 
 func signerFlags(flags *pflag.FlagSet, s *signerFiles) {
-	flags.StringVar(&s.url, "signer", "", "URL of a cfssl server that has the serving CA's key, such as https://signer.example.com:8888; the CA's certificate is in its place, without a key")
+	flags.StringVar(&s.url, "signer", "",
+		"URL of a cfssl server that has the serving CA's key, such as https://signer.example.com:8888; the CA's "+
+			"certificate is in its place, without a key")
 	flags.StringVar(&s.profile, "signer-profile", "", "profile of that server's configuration (default: its default)")
 	flags.StringVar(&s.ca, "signer-ca", "", "file of the CAs that vouch for that server")
 	flags.StringVar(&s.cert, "signer-cert", "", "file of the client certificate with which it is asked")
@@ -128,39 +135,50 @@ func (s signerFiles) read() (*certs.RemoteSigner, error) {
 	out := &certs.RemoteSigner{URL: s.url, Profile: s.profile}
 	var err error
 	if out.CAs, err = certs.ReadBundle(s.ca); err != nil {
-		return nil, &certs.InvalidError{Field: "signer-ca", Value: s.ca, Reason: fmt.Sprintf("expected the file of the CAs that vouch for the signer: %v", err)}
+		return nil, &certs.InvalidError{Field: "signer-ca", Value: s.ca,
+			Reason: fmt.Sprintf("expected the file of the CAs that vouch for the signer: %v", err)}
 	}
 	if out.Client, err = tls.LoadX509KeyPair(s.cert, s.key); err != nil {
-		return nil, &certs.InvalidError{Field: "signer-cert", Value: s.cert, Reason: fmt.Sprintf("expected the client certificate with which the signer is asked, and its key in --signer-key: %v", err)}
+		return nil, &certs.InvalidError{Field: "signer-cert", Value: s.cert,
+			Reason: fmt.Sprintf("expected the client certificate with which the signer is asked, and its key in "+
+				"--signer-key: %v", err)}
 	}
 	return out, nil
 }
 
 func keyTypeFlag(flags *pflag.FlagSet, keyType *certs.KeyType) {
-	flags.StringVar((*string)(keyType), "key-type", certs.KeyTypes()[0], "type of new keys: "+strings.Join(certs.KeyTypes(), ", "))
+	flags.StringVar((*string)(keyType), "key-type", certs.KeyTypes()[0],
+		"type of new keys: "+strings.Join(certs.KeyTypes(), ", "))
 }
 
 func lifetimeFlags(flags *pflag.FlagSet, lifetime *time.Duration, allowLongLived *bool) {
-	durationVar(flags, lifetime, "lifetime", 0, "how long new leaves last, such as 30d (default 90d; init takes 365d for konnectivity)")
+	durationVar(flags, lifetime, "lifetime", 0,
+		"how long new leaves last, such as 30d (default 90d; init takes 365d for konnectivity)")
 	flags.BoolVar(allowLongLived, "allow-long-lived", false, "allow leaves that last longer than 398 days")
 }
 
 func clientFlags(flags *pflag.FlagSet, user *string, groups *[]string, allowSystemMasters *bool) {
 	flags.StringVar(user, "user", "", "name of the user, the certificate's common name")
 	flags.Var((*commaList)(groups), "group", "groups of the user, with commas or repeated")
-	flags.BoolVar(allowSystemMasters, "allow-system-masters", false, "allow the group system:masters, which no authorizer can limit")
+	flags.BoolVar(allowSystemMasters, "allow-system-masters", false,
+		"allow the group system:masters, which no authorizer can limit")
 }
 
 func clusterFlags(flags *pflag.FlagSet, o *cluster.Options) {
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig of an administrator (default: that of kubectl, or the pod's ServiceAccount)")
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", "",
+		"kubeconfig of an administrator (default: that of kubectl, or the pod's ServiceAccount)")
 	flags.StringVar(&o.Context, "context", "", "context of the kubeconfig (default: its current one)")
 }
 
 // addressFlags are for where the addresses in the cluster do not lead to the processes.
 func addressFlags(flags *pflag.FlagSet, o *cluster.Options) {
-	flags.Var((*commaList)(&o.EndpointAddresses), "endpoint", "dial the servers at these HOST:PORT instead of those in the Service's EndpointSlices, with commas or repeated")
-	flags.BoolVar(&o.PortForward, "port-forward", false, "reach the servers' pods through kube-apiserver, as kubectl port-forward does; needs the right to create pods/portforward")
-	flags.Var((*commaList)(&o.KubeAPIServerURLs), "kube-apiserver", "URLs of all kube-apiservers instead of the endpoints of default/kubernetes, with commas or repeated")
+	flags.Var((*commaList)(&o.EndpointAddresses), "endpoint",
+		"dial the servers at these HOST:PORT instead of those in the Service's EndpointSlices, with commas or repeated")
+	flags.BoolVar(&o.PortForward, "port-forward", false,
+		"reach the servers' pods through kube-apiserver, as kubectl port-forward does; needs the right to create "+
+			"pods/portforward")
+	flags.Var((*commaList)(&o.KubeAPIServerURLs), "kube-apiserver",
+		"URLs of all kube-apiservers instead of the endpoints of default/kubernetes, with commas or repeated")
 }
 
 // open refuses with all problems of the command line at once. A kubeconfig that cannot be used is wrong usage too:

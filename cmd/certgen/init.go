@@ -55,7 +55,8 @@ func newInitCommand(env environment) *cobra.Command {
 	cmd.Flags().AddFlagSet(names)
 	cmd.Flags().AddFlagSet(issue)
 	signerFlags(cmd.Flags(), &signer)
-	cmd.Flags().BoolVar(&opts.AllowNewCA, "allow-new-ca", false, "replace a CA that cannot be used; the old one is moved aside")
+	cmd.Flags().BoolVar(&opts.AllowNewCA, "allow-new-ca", false,
+		"replace a CA that cannot be used; the old one is moved aside")
 	cmd.Flags().BoolVar(&opts.DryRun, "dry-run", false, "print what would be done and write nothing")
 	addConfigFlag(cmd, &configFile)
 	return cmd

@@ -68,7 +68,8 @@ Exit codes:
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&dir, dirFlag, "", "directory of the manifests and certificates (required)")
-	flags.Var((*commaList)(&opts.ClientCAFiles), "client-ca", "files with the CAs of the cluster's users; an error if one of them decides who is an agent")
+	flags.Var((*commaList)(&opts.ClientCAFiles), "client-ca",
+		"files with the CAs of the cluster's users; an error if one of them decides who is an agent")
 	flags.BoolVar(&strict, "strict", false, "exit with 1 for warnings too")
 	return cmd
 }
@@ -95,7 +96,9 @@ certificate cannot be revoked.`,
 	}
 	flags := cmd.Flags()
 	clientFlags(flags, &opts.Client.User, &opts.Client.Groups, &opts.Client.AllowSystemMasters)
-	flags.StringVar(&opts.CA, "ca", "", "CA of the cluster's users: a directory with tls.crt and tls.key, or a file such as ca.crt with ca.key beside it (required)")
+	flags.StringVar(&opts.CA, "ca", "",
+		"CA of the cluster's users: a directory with tls.crt and tls.key, or a file such as ca.crt with ca.key "+
+			"beside it (required)")
 	flags.StringVar(&opts.Server, "server", "", "URL of the server (required)")
 	flags.StringVar(&opts.ServerCAFile, "server-ca", "", "file of the CAs that vouch for the server (required)")
 	flags.StringVar(&opts.Out, "out", "", "file for the kubeconfig (required)")

@@ -110,7 +110,8 @@ to Secrets.`,
 		newVerifyCommand(env), newCheckExpirationCommand(env), newKonnectivityCommand(env),
 	)
 	info := version.Get(signerModule)
-	cmd.Version = fmt.Sprintf("%s, %s, cfssl %s, %s", info.Version, info.GoVersion, info.Libraries[signerModule], info.Platform)
+	cmd.Version = fmt.Sprintf("%s, %s, cfssl %s, %s", info.Version, info.GoVersion, info.Libraries[signerModule],
+		info.Platform)
 	cmd.SetVersionTemplate("certgen {{.Version}}\n")
 	return cmd
 }

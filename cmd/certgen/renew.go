@@ -41,21 +41,27 @@ func newRenewCommand(env environment) *cobra.Command {
 			if err := errors.Join(append(target.Validate(), signerErr, opts.Validate())...); err != nil {
 				return err
 			}
-			return env.show(func() (*certs.Report, error) { return renew(cmd.Context(), env, target, opts, inSecrets, filesOnly) })
+			return env.show(func() (*certs.Report, error) {
+				return renew(cmd.Context(), env, target, opts,
+					inSecrets, filesOnly)
+			})
 		},
 	}
 	flags := cmd.Flags()
 	rotationFlags(flags, &opts, &target)
 	secretFlags(flags, &opts)
 	signerFlags(flags, &signer)
-	flags.Var((*commaList)(&opts.APIServices), "apiservice", "names of APIServices to wait for, with commas or repeated")
+	flags.Var((*commaList)(&opts.APIServices), "apiservice",
+		"names of APIServices to wait for, with commas or repeated")
 	durationVar(flags, &opts.Within, "wait", 0, "how long to wait for them, after the Secrets are written")
-	flags.BoolVar(&opts.ForceConflicts, "force-conflicts", false, "with --secret, take the fields from other managers, but for an injector")
+	flags.BoolVar(&opts.ForceConflicts, "force-conflicts", false,
+		"with --secret, take the fields from other managers, but for an injector")
 	flags.BoolVar(&filesOnly, "files-only", false, "ask no cluster: write files and observe nothing")
 	return cmd
 }
 
-func renew(ctx context.Context, env environment, target cluster.Options, opts rotation.Options, inSecrets, filesOnly bool) (*certs.Report, error) {
+func renew(ctx context.Context, env environment, target cluster.Options, opts rotation.Options, inSecrets,
+	filesOnly bool) (*certs.Report, error) {
 	if filesOnly && !inSecrets {
 		return rotation.Renew(ctx, opts)
 	}

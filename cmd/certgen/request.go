@@ -62,7 +62,8 @@ and then nothing changes.`,
 	cmd.Flags().StringVar(&opts.Dir, dirFlag, "", "directory in which certgen request was run (required)")
 	cmd.Flags().StringVar(&opts.CertFile, "cert", "", "the certificate, PEM (required)")
 	cmd.Flags().StringVar(&opts.CAFile, "ca", "", "the certificate of its CA, PEM; needed where it is not in DIR yet")
-	cmd.Flags().BoolVar(&opts.AllowLongLived, "allow-long-lived", false, "accept a certificate that lasts longer than 398 days")
+	cmd.Flags().BoolVar(&opts.AllowLongLived, "allow-long-lived", false,
+		"accept a certificate that lasts longer than 398 days")
 	return cmd
 }
 
@@ -83,7 +84,8 @@ what it leaves out is filled in.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&opts.CA, "ca", "", "the CA: a directory with tls.crt and tls.key, or a file such as ca.crt with ca.key beside it (required)")
+	flags.StringVar(&opts.CA, "ca", "",
+		"the CA: a directory with tls.crt and tls.key, or a file such as ca.crt with ca.key beside it (required)")
 	flags.StringVar(&opts.Out, "out", "", "file for the certificate; one that is there is never overwritten (required)")
 	flags.Var((*commaList)(&opts.DNSNames), "dns", "DNS names of a server, with commas or repeated")
 	flags.Var((*commaList)(&opts.IPs), "ip", "IP addresses of a server, with commas or repeated")

@@ -29,17 +29,23 @@ func rotationFlags(flags *pflag.FlagSet, o *rotation.Options, target *cluster.Op
 	target.EndpointsOf = &o.Service // rotations of the front proxy ask those of other Services too
 	flags.StringVar(&o.Dir, dirFlag, "", "directory of the certificates, as certgen init made it")
 	flags.StringSliceVar(&o.FrontProxyClientDirs, "front-proxy-client", nil,
-		"directories from which the kube-apiservers read tls.crt, tls.key and ca.crt, with commas or repeated (default DIR/"+certs.FrontProxyClientDir+")")
-	durationVar(flags, &o.Hold, "hold", rotation.DefaultHold, "how long what steps of trust and identity did must stay observed")
-	durationVar(flags, &o.Timeout, "timeout", rotation.DefaultTimeout, "how long each step may take to be observed, before the rotation stops in a safe state")
-	durationVar(flags, &o.Settle, "settle", rotation.DefaultSettle, "how long the trust ConfigMap must stay without the old CA (front-proxy-ca)")
+		"directories from which the kube-apiservers read tls.crt, tls.key and ca.crt, with commas or repeated "+
+			"(default DIR/"+certs.FrontProxyClientDir+")")
+	durationVar(flags, &o.Hold, "hold", rotation.DefaultHold,
+		"how long what steps of trust and identity did must stay observed")
+	durationVar(flags, &o.Timeout, "timeout", rotation.DefaultTimeout,
+		"how long each step may take to be observed, before the rotation stops in a safe state")
+	durationVar(flags, &o.Settle, "settle", rotation.DefaultSettle,
+		"how long the trust ConfigMap must stay without the old CA (front-proxy-ca)")
 	durationVar(flags, &o.Lifetime, "lifetime", 0, "how long new leaves last (default 90d)")
 	keyTypeFlag(flags, &o.KeyType)
 }
 
 func secretFlags(flags *pflag.FlagSet, o *rotation.Options) {
-	flags.StringVar(&o.Secret, "secret", "", "name of the Secret with the serving pair, in the namespace of the Service, instead of --dir")
-	flags.StringVar(&o.CASecret, "ca-secret", "", "name of the Secret with the serving CA and its key, in the same namespace")
+	flags.StringVar(&o.Secret, "secret", "",
+		"name of the Secret with the serving pair, in the namespace of the Service, instead of --dir")
+	flags.StringVar(&o.CASecret, "ca-secret", "",
+		"name of the Secret with the serving CA and its key, in the same namespace")
 }
 
 // useSecrets tells a directory from Secrets.
@@ -51,7 +57,8 @@ func useSecrets(flags *pflag.FlagSet, o rotation.Options) (inSecrets bool, err e
 		return false, cli.UsageErrorf("expected --dir with --front-proxy-client and --files-only: they are for files")
 	}
 	if !inSecrets && flags.Changed("force-conflicts") {
-		return false, cli.UsageErrorf("expected --secret and --ca-secret with --force-conflicts; for a directory certgen apply has it")
+		return false, cli.UsageErrorf(
+			"expected --secret and --ca-secret with --force-conflicts; for a directory certgen apply has it")
 	}
 	return inSecrets, nil
 }
@@ -102,10 +109,13 @@ func newRotateCommand(env environment) *cobra.Command {
 	rotationFlags(cmd.Flags(), &f.opts, &f.target)
 	secretFlags(cmd.Flags(), &f.opts)
 	signerFlags(cmd.Flags(), &f.signer)
-	cmd.Flags().StringVar(&f.newCA, "new-ca", "", "file with the certificate of a new serving CA whose key the signer has (serving-ca); without it certgen makes a CA")
+	cmd.Flags().StringVar(&f.newCA, "new-ca", "",
+		"file with the certificate of a new serving CA whose key the signer has (serving-ca); without it certgen "+
+			"makes a CA")
 	cmd.Flags().BoolVar(&plan, "plan", false, "print the steps and look at nothing")
 	cmd.Flags().BoolVar(&f.status, "status", false, "print how far the last rotation of these certificates came")
-	cmd.Flags().BoolVar(&f.abort, "abort", false, "take an unfinished rotation back; refused once the old CA is distrusted")
+	cmd.Flags().BoolVar(&f.abort, "abort", false,
+		"take an unfinished rotation back; refused once the old CA is distrusted")
 	return cmd
 }
 
@@ -114,7 +124,8 @@ func (f *rotateFlags) readSigner() (err error) {
 		return err
 	}
 	if f.opts.NewCA, err = certs.ReadCertificateFile(f.newCA); err != nil {
-		return &certs.InvalidError{Field: "new-ca", Value: f.newCA, Reason: fmt.Sprintf("expected a file with one certificate: %v", err)}
+		return &certs.InvalidError{Field: "new-ca", Value: f.newCA,
+			Reason: fmt.Sprintf("expected a file with one certificate: %v", err)}
 	}
 	return nil
 }
@@ -129,7 +140,8 @@ func (f *rotateFlags) rotate(ctx context.Context, env environment, inSecrets boo
 		return readState(certs.Dir(f.opts.Dir), f.opts.Rotation)
 	}
 	if inSecrets && f.opts.Rotation != rotation.Serving && f.opts.Rotation != rotation.ServingCA {
-		return nil, cli.UsageErrorf("expected %s or %s with --secret, found %s: kube-apiserver reads the front proxy's certificates from files",
+		return nil, cli.UsageErrorf(
+			"expected %s or %s with --secret, found %s: kube-apiserver reads the front proxy's certificates from files",
 			rotation.Serving, rotation.ServingCA, f.opts.Rotation)
 	}
 	c, err := open(env, f.target, f.opts.Validate())
@@ -213,7 +225,8 @@ func printSteps(env environment, name string) error {
 func readState(store certs.Store, name string) (*rotation.State, error) {
 	state, err := rotation.ReadState(store, name)
 	if err == nil && state == nil {
-		err = fmt.Errorf("%s: expected the record of a rotation of these certificates, found none; nothing was rotated here", store.Path(rotation.StateSet(name), rotation.StateFile))
+		err = fmt.Errorf("%s: expected the record of a rotation of these certificates, found none; nothing was "+
+			"rotated here", store.Path(rotation.StateSet(name), rotation.StateFile))
 	}
 	return state, err
 }
@@ -224,7 +237,8 @@ func printState(env environment, state *rotation.State) error {
 		return nil
 	}
 	return env.format.Print(env.stdout, state, func(w io.Writer) {
-		fmt.Fprintf(w, "%s: %s, begun at %s\n", state.Rotation, cmp.Or(string(state.Outcome), "unfinished"), state.StartedAt.UTC().Format(time.RFC3339))
+		fmt.Fprintf(w, "%s: %s, begun at %s\n", state.Rotation, cmp.Or(string(state.Outcome), "unfinished"),
+			state.StartedAt.UTC().Format(time.RFC3339))
 		table(w, "STEP\tUNTIL SEEN\tHELD", state.Steps, func(s rotation.StepState) []string {
 			return []string{s.Name, elapsed(&s.StartedAt, s.ObservedAt), elapsed(s.ObservedAt, s.FinishedAt)}
 		})

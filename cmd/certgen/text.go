@@ -41,7 +41,8 @@ func (env environment) show(do func() (*certs.Report, error)) error {
 
 func printReport(w io.Writer, r *certs.Report) {
 	if r.DryRun {
-		fmt.Fprint(w, "Dry run: nothing was written. This is what would be done; serial numbers, fingerprints and names of new CAs would differ.\n\n")
+		fmt.Fprint(w, "Dry run: nothing was written. This is what would be done; serial numbers, fingerprints and "+
+			"names of new CAs would differ.\n\n")
 	}
 	for _, item := range r.Items {
 		printItem(w, item)
@@ -62,7 +63,8 @@ func printItem(w io.Writer, item certs.Item) {
 		line(w, "subject", c.Subject)
 		line(w, "names", names(c.RequestInfo, c.EmailAddresses, c.URIs))
 		line(w, "may sign", c.NameConstraints)
-		line(w, "until", fmt.Sprintf("%s (%d days left, renew from %s)", c.NotAfter.Format(time.RFC3339), c.DaysLeft, c.RenewAt.Format(time.RFC3339)))
+		line(w, "until", fmt.Sprintf("%s (%d days left, renew from %s)", c.NotAfter.Format(time.RFC3339), c.DaysLeft,
+			c.RenewAt.Format(time.RFC3339)))
 		line(w, "sha256", c.SHA256)
 	}
 	if r := item.Request; r != nil {

@@ -56,7 +56,9 @@ func newVerifyCommand(env environment) *cobra.Command {
 			case f.files.Service == (certs.Service{}):
 				paths = append(paths, f.live.Dir)
 			case len(paths) > 0:
-				return cli.UsageErrorf("expected paths, or a cluster to compare --dir with, found %q and --service; give one of them", paths)
+				return cli.UsageErrorf(
+					"expected paths, or a cluster to compare --dir with, found %q and --service; give one of them",
+					paths)
 			}
 			if err := pathsOrFlags(paths, ofCluster, f.files.Service); err != nil {
 				return err
@@ -77,8 +79,11 @@ func newVerifyCommand(env environment) *cobra.Command {
 		`common names that the front proxy may have, as kube-apiserver's flag of this name; "" allows any`)
 	clusterFlags(ofCluster, &f.cluster)
 	addressFlags(ofCluster, &f.cluster)
-	ofCluster.StringVar(&f.live.Secret, "secret", "", "name of the Secret with the serving pair, to compare the cluster with; empty: none")
-	ofCluster.StringVar(&f.live.ProxyClient, "front-proxy-client", "", "the front proxy's client pair, to probe the cluster with: a directory, or a file such as front-proxy-client.crt with its key beside it; empty: no probe")
+	ofCluster.StringVar(&f.live.Secret, "secret", "",
+		"name of the Secret with the serving pair, to compare the cluster with; empty: none")
+	ofCluster.StringVar(&f.live.ProxyClient, "front-proxy-client", "",
+		"the front proxy's client pair, to probe the cluster with: a directory, or a file such as "+
+			"front-proxy-client.crt with its key beside it; empty: no probe")
 	flags.AddFlagSet(ofCluster)
 	flags.BoolVar(&f.strict, "strict", false, "exit with 1 for warnings too")
 	return cmd
@@ -173,7 +178,8 @@ func printFindings(w io.Writer, r *verify.Report, strict bool) {
 		verdict = "FAILED"
 	}
 	s := r.Summary
-	fmt.Fprintf(w, "\n%s: %d checked, %d errors, %d warnings, %d infos\n", verdict, s.Checked, s.Errors, s.Warnings, s.Infos)
+	fmt.Fprintf(w, "\n%s: %d checked, %d errors, %d warnings, %d infos\n", verdict, s.Checked, s.Errors,
+		s.Warnings, s.Infos)
 }
 
 func timeOrDash(t *time.Time) string {

@@ -62,30 +62,40 @@ take the key of kube-apiserver's front proxy, which can speak for anybody: use i
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.sample, "sample", "f", "", "File with a valid object, - for standard input.")
-	flags.StringVar(&f.change, "change", "", "JSON merge patch that changes the sample beyond its metadata. Without it, some checks are skipped.")
+	flags.StringVar(&f.change, "change", "",
+		"JSON merge patch that changes the sample beyond its metadata. Without it, some checks are skipped.")
 	flags.StringVar(&f.invalid, "invalid", "", "JSON merge patch that makes the sample invalid. Likewise.")
 	flags.StringVar(&f.status, "status", "", "JSON merge patch of the status, where nobody else writes it. Likewise.")
 	flags.StringVarP(&f.format, "output", "o", "text", "One of "+strings.Join(conformance.Formats, ", ")+".")
 	flags.StringSliceVar(&f.only, "only", nil, "Ids or areas of the checks to run. Default: all.")
-	flags.StringSliceVar(&f.known, "known", nil, "Ids of checks that are known to fail. The run fails when one of them passes.")
+	flags.StringSliceVar(&f.known, "known", nil,
+		"Ids of checks that are known to fail. The run fails when one of them passes.")
 	flags.BoolVar(&f.list, "list", false, "Print the checks and run none.")
 	flags.IntVar(&f.parallel, "parallel", 8, "How many checks run at a time.")
 	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "The most that the run may take, without its cleanup.")
-	flags.BoolVar(&f.allowDisruptive, "allow-disruptive", false, "Make checks that would harm others if the server failed them: for clusters that you throw away.")
-	flags.StringVar(&f.serverKubeconfig, "server-kubeconfig", "", "Kubeconfig for the server's own port, for the checks of health, metrics and leaks.")
-	flags.StringVar(&f.auditLog, "audit-log", "", "File that the server writes audit events to, for the checks of audit.")
-	flags.StringVar(&f.webhooks, "webhook-address", "", "HOST:PORT to serve webhooks at, which the server reaches, for the checks of webhooks. A port of 0 is any.")
+	flags.BoolVar(&f.allowDisruptive, "allow-disruptive", false,
+		"Make checks that would harm others if the server failed them: for clusters that you throw away.")
+	flags.StringVar(&f.serverKubeconfig, "server-kubeconfig", "",
+		"Kubeconfig for the server's own port, for the checks of health, metrics and leaks.")
+	flags.StringVar(&f.auditLog, "audit-log", "",
+		"File that the server writes audit events to, for the checks of audit.")
+	flags.StringVar(&f.webhooks, "webhook-address", "",
+		"HOST:PORT to serve webhooks at, which the server reaches, for the checks of webhooks. A port of 0 is any.")
 	flags.BoolVar(&f.security, "security", false, "Make the checks of security instead.")
 	flags.StringVar(&f.url, "url", "", "https://HOST:PORT of the server itself, with --security.")
-	flags.StringVar(&f.serverName, "server-name", "", "Name in the certificate of the server, with --security. Default: the host of --url.")
+	flags.StringVar(&f.serverName, "server-name", "",
+		"Name in the certificate of the server, with --security. Default: the host of --url.")
 	flags.StringVar(&f.caFile, "ca-file", "", "CA of the server's certificate, with --security.")
-	flags.StringVar(&f.frontProxyCert, "front-proxy-cert", "", "Client certificate of kube-apiserver's front proxy, with --security.")
+	flags.StringVar(&f.frontProxyCert, "front-proxy-cert", "",
+		"Client certificate of kube-apiserver's front proxy, with --security.")
 	flags.StringVar(&f.frontProxyKey, "front-proxy-key", "", "Its key.")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "Path to the kubeconfig file.")
 	names := clientcmd.RecommendedConfigOverrideFlags("")
-	clientcmd.BindOverrideFlags(&f.cluster, flags, clientcmd.ConfigOverrideFlags{CurrentContext: names.CurrentContext, AuthOverrideFlags: clientcmd.AuthOverrideFlags{
-		Impersonate: names.AuthOverrideFlags.Impersonate, ImpersonateGroups: names.AuthOverrideFlags.ImpersonateGroups,
-	}})
+	clientcmd.BindOverrideFlags(&f.cluster, flags, clientcmd.ConfigOverrideFlags{CurrentContext: names.CurrentContext,
+		AuthOverrideFlags: clientcmd.AuthOverrideFlags{
+			Impersonate:       names.AuthOverrideFlags.Impersonate,
+			ImpersonateGroups: names.AuthOverrideFlags.ImpersonateGroups,
+		}})
 	return cmd
 }
 
@@ -139,19 +149,24 @@ func (f *conformanceFlags) run(cmd *cobra.Command, resource string) error {
 // target is what the flags say, or all that is wrong with them.
 func (f *conformanceFlags) target(resource string) (*conformance.Target, error) {
 	var problems []error
-	target := &conformance.Target{Resource: resource, Only: f.only, Known: f.known, Parallel: f.parallel, Timeout: f.timeout, AllowDisruptive: f.allowDisruptive, AuditLog: f.auditLog, WebhookAddress: f.webhooks}
+	target := &conformance.Target{Resource: resource, Only: f.only, Known: f.known, Parallel: f.parallel,
+		Timeout: f.timeout, AllowDisruptive: f.allowDisruptive, AuditLog: f.auditLog, WebhookAddress: f.webhooks}
 	if !slices.Contains(conformance.Formats, f.format) {
-		problems = append(problems, fmt.Errorf("--output is %q, expected one of %s", f.format, strings.Join(conformance.Formats, ", ")))
+		problems = append(problems, fmt.Errorf("--output is %q, expected one of %s", f.format,
+			strings.Join(conformance.Formats, ", ")))
 	}
 	for _, patch := range []struct {
 		flag, text string
 		into       *map[string]any
-	}{{"change", f.change, &target.Change}, {"invalid", f.invalid, &target.Invalid}, {"status", f.status, &target.Status}} {
+	}{{"change", f.change, &target.Change}, {"invalid", f.invalid, &target.Invalid},
+		{"status", f.status, &target.Status}} {
 		if patch.text == "" {
 			continue
 		}
 		if err := yaml.Unmarshal([]byte(patch.text), patch.into); err != nil || *patch.into == nil {
-			problems = append(problems, fmt.Errorf(`--%s is %q, expected a JSON merge patch, such as {"spec": {"replicas": 2}}`, patch.flag, patch.text))
+			problems = append(problems,
+				fmt.Errorf(`--%s is %q, expected a JSON merge patch, such as {"spec": {"replicas": 2}}`,
+					patch.flag, patch.text))
 		}
 	}
 	var err error
@@ -208,7 +223,8 @@ func (f *conformanceFlags) kubectl() []string {
 		return nil
 	}
 	command := []string{path}
-	for flag, value := range map[string]string{"kubeconfig": f.kubeconfig, "context": f.cluster.CurrentContext, "as": f.cluster.AuthInfo.Impersonate} {
+	for flag, value := range map[string]string{"kubeconfig": f.kubeconfig, "context": f.cluster.CurrentContext,
+		"as": f.cluster.AuthInfo.Impersonate} {
 		if value != "" {
 			command = append(command, "--"+flag+"="+value)
 		}

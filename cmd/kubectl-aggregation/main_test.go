@@ -13,9 +13,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"kubectl-aggregation": func() { os.Exit(run(context.Background(), os.Args[1:])) }})
+	testscript.Main(m, map[string]func(){"kubectl-aggregation": func() {
+		os.Exit(
+			run(context.Background(), os.Args[1:]))
+	}})
 }
 
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata", Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": scripttest.Exits}})
+	testscript.Run(t, testscript.Params{Dir: "testdata",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": scripttest.Exits}})
 }

@@ -41,13 +41,19 @@ type flags struct {
 func main() {
 	var f flags
 	flag.StringVar(&f.dir, "dir", ".run", "Directory of the state; a second run finds what the first stored.")
-	flag.StringVar(&f.server, "server", "./cmd/extension-apiserver", "Main package of the server, or the absolute path of its file.")
-	flag.StringVar(&f.objects, "objects", "sample/objects", "Directory with objects of the API, for the commands that are printed.")
-	flag.StringVar(&f.programs, "programs", "bin/"+envtest.Minor(), "Link that will lead to the directory with kubectl and the other programs. Empty: none.")
-	flag.BoolVar(&f.externalEtcd, "external-etcd", false, "Give the server an etcd of its own over TLS instead of the embedded one.")
-	flag.StringVar(&f.copyOf, "copy-of", "", "File with an object of which copies are created first, in the namespace default.")
+	flag.StringVar(&f.server, "server", "./cmd/extension-apiserver",
+		"Main package of the server, or the absolute path of its file.")
+	flag.StringVar(&f.objects, "objects", "sample/objects",
+		"Directory with objects of the API, for the commands that are printed.")
+	flag.StringVar(&f.programs, "programs", "bin/"+envtest.Minor(),
+		"Link that will lead to the directory with kubectl and the other programs. Empty: none.")
+	flag.BoolVar(&f.externalEtcd, "external-etcd", false,
+		"Give the server an etcd of its own over TLS instead of the embedded one.")
+	flag.StringVar(&f.copyOf, "copy-of", "",
+		"File with an object of which copies are created first, in the namespace default.")
 	flag.IntVar(&f.copies, "copies", 1, "With -copy-of: how many.")
-	flag.DurationVar(&f.measure, "measure", -1, "Leave everything idle for so long, print the memory of the server, and stop.")
+	flag.DurationVar(&f.measure, "measure", -1,
+		"Leave everything idle for so long, print the memory of the server, and stop.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -60,7 +66,8 @@ func main() {
 func run(ctx context.Context, f flags) (err error) {
 	began := time.Now()
 	fmt.Printf("Starting a control plane with the extension API server behind it (state and logs in %s):\n", f.dir)
-	e, err := envtest.Start(ctx, envtest.Options{Dir: f.dir, Server: f.server, ExternalEtcd: f.externalEtcd, Progress: os.Stdout})
+	e, err := envtest.Start(ctx, envtest.Options{Dir: f.dir, Server: f.server, ExternalEtcd: f.externalEtcd,
+		Progress: os.Stdout})
 	if err != nil {
 		if ctx.Err() != nil {
 			return errors.New("interrupted; everything that was started is stopped")

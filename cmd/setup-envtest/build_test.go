@@ -26,7 +26,8 @@ func TestFirstRun(t *testing.T) {
 		given bool
 		want  []string
 	}{
-		{1, false, []string{"with 1 CPUs", "11 to 18 minutes", "downloads 0.7 GB", "etcd, kube-apiserver and kubectl", "kube-controller-manager follows"}},
+		{1, false, []string{"with 1 CPUs", "11 to 18 minutes", "downloads 0.7 GB", "etcd, kube-apiserver and kubectl",
+			"kube-controller-manager follows"}},
 		{2, false, []string{"with 2 CPUs", "6 to 10 minutes"}},
 		{8, false, []string{"2 to 4 minutes"}},
 		{2, true, []string{"the server takes about 3 minutes", "If kube-controller-manager is missing, it follows"}},
@@ -42,10 +43,12 @@ func TestFirstRun(t *testing.T) {
 
 // TestFirstRunWithoutNetwork: the command itself needs no module, so that it can say what is missing.
 func TestFirstRunWithoutNetwork(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), "go", "run", ".", "build", filepath.Join(t.TempDir(), "local-up"), "../local-up")
+	cmd := exec.CommandContext(t.Context(), "go", "run", ".", "build", filepath.Join(t.TempDir(), "local-up"),
+		"../local-up")
 	cmd.Env = append(os.Environ(), "GOMODCACHE="+t.TempDir(), "GOPROXY=off")
 	out, err := cmd.CombinedOutput()
-	for _, want := range []string{"First run with ", "setup-envtest: go build ../local-up", "GOPROXY=off", "it needs the Go module proxy once"} {
+	for _, want := range []string{"First run with ", "setup-envtest: go build ../local-up", "GOPROXY=off",
+		"it needs the Go module proxy once"} {
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("got %v and\n%s\nwant %q", err, out, want)
 		}

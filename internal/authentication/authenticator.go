@@ -42,10 +42,12 @@ func (s Sources) Ready() error {
 		return err
 	}
 	if _, ok := s.RequestHeader.CAContentProvider.VerifyOptions(); !ok {
-		return fmt.Errorf("no CA of the front proxy is known: expected requestheader-client-ca-file in ConfigMap kube-system/extension-apiserver-authentication")
+		return fmt.Errorf("no CA of the front proxy is known: expected requestheader-client-ca-file in ConfigMap " +
+			"kube-system/extension-apiserver-authentication")
 	}
 	if len(s.RequestHeader.UsernameHeaders.Value()) == 0 {
-		return fmt.Errorf("no header for the user's name is known: expected requestheader-username-headers in ConfigMap kube-system/extension-apiserver-authentication")
+		return fmt.Errorf("no header for the user's name is known: expected requestheader-username-headers in " +
+			"ConfigMap kube-system/extension-apiserver-authentication")
 	}
 	return nil
 }
@@ -61,7 +63,8 @@ type Authenticator struct {
 // proxy, by the trust of this moment.
 func (a *Authenticator) IsFrontProxy(certificates []*x509.Certificate) bool {
 	known, err := a.proxy.verified(certificates)
-	return known && err == nil && a.status().FrontProxy == nil && frontproxy.AllowsName(a.proxy.config.AllowedClientNames.Value(), certificates[0].Subject.CommonName)
+	return known && err == nil && a.status().FrontProxy == nil &&
+		frontproxy.AllowsName(a.proxy.config.AllowedClientNames.Value(), certificates[0].Subject.CommonName)
 }
 
 // New builds the authenticator. DelegatingAuthenticationOptions.ApplyTo builds one too, but without a
@@ -70,7 +73,8 @@ func (a *Authenticator) IsFrontProxy(certificates []*x509.Certificate) bool {
 // in the same order, but for tokens and for the certificate of the front proxy.
 func New(opts *genericoptions.DelegatingAuthenticationOptions, sources Sources) (*Authenticator, error) {
 	if sources.RequestHeader == nil || sources.ClientCA == nil || sources.Status == nil {
-		return nil, fmt.Errorf("build authenticator: the front proxy's trust, the client CA and the status of both are all required")
+		return nil, fmt.Errorf(
+			"build authenticator: the front proxy's trust, the client CA and the status of both are all required")
 	}
 	build := func(name string, cfg authenticatorfactory.DelegatingAuthenticatorConfig) (authenticator.Request, error) {
 		a, _, err := cfg.New()
@@ -79,7 +83,8 @@ func New(opts *genericoptions.DelegatingAuthenticationOptions, sources Sources) 
 		}
 		return recordCredential(name, a), nil
 	}
-	users, err := build(ClientCertificate, authenticatorfactory.DelegatingAuthenticatorConfig{ClientCertificateCAContentProvider: sources.ClientCA})
+	users, err := build(ClientCertificate,
+		authenticatorfactory.DelegatingAuthenticatorConfig{ClientCertificateCAContentProvider: sources.ClientCA})
 	if err != nil {
 		return nil, err
 	}
@@ -88,9 +93,10 @@ func New(opts *genericoptions.DelegatingAuthenticationOptions, sources Sources) 
 		header.UsernameHeaders, header.UIDHeaders, header.GroupHeaders, header.ExtraHeaderPrefixes))
 	proxy := newVerifiedProxy(header)
 	credentials := []authenticator.Request{&certificates{
-		proxy:   proxy,
-		headers: requireTrust(func() error { return sources.Status().FrontProxy }, recordCredential(RequestHeader, proxied)),
-		users:   requireTrust(func() error { return sources.Status().Clients }, users),
+		proxy: proxy,
+		headers: requireTrust(func() error { return sources.Status().FrontProxy },
+			recordCredential(RequestHeader, proxied)),
+		users: requireTrust(func() error { return sources.Status().Clients }, users),
 	}}
 	if sources.TokenReviews != nil {
 		tokens, err := newTokens(opts, sources.TokenReviews.RESTClient())

@@ -36,7 +36,8 @@ func TestNew(t *testing.T) {
 	authenticated := func(name string, groups ...string) *user.DefaultInfo {
 		return &user.DefaultInfo{Name: name, Groups: append(groups, user.AllAuthenticated)}
 	}
-	anonymous := outcome{User: &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}, Credential: Credential{Authenticator: Anonymous}}
+	anonymous := outcome{User: &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}},
+		Credential: Credential{Authenticator: Anonymous}}
 
 	for _, tc := range []struct {
 		name   string
@@ -47,21 +48,26 @@ func TestNew(t *testing.T) {
 		want outcome
 	}{
 		{"front proxy", "/apis", proxy, http.Header{
-			"X-Remote-User": {"bob"}, "X-Remote-Uid": {"42"}, "X-Remote-Group": {"a", "b"}, "X-Remote-Extra-Team": {"x", "y"},
+			"X-Remote-User": {"bob"}, "X-Remote-Uid": {"42"}, "X-Remote-Group": {"a", "b"},
+			"X-Remote-Extra-Team": {"x", "y"},
 		}, outcome{
-			User:       &user.DefaultInfo{Name: "bob", UID: "42", Groups: []string{"a", "b", user.AllAuthenticated}, Extra: map[string][]string{"team": {"x", "y"}}},
+			User: &user.DefaultInfo{Name: "bob", UID: "42", Groups: []string{"a", "b", user.AllAuthenticated},
+				Extra: map[string][]string{"team": {"x", "y"}}},
 			Credential: Credential{Authenticator: RequestHeader, ProxySubject: "CN=front-proxy-client"},
 		}},
 		{"front proxy, no user", "/apis", proxy, nil, outcome{Refused: "no header with the user's name"}},
 		{"front proxy CA, another name", "/apis", otherName, mallory, outcome{Refused: "is not in the allowed list"}},
 		{"front proxy's name, another CA", "/apis", otherCA, mallory, outcome{Refused: "unknown authority"}},
 		{"front proxy's name from the users' CA", "/apis", namedLikeProxy, mallory,
-			outcome{User: authenticated("front-proxy-client"), Credential: Credential{Authenticator: ClientCertificate}}},
-		{"user", "/apis", alice, nil, outcome{User: authenticated("alice", "makers"), Credential: Credential{Authenticator: ClientCertificate}}},
+			outcome{User: authenticated("front-proxy-client"),
+				Credential: Credential{Authenticator: ClientCertificate}}},
+		{"user", "/apis", alice, nil, outcome{User: authenticated("alice", "makers"),
+			Credential: Credential{Authenticator: ClientCertificate}}},
 		{"user who claims to be another", "/apis", alice, mallory,
 			outcome{User: authenticated("alice", "makers"), Credential: Credential{Authenticator: ClientCertificate}}},
 		{"nobody who claims to be somebody", "/apis", nil, mallory, outcome{Refused: "none"}},
-		{"token", "/apis", nil, token("good"), outcome{User: authenticated("robot"), Credential: Credential{Authenticator: BearerToken}}},
+		{"token", "/apis", nil, token("good"), outcome{User: authenticated("robot"),
+			Credential: Credential{Authenticator: BearerToken}}},
 		{"bad token", "/apis", nil, token("bad"), outcome{Refused: "no such token"}},
 		{"token that could not be checked", "/apis", nil, token("unchecked"), outcome{Refused: "cannot check it"}},
 		{"token of a user without a name", "/apis", nil, token("nameless"), outcome{Refused: "no name for it"}},
@@ -82,7 +88,8 @@ func TestNew(t *testing.T) {
 		{"readyz, bad certificate", "/readyz", otherCA, nil, outcome{Refused: "unknown authority"}},
 		{"readyz, another name", "/readyz", otherName, mallory, outcome{Refused: "is not in the allowed list"}},
 		{"readyz, bad token", "/readyz", nil, token("bad"), outcome{Refused: "no such token"}},
-		{"readyz, user", "/readyz", alice, nil, outcome{User: authenticated("alice", "makers"), Credential: Credential{Authenticator: ClientCertificate}}},
+		{"readyz, user", "/readyz", alice, nil, outcome{User: authenticated("alice", "makers"),
+			Credential: Credential{Authenticator: ClientCertificate}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := s.get(t, tc.path, tc.pair, tc.header)
@@ -115,10 +122,12 @@ func TestReady(t *testing.T) {
 		have authenticatorfactory.RequestHeaderConfig
 		want string
 	}{
-		{"all there", authenticatorfactory.RequestHeaderConfig{CAContentProvider: proxies, UsernameHeaders: header}, ""},
+		{"all there", authenticatorfactory.RequestHeaderConfig{CAContentProvider: proxies, UsernameHeaders: header},
+			""},
 		{"no CA", authenticatorfactory.RequestHeaderConfig{CAContentProvider: noCA{}, UsernameHeaders: header},
 			"expected requestheader-client-ca-file in ConfigMap kube-system/extension-apiserver-authentication"},
-		{"no header", authenticatorfactory.RequestHeaderConfig{CAContentProvider: proxies, UsernameHeaders: headerrequest.StaticStringSlice{}},
+		{"no header", authenticatorfactory.RequestHeaderConfig{CAContentProvider: proxies,
+			UsernameHeaders: headerrequest.StaticStringSlice{}},
 			"expected requestheader-username-headers in ConfigMap kube-system/extension-apiserver-authentication"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -144,7 +153,8 @@ func TestNewNeedsAllSources(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := sources(t, ca, ca)
 			drop(&s)
-			if a, err := New(genericoptions.NewDelegatingAuthenticationOptions(), s); a != nil || err == nil || !strings.Contains(err.Error(), "all required") {
+			if a, err := New(genericoptions.NewDelegatingAuthenticationOptions(), s); a != nil || err == nil ||
+				!strings.Contains(err.Error(), "all required") {
 				t.Errorf("got %v and error %v, want none and an error with %q", a, err, "all required")
 			}
 		})
@@ -160,7 +170,8 @@ func TestIsFrontProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy, other, user := issueClient(t, proxies, "front-proxy-client"), issueClient(t, proxies, "other"), issueClient(t, users, "front-proxy-client")
+	proxy, other, user := issueClient(t, proxies, "front-proxy-client"), issueClient(t, proxies, "other"),
+		issueClient(t, users, "front-proxy-client")
 	for _, tc := range []struct {
 		name   string
 		pair   *certs.KeyPair

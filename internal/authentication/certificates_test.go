@@ -25,7 +25,8 @@ func TestS05SharedCA(t *testing.T) {
 	untrusted := func() Status { return Status{FrontProxy: errors.New("no trust")} }
 	header := func(key, value string) http.Header { return http.Header{key: {value}} }
 	as := func(authenticator, proxySubject, name string, groups ...string) outcome {
-		return outcome{User: &user.DefaultInfo{Name: name, Groups: append(groups, user.AllAuthenticated)}, Credential: Credential{Authenticator: authenticator, ProxySubject: proxySubject}}
+		return outcome{User: &user.DefaultInfo{Name: name, Groups: append(groups, user.AllAuthenticated)},
+			Credential: Credential{Authenticator: authenticator, ProxySubject: proxySubject}}
 	}
 	asAlice := as(ClientCertificate, "", "alice", "makers")
 	const noUser = "no header with the user's name"
@@ -38,23 +39,33 @@ func TestS05SharedCA(t *testing.T) {
 		header http.Header
 		want   outcome // Refused is a part of the reason
 	}{
-		{"the front proxy names a user", nil, allowed, proxy, header("X-Remote-User", "bob"), as(RequestHeader, "CN=front-proxy-client", "bob")},
+		{"the front proxy names a user", nil, allowed, proxy, header("X-Remote-User", "bob"),
+			as(RequestHeader, "CN=front-proxy-client", "bob")},
 		{"the front proxy without a header", nil, allowed, proxy, nil, outcome{Refused: noUser}},
-		{"the front proxy with an empty name", nil, allowed, proxy, header("X-Remote-User", ""), outcome{Refused: noUser}},
-		{"the front proxy with groups only", nil, allowed, proxy, header("X-Remote-Group", "system:masters"), outcome{Refused: noUser}},
-		{"the front proxy without trust", nil, untrusted, proxy, header("X-Remote-User", "bob"), outcome{Refused: "no trust"}},
+		{"the front proxy with an empty name", nil, allowed, proxy, header("X-Remote-User", ""),
+			outcome{Refused: noUser}},
+		{"the front proxy with groups only", nil, allowed, proxy, header("X-Remote-Group", "system:masters"),
+			outcome{Refused: noUser}},
+		{"the front proxy without trust", nil, untrusted, proxy, header("X-Remote-User", "bob"),
+			outcome{Refused: "no trust"}},
 		{"the front proxy without trust and header", nil, untrusted, proxy, nil, outcome{Refused: noUser}},
-		{"the front proxy with a token", nil, allowed, proxy, header("Authorization", "Bearer good"), as(BearerToken, "", "robot")},
+		{"the front proxy with a token", nil, allowed, proxy, header("Authorization", "Bearer good"),
+			as(BearerToken, "", "robot")},
 		{"a user", nil, allowed, alice, nil, asAlice},
 		{"a user names another", nil, allowed, alice, header("X-Remote-User", "bob"), asAlice},
 		{"a user without trust in the front proxy", nil, untrusted, alice, header("X-Remote-User", "bob"), asAlice},
 
-		{"any name: the front proxy names a user", anyName, allowed, proxy, header("X-Remote-User", "bob"), as(RequestHeader, "CN=front-proxy-client", "bob")},
+		{"any name: the front proxy names a user", anyName, allowed, proxy, header("X-Remote-User", "bob"),
+			as(RequestHeader, "CN=front-proxy-client", "bob")},
 		{"any name: a user", anyName, allowed, alice, nil, asAlice},
-		{"any name: a user with a group in the header", anyName, allowed, alice, header("X-Remote-Group", "system:masters"), asAlice},
-		{"any name: a user names another", anyName, allowed, alice, header("X-Remote-User", "bob"), as(RequestHeader, "CN=alice,O=makers", "bob")},
-		{"any name: a user names nobody", anyName, allowed, alice, header("X-Remote-User", ""), outcome{Refused: noUser}},
-		{"any name: a user names another without trust", anyName, untrusted, alice, header("X-Remote-User", "bob"), outcome{Refused: "no trust"}},
+		{"any name: a user with a group in the header", anyName, allowed, alice,
+			header("X-Remote-Group", "system:masters"), asAlice},
+		{"any name: a user names another", anyName, allowed, alice, header("X-Remote-User", "bob"),
+			as(RequestHeader, "CN=alice,O=makers", "bob")},
+		{"any name: a user names nobody", anyName, allowed, alice, header("X-Remote-User", ""),
+			outcome{Refused: noUser}},
+		{"any name: a user names another without trust", anyName, untrusted, alice, header("X-Remote-User", "bob"),
+			outcome{Refused: "no trust"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			src := sources(t, ca, ca)

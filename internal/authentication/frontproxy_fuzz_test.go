@@ -41,7 +41,8 @@ func frontProxy(f *testing.F) func(*testing.T, http.Header) proxied {
 	if err != nil {
 		f.Fatal(err)
 	}
-	state := &tls.ConnectionState{PeerCertificates: certs.Bundle{issueClient(f, proxies, "front-proxy-client").Certificate}}
+	state := &tls.ConnectionState{PeerCertificates: certs.Bundle{issueClient(f, proxies,
+		"front-proxy-client").Certificate}}
 	return func(t *testing.T, header http.Header) proxied {
 		t.Helper()
 		var got proxied
@@ -52,7 +53,8 @@ func frontProxy(f *testing.F) func(*testing.T, http.Header) proxied {
 			got.credential, _ = CredentialFrom(req.Context())
 			got.left = req.Header
 		}
-		handler := WithCredential(genericapifilters.WithAuthentication(http.HandlerFunc(keep), authenticator, http.HandlerFunc(keep), nil, trust.RequestHeader))
+		handler := WithCredential(genericapifilters.WithAuthentication(http.HandlerFunc(keep), authenticator,
+			http.HandlerFunc(keep), nil, trust.RequestHeader))
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://localhost/apis", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -75,7 +77,8 @@ func FuzzFrontProxyHeaders(f *testing.F) {
 	for _, block := range []string{
 		"",
 		"X-Remote-User: bob",
-		"X-Remote-User: bob\r\nX-Remote-Uid: 42\r\nX-Remote-Group: a\r\nX-Remote-Group: b\r\nX-Remote-Extra-Team: x\r\nX-Remote-Extra-Team: y",
+		"X-Remote-User: bob\r\nX-Remote-Uid: 42\r\nX-Remote-Group: a\r\nX-Remote-Group: b\r\nX-Remote-Extra-Team: " +
+			"x\r\nX-Remote-Extra-Team: y",
 		"x-remote-user: bob\r\nX-REMOTE-USER: mallory\r\nx-remote-extra-a%2fb: 1\r\nX-Remote-Extra-A/B: 2",
 		"X-Remote-User:\r\nX-Remote-User: mallory",
 		"X-Remote-User: \t \r\nX-Remote-Group: system:masters",
@@ -83,7 +86,8 @@ func FuzzFrontProxyHeaders(f *testing.F) {
 		"X_Remote_User: mallory\r\nX-Remote-User : mallory\r\nX-Remote-Username: mallory",
 		"X-Remote-User: bob, mallory\r\nX-Remote-Group: a,b\r\nX-Remote-Group:",
 		"X-Remote-User: bob\r\n mallory\r\nX-Remote-Group: a\r\n\tb",
-		"X-Remote-User: bob\r\nX-Remote-Extra-%2525: once\r\nX-Remote-Extra-%: odd\r\nX-Remote-Extra-%zz: odd\r\nX-Remote-Extra-: none",
+		"X-Remote-User: bob\r\nX-Remote-Extra-%2525: once\r\nX-Remote-Extra-%: odd\r\nX-Remote-Extra-%zz: " +
+			"odd\r\nX-Remote-Extra-: none",
 		"X-Remote-User: system:anonymous\r\nX-Remote-Group: system:unauthenticated",
 		"X-Remote-User: bob\r\nX-Remote-Group: system:authenticated\r\nX-Remote-Group: system:masters",
 		"Authorization: Bearer good\r\nX-Remote-User: bob\r\nImpersonate-User: mallory",
@@ -94,7 +98,8 @@ func FuzzFrontProxyHeaders(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, block string) {
 		// The standard library makes the same keys of the names in HTTP/1 and HTTP/2.
-		req, err := http.ReadRequest(bufio.NewReader(strings.NewReader("GET /apis HTTP/1.1\r\nHost: localhost\r\n" + block + "\r\n\r\n")))
+		req, err := http.ReadRequest(bufio.NewReader(strings.NewReader("GET /apis HTTP/1.1\r\nHost: localhost\r\n" +
+			block + "\r\n\r\n")))
 		if err != nil {
 			return
 		}
@@ -105,10 +110,12 @@ func FuzzFrontProxyHeaders(f *testing.F) {
 			return
 		case name == "":
 			if got.user.GetName() != "robot" || got.credential != (Credential{Authenticator: BearerToken}) {
-				t.Fatalf("got the user %+v by %+v without a header for the user, want none but that of a good token", got.user, got.credential)
+				t.Fatalf("got the user %+v by %+v without a header for the user, want none but that of a good token",
+					got.user, got.credential)
 			}
 		default:
-			want := &user.DefaultInfo{Name: name, UID: first(req.Header["X-Remote-Uid"]), Groups: groupsOf(name, req.Header["X-Remote-Group"]), Extra: extraOf(req.Header)}
+			want := &user.DefaultInfo{Name: name, UID: first(req.Header["X-Remote-Uid"]),
+				Groups: groupsOf(name, req.Header["X-Remote-Group"]), Extra: extraOf(req.Header)}
 			checkUser(t, want, got)
 		}
 		checkLeft(t, req.Header, got.left)
@@ -140,7 +147,8 @@ func FuzzFrontProxyUser(f *testing.F) {
 				lower[i] += 'a' - 'A'
 			}
 		}
-		checkUser(t, &user.DefaultInfo{Name: name, UID: uid, Groups: groupsOf(name, []string{group, other}), Extra: map[string][]string{string(lower): {value, other}}}, got)
+		checkUser(t, &user.DefaultInfo{Name: name, UID: uid, Groups: groupsOf(name, []string{group, other}),
+			Extra: map[string][]string{string(lower): {value, other}}}, got)
 		checkLeft(t, req.Header, got.left)
 	})
 }
@@ -150,13 +158,16 @@ func checkUser(t *testing.T, want *user.DefaultInfo, got proxied) {
 	if got.user == nil {
 		t.Fatalf("refused, want the user %+v", want)
 	}
-	info := &user.DefaultInfo{Name: got.user.GetName(), UID: got.user.GetUID(), Groups: got.user.GetGroups(), Extra: got.user.GetExtra()}
+	info := &user.DefaultInfo{Name: got.user.GetName(), UID: got.user.GetUID(), Groups: got.user.GetGroups(),
+		Extra: got.user.GetExtra()}
 	// The values of headers whose names mean the same key come in no order.
-	if diff := cmp.Diff(want, info, cmpopts.EquateEmpty(), cmp.FilterPath(func(p cmp.Path) bool { return strings.Contains(p.String(), "Extra") },
-		cmpopts.SortSlices(strings.Compare))); diff != "" {
+	if diff := cmp.Diff(want, info, cmpopts.EquateEmpty(),
+		cmp.FilterPath(func(p cmp.Path) bool { return strings.Contains(p.String(), "Extra") },
+			cmpopts.SortSlices(strings.Compare))); diff != "" {
 		t.Errorf("user (-want +got):\n%s", diff)
 	}
-	if want := (Credential{Authenticator: RequestHeader, ProxySubject: "CN=front-proxy-client", ProxySHA256: got.sha256}); got.credential != want {
+	if want := (Credential{Authenticator: RequestHeader, ProxySubject: "CN=front-proxy-client",
+		ProxySHA256: got.sha256}); got.credential != want {
 		t.Errorf("credential: got %+v, want %+v", got.credential, want)
 	}
 }
@@ -166,7 +177,8 @@ func checkLeft(t *testing.T, sent, left http.Header) {
 	t.Helper()
 	want := sent.Clone()
 	for key := range want {
-		if _, ok := extraKey(key); ok || slices.Contains([]string{"X-Remote-User", "X-Remote-Uid", "X-Remote-Group", "Authorization"}, key) {
+		if _, ok := extraKey(key); ok || slices.Contains([]string{"X-Remote-User", "X-Remote-Uid", "X-Remote-Group",
+			"Authorization"}, key) {
 			delete(want, key)
 		}
 	}
@@ -180,7 +192,8 @@ func first(values []string) string { return append(slices.Clone(values), "")[0] 
 // groupsOf adds to the groups that are sent the one of all who are known; nobody says of himself that he is not.
 func groupsOf(name string, sent []string) []string {
 	groups := slices.DeleteFunc(slices.Clone(sent), func(group string) bool { return group == "" })
-	if name == user.Anonymous || slices.Contains(groups, user.AllAuthenticated) || slices.Contains(groups, user.AllUnauthenticated) {
+	if name == user.Anonymous || slices.Contains(groups, user.AllAuthenticated) ||
+		slices.Contains(groups, user.AllUnauthenticated) {
 		return groups
 	}
 	return append(groups, user.AllAuthenticated)

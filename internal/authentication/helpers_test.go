@@ -57,7 +57,8 @@ func tokenReviews(t testing.TB) authenticationclient.AuthenticationV1Interface {
 	t.Helper()
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var review authenticationv1.TokenReview
-		if err := json.NewDecoder(req.Body).Decode(&review); err != nil || req.URL.Path != "/apis/authentication.k8s.io/v1/tokenreviews" {
+		if err := json.NewDecoder(req.Body).Decode(&review); err != nil ||
+			req.URL.Path != "/apis/authentication.k8s.io/v1/tokenreviews" {
 			t.Errorf("request to kube-apiserver: got %s, error %v, want a TokenReview", req.URL.Path, err)
 		}
 		review.Status = authenticationv1.TokenReviewStatus{Error: "no such token"}
@@ -65,7 +66,8 @@ func tokenReviews(t testing.TB) authenticationclient.AuthenticationV1Interface {
 		case "good":
 			review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: robot}
 		case "unchecked":
-			review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: robot, Error: "cannot check it"}
+			review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: robot,
+				Error: "cannot check it"}
 		case "nameless":
 			review.Status = authenticationv1.TokenReviewStatus{Authenticated: true}
 		}
@@ -143,14 +145,16 @@ func newServer(t *testing.T, s Sources) *server {
 			if len(extra) == 0 {
 				extra = nil
 			}
-			out.User = &user.DefaultInfo{Name: resp.User.GetName(), UID: resp.User.GetUID(), Groups: resp.User.GetGroups(), Extra: extra}
+			out.User = &user.DefaultInfo{Name: resp.User.GetName(), UID: resp.User.GetUID(),
+				Groups: resp.User.GetGroups(), Extra: extra}
 		}
 		out.Credential, _ = CredentialFrom(req.Context())
 		if err := json.NewEncoder(w).Encode(out); err != nil {
 			t.Errorf("encode outcome: %v", err)
 		}
 	})))
-	ts.TLS = &tls.Config{Certificates: []tls.Certificate{tlsPair(serving)}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS13}
+	ts.TLS = &tls.Config{Certificates: []tls.Certificate{tlsPair(serving)}, ClientAuth: tls.RequestClientCert,
+		MinVersion: tls.VersionTLS13}
 	ts.StartTLS()
 	t.Cleanup(ts.Close)
 	return &server{ts, certs.Bundle{ca.Certificate}.Pool()}

@@ -26,14 +26,16 @@ import (
 func following(t *testing.T, client kubernetes.Interface) Sources {
 	t.Helper()
 	caOf := func(key string) dynamiccertificates.CAContentProvider {
-		ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController("test", metav1.NamespaceSystem, frontproxy.ConfigMapName, key, client)
+		ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController("test", metav1.NamespaceSystem,
+			frontproxy.ConfigMapName, key, client)
 		if err != nil {
 			t.Fatal(err)
 		}
 		go ca.Run(t.Context(), 1)
 		return ca
 	}
-	headers := headerrequest.NewRequestHeaderAuthRequestController(frontproxy.ConfigMapName, metav1.NamespaceSystem, client,
+	headers := headerrequest.NewRequestHeaderAuthRequestController(frontproxy.ConfigMapName,
+		metav1.NamespaceSystem, client,
 		frontproxy.UsernameHeadersKey, frontproxy.UIDHeadersKey, frontproxy.GroupHeadersKey,
 		frontproxy.ExtraHeaderPrefixesKey, frontproxy.AllowedNamesKey)
 	go headers.Run(t.Context(), 1)
@@ -59,7 +61,8 @@ func following(t *testing.T, client kubernetes.Interface) Sources {
 // TestS12MalformedKey: an update revokes a name and has a typo in another key. The library rejects
 // such an update as a whole and keeps trusting the name.
 func TestS12MalformedKey(t *testing.T) {
-	proxies, users := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth), newCA(t, "client-ca", x509.ExtKeyUsageClientAuth)
+	proxies, users := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth),
+		newCA(t, "client-ca", x509.ExtKeyUsageClientAuth)
 	proxy := issueClient(t, proxies, "front-proxy-client")
 	for _, key := range []string{
 		frontproxy.UsernameHeadersKey, frontproxy.UIDHeadersKey, frontproxy.GroupHeadersKey,
@@ -72,12 +75,13 @@ func TestS12MalformedKey(t *testing.T) {
 			becomes := func(what string, trusted bool) {
 				t.Helper()
 				var last string
-				if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-					got := s.get(t, "/apis", proxy, http.Header{"X-Remote-User": {"ann"}})
-					ready := src.Ready()
-					last = fmt.Sprintf("user %v, refused %q, ready %v", got.User, got.Refused, ready)
-					return (got.Refused == "") == trusted && (ready == nil) == trusted, nil
-				}); err != nil {
+				if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true,
+					func(context.Context) (bool, error) {
+						got := s.get(t, "/apis", proxy, http.Header{"X-Remote-User": {"ann"}})
+						ready := src.Ready()
+						last = fmt.Sprintf("user %v, refused %q, ready %v", got.User, got.Refused, ready)
+						return (got.Refused == "") == trusted && (ready == nil) == trusted, nil
+					}); err != nil {
 					t.Fatalf("%s: got %s; want trusted and ready: %t", what, last, trusted)
 				}
 			}
@@ -85,14 +89,18 @@ func TestS12MalformedKey(t *testing.T) {
 			cm := published(proxies, users)
 			cm.Data[frontproxy.AllowedNamesKey] = `["another-name"]`
 			cm.Data[key] = `["typo`
-			if _, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
+			if _, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Update(t.Context(), cm,
+				metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			becomes("the name revoked, with a typo", false)
-			if names := src.RequestHeader.AllowedClientNames.Value(); key == frontproxy.GroupHeadersKey && names[0] != "front-proxy-client" {
-				t.Errorf("the library trusts %q: it does not keep old values any more, so this test proves nothing", names)
+			if names := src.RequestHeader.AllowedClientNames.Value(); key == frontproxy.GroupHeadersKey &&
+				names[0] != "front-proxy-client" {
+				t.Errorf("the library trusts %q: it does not keep old values any more, so this test proves nothing",
+					names)
 			}
-			if _, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Update(t.Context(), published(proxies, users), metav1.UpdateOptions{}); err != nil {
+			if _, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Update(t.Context(),
+				published(proxies, users), metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			becomes("the ConfigMap repaired", true)

@@ -30,11 +30,13 @@ import (
 
 // newTokens authenticates bearer tokens in the two places where clients put them, as DelegatingAuthenticatorConfig
 // does.
-func newTokens(opts *genericoptions.DelegatingAuthenticationOptions, client rest.Interface) (authenticator.Request, error) {
+func newTokens(opts *genericoptions.DelegatingAuthenticationOptions,
+	client rest.Interface) (authenticator.Request, error) {
 	if opts.WebhookRetryBackoff == nil {
 		return nil, errors.New("build authenticator of tokens: no backoff for retries is set")
 	}
-	tokens := cache.New(tokenReviewer{client, *opts.WebhookRetryBackoff, opts.TokenRequestTimeout}, false, opts.CacheTTL, opts.CacheTTL)
+	tokens := cache.New(tokenReviewer{client, *opts.WebhookRetryBackoff, opts.TokenRequestTimeout}, false,
+		opts.CacheTTL, opts.CacheTTL)
 	authenticate := union.New(bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
 	return group.NewAuthenticatedGroupAdder(withAddressLimit(authenticate)), nil
 }
@@ -112,7 +114,8 @@ func (r tokenReviewer) AuthenticateToken(ctx context.Context, token string) (*au
 }
 
 // ask sends one TokenReview, and counts it in the library's metrics.
-func (r tokenReviewer) ask(ctx context.Context, spec authenticationv1.TokenReviewSpec) (authenticationv1.TokenReviewStatus, error) {
+func (r tokenReviewer) ask(ctx context.Context,
+	spec authenticationv1.TokenReviewSpec) (authenticationv1.TokenReviewStatus, error) {
 	code, answer, began := 0, &authenticationv1.TokenReview{}, time.Now()
 	err := r.client.Post().Resource("tokenreviews").
 		Body(&authenticationv1.TokenReview{Spec: spec}).

@@ -19,16 +19,17 @@ import (
 func TestS15ShareByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reviewed, running, most atomic.Int32
-		share := withAddressLimit(authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
-			reviewed.Add(1)
-			if req.RemoteAddr == "192.0.2.2:1" {
+		share := withAddressLimit(authenticator.RequestFunc(
+			func(req *http.Request) (*authenticator.Response, bool, error) {
+				reviewed.Add(1)
+				if req.RemoteAddr == "192.0.2.2:1" {
+					return nil, false, nil
+				}
+				most.Store(max(most.Load(), running.Add(1)))
+				defer running.Add(-1)
+				<-time.After(time.Second)
 				return nil, false, nil
-			}
-			most.Store(max(most.Load(), running.Add(1)))
-			defer running.Add(-1)
-			<-time.After(time.Second)
-			return nil, false, nil
-		}))
+			}))
 		send := func(address, authorization string) error {
 			req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 			req.RemoteAddr = address
@@ -56,7 +57,8 @@ func TestS15ShareByAddress(t *testing.T) {
 		}
 		flood.Wait()
 		if most.Load() != addressReviews || rejected.Load() != 5 {
-			t.Errorf("got %d reviews at a time and %d rejected, want %d and 5", most.Load(), rejected.Load(), addressReviews)
+			t.Errorf("got %d reviews at a time and %d rejected, want %d and 5", most.Load(), rejected.Load(),
+				addressReviews)
 		}
 	})
 }

@@ -66,9 +66,11 @@ type Trust struct {
 
 // NewTrust follows the ConfigMap from when Run is called.
 func NewTrust(client kubernetes.Interface, tolerated sets.Set[string]) (*Trust, error) {
-	t := &Trust{informer: coreinformers.NewFilteredConfigMapInformer(client, frontproxy.Namespace, 0, cache.Indexers{}, func(options *metav1.ListOptions) {
-		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, frontproxy.ConfigMapName).String()
-	})}
+	t := &Trust{informer: coreinformers.NewFilteredConfigMapInformer(client, frontproxy.Namespace, 0, cache.Indexers{},
+		func(options *metav1.ListOptions) {
+			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField,
+				frontproxy.ConfigMapName).String()
+		})}
 	unread := fmt.Errorf("ConfigMap %s/%s was not read yet", frontproxy.Namespace, frontproxy.ConfigMapName)
 	t.status.Store(&Status{unread, unread})
 	evaluate := func(cm *corev1.ConfigMap) {
@@ -79,11 +81,14 @@ func NewTrust(client kubernetes.Interface, tolerated sets.Set[string]) (*Trust, 
 			klog.ErrorS(s.FrontProxy, "All front-proxy identities are rejected")
 		}
 		if other := otherHeaders(evaluated); len(other) > 0 {
-			klog.InfoS("WARNING: the front proxy's headers have other names than usual; such a kube-apiserver passes the usual ones of its clients on "+
-				"(https://issues.k8s.io/119631), so nothing behind it may believe those", "keys", strings.Join(other, ", "))
+			klog.InfoS("WARNING: the front proxy's headers have other names than usual; such a kube-apiserver "+
+				"passes the usual ones of its clients on "+
+				"(https://issues.k8s.io/119631), so nothing behind it may believe those", "keys",
+				strings.Join(other, ", "))
 		}
 		if len(tolerated) > 0 {
-			klog.InfoS("WARNING: weak trust in the front proxy is tolerated", "weaknesses", strings.Join(sets.List(tolerated), ", "))
+			klog.InfoS("WARNING: weak trust in the front proxy is tolerated", "weaknesses",
+				strings.Join(sets.List(tolerated), ", "))
 		}
 	}
 	_, err := t.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{

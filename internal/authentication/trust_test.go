@@ -23,7 +23,8 @@ import (
 
 // published is the ConfigMap as kube-apiserver makes it.
 func published(proxies, users *certs.CA) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: frontproxy.Namespace, Name: frontproxy.ConfigMapName}, Data: map[string]string{
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: frontproxy.Namespace,
+		Name: frontproxy.ConfigMapName}, Data: map[string]string{
 		frontproxy.ClientCAKey:            string(certs.Bundle{users.Certificate}.PEM()),
 		frontproxy.CAKey:                  string(certs.Bundle{proxies.Certificate}.PEM()),
 		frontproxy.AllowedNamesKey:        `["front-proxy-client"]`,
@@ -36,7 +37,8 @@ func published(proxies, users *certs.CA) *corev1.ConfigMap {
 // TestS11Tolerated: what lets others than the front proxy name any user is rejected, unless it is
 // tolerated by name. The flag for that is named; nothing else can be tolerated.
 func TestS11Tolerated(t *testing.T) {
-	proxies, users := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth), newCA(t, "client-ca", x509.ExtKeyUsageClientAuth)
+	proxies, users := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth),
+		newCA(t, "client-ca", x509.ExtKeyUsageClientAuth)
 	set := func(key, value string) func(*corev1.ConfigMap) {
 		return func(cm *corev1.ConfigMap) { cm.Data[key] = value }
 	}
@@ -53,12 +55,16 @@ func TestS11Tolerated(t *testing.T) {
 		{"shared CA, the flag", shared, nil, "or accept it with --front-proxy-tolerate=SharedCA", ""},
 		{"shared CA, tolerated", shared, []string{frontproxy.SharedCA}, "", ""},
 		{"shared CA, something else tolerated", shared, []string{frontproxy.AnyName}, "share", ""},
-		{"any name", anyName, nil, "ConfigMap kube-system/extension-apiserver-authentication has an empty requestheader-allowed-names", ""},
+		{"any name", anyName, nil,
+			"ConfigMap kube-system/extension-apiserver-authentication has an empty requestheader-allowed-names", ""},
 		{"any name, the flag", anyName, nil, "or accept it with --front-proxy-tolerate=AnyName", ""},
 		{"any name, tolerated", anyName, []string{frontproxy.AnyName}, "", ""},
-		{"names malformed", set(frontproxy.AllowedNamesKey, "front-proxy-client"), frontproxy.Weaknesses, "expected a list of strings", ""},
-		{"no CA", set(frontproxy.CAKey, ""), frontproxy.Weaknesses, "the aggregation layer of this cluster is not configured; set kube-apiserver's", ""},
-		{"client CA malformed", set(frontproxy.ClientCAKey, "PEM"), frontproxy.Weaknesses, "malformed client-ca-file", "malformed client-ca-file"},
+		{"names malformed", set(frontproxy.AllowedNamesKey, "front-proxy-client"), frontproxy.Weaknesses,
+			"expected a list of strings", ""},
+		{"no CA", set(frontproxy.CAKey, ""), frontproxy.Weaknesses,
+			"the aggregation layer of this cluster is not configured; set kube-apiserver's", ""},
+		{"client CA malformed", set(frontproxy.ClientCAKey, "PEM"), frontproxy.Weaknesses, "malformed client-ca-file",
+			"malformed client-ca-file"},
 		{"no client CA", set(frontproxy.ClientCAKey, ""), nil, "", "has no client-ca-file"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -69,7 +75,8 @@ func TestS11Tolerated(t *testing.T) {
 				err  error
 				want string
 			}{"front proxy": {s.FrontProxy, tc.proxy}, "clients": {s.Clients, tc.clients}} {
-				if (pair.err == nil) != (pair.want == "") || (pair.err != nil && !strings.Contains(pair.err.Error(), pair.want)) {
+				if (pair.err == nil) != (pair.want == "") || (pair.err != nil &&
+					!strings.Contains(pair.err.Error(), pair.want)) {
 					t.Errorf("%s: got %v, want %q", what, pair.err, pair.want)
 				}
 			}
@@ -82,7 +89,8 @@ func TestS11Tolerated(t *testing.T) {
 
 // TestS12Trust: trust follows the ConfigMap, and ends with it. Nothing is trusted before it was read.
 func TestS12Trust(t *testing.T) {
-	cm := published(newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth), newCA(t, "client-ca", x509.ExtKeyUsageClientAuth))
+	cm := published(newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth),
+		newCA(t, "client-ca", x509.ExtKeyUsageClientAuth))
 	client := fake.NewClientset(cm)
 	trust, err := NewTrust(client, nil)
 	if err != nil {
@@ -94,10 +102,11 @@ func TestS12Trust(t *testing.T) {
 	go trust.Run(t.Context())
 	becomes := func(what string, trusted bool) {
 		t.Helper()
-		if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-			s := trust.Status()
-			return (s.FrontProxy == nil) == trusted && (s.Clients == nil) == trusted, nil
-		}); err != nil {
+		if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true,
+			func(context.Context) (bool, error) {
+				s := trust.Status()
+				return (s.FrontProxy == nil) == trusted && (s.Clients == nil) == trusted, nil
+			}); err != nil {
 			t.Fatalf("%s: got %+v, want trusted: %t", what, trust.Status(), trusted)
 		}
 	}
@@ -115,7 +124,8 @@ func TestS12Trust(t *testing.T) {
 
 // TestS12Refused: without the ConfigMap's word the right certificates count for nothing, and health says why.
 func TestS12Refused(t *testing.T) {
-	proxies, users := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth), newCA(t, "client-ca", x509.ExtKeyUsageClientAuth)
+	proxies, users := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth),
+		newCA(t, "client-ca", x509.ExtKeyUsageClientAuth)
 	src := sources(t, proxies, users)
 	var status Status
 	src.Status = func() Status { return status }

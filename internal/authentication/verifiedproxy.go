@@ -38,7 +38,8 @@ type verifiedChain struct {
 }
 
 func newVerifiedProxy(config *authenticatorfactory.RequestHeaderConfig) *verifiedProxy {
-	return &verifiedProxy{config: config, chains: lru.New(chainCache), verify: (*x509.Certificate).Verify, now: time.Now}
+	return &verifiedProxy{config: config, chains: lru.New(chainCache), verify: (*x509.Certificate).Verify,
+		now: time.Now}
 }
 
 // isFrontProxy tells whether the front proxy sends the request. The error says why the certificate is not
@@ -69,7 +70,8 @@ func (f *verifiedProxy) verified(chain []*x509.Certificate) (bool, error) {
 	key, now := hashOf(chain), f.now()
 	// A clock that was set back is no proof.
 	if value, ok := f.chains.Get(key); ok {
-		if before := value.(*verifiedChain); before.roots.Equal(opts.Roots) && !now.Before(before.since) && !now.After(before.until) {
+		if before := value.(*verifiedChain); before.roots.Equal(opts.Roots) && !now.Before(before.since) &&
+			!now.After(before.until) {
 			return true, nil
 		}
 	}

@@ -35,7 +35,8 @@ func (c *changingTrust) CurrentCABundleContent() []byte { return *c.bundle.Load(
 
 func (c *changingTrust) VerifyOptions() (x509.VerifyOptions, bool) {
 	roots := x509.NewCertPool()
-	return x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, roots.AppendCertsFromPEM(c.CurrentCABundleContent())
+	return x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}},
+		roots.AppendCertsFromPEM(c.CurrentCABundleContent())
 }
 
 // names are those that a test allows.
@@ -61,8 +62,9 @@ func newProxyRig(t testing.TB, ca *certs.CA) *proxyRig {
 	r.trust.set(certs.Bundle{ca.Certificate}.PEM())
 	r.names.set("front-proxy-client")
 	r.verifiedProxy = newVerifiedProxy(&authenticatorfactory.RequestHeaderConfig{
-		UsernameHeaders: headerrequest.StaticStringSlice{"X-Remote-User"}, UIDHeaders: headerrequest.StaticStringSlice{},
-		GroupHeaders: headerrequest.StaticStringSlice{}, ExtraHeaderPrefixes: headerrequest.StaticStringSlice{},
+		UsernameHeaders: headerrequest.StaticStringSlice{"X-Remote-User"},
+		UIDHeaders:      headerrequest.StaticStringSlice{},
+		GroupHeaders:    headerrequest.StaticStringSlice{}, ExtraHeaderPrefixes: headerrequest.StaticStringSlice{},
 		AllowedClientNames: r.names, CAContentProvider: r.trust,
 	})
 	r.now = func() time.Time { return time.Now().Add(time.Duration(r.clock.Load())) }
@@ -82,14 +84,16 @@ func (r *proxyRig) want(t *testing.T, when string, proxy, verified bool, chain .
 	before := r.verified.Load()
 	got, err := r.isFrontProxy(req)
 	if gotVerified := r.verified.Load() > before; got != proxy || gotVerified != verified {
-		t.Errorf("%s: got the front proxy %t (%v), verified %t; want %t, %t", when, got, err, gotVerified, proxy, verified)
+		t.Errorf("%s: got the front proxy %t (%v), verified %t; want %t, %t", when, got, err, gotVerified,
+			proxy, verified)
 	}
 }
 
 // TestRememberedProxy: what was verified is remembered for the very same certificates and CAs, and
 // nothing else is.
 func TestRememberedProxy(t *testing.T) {
-	ca, next := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth), newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth)
+	ca, next := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth),
+		newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth)
 	r := newProxyRig(t, ca)
 	cert := issueClient(t, ca, "front-proxy-client").Certificate
 	r.want(t, "first", true, true, cert)
@@ -153,7 +157,8 @@ func TestRememberedProxies(t *testing.T) {
 }
 
 // selfMade is a certificate as certs would not make it: with an intermediate. No parent makes a root.
-func selfMade(t testing.TB, name string, parent *x509.Certificate, parentKey *ecdsa.PrivateKey, lifetime time.Duration) (*x509.Certificate, *ecdsa.PrivateKey) {
+func selfMade(t testing.TB, name string, parent *x509.Certificate, parentKey *ecdsa.PrivateKey,
+	lifetime time.Duration) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	signer, err := certs.NewKey()
 	if err != nil {
@@ -161,8 +166,10 @@ func selfMade(t testing.TB, name string, parent *x509.Certificate, parentKey *ec
 	}
 	key := signer.(*ecdsa.PrivateKey)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, BasicConstraintsValid: true, IsCA: name != "front-proxy-client",
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(lifetime), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, BasicConstraintsValid: true,
+		IsCA:      name != "front-proxy-client",
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(lifetime),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	if parent == nil {
 		parent, parentKey = template, key
@@ -189,7 +196,8 @@ func BenchmarkFrontProxy(b *testing.B) {
 	}
 	r.config.CAContentProvider = pool
 	req := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/", nil)
-	req.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{issueClient(b, ca, "front-proxy-client").Certificate}}
+	req.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{issueClient(b, ca,
+		"front-proxy-client").Certificate}}
 	for name, forget := range map[string]func(){"verified": r.chains.Clear, "remembered": func() {}} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

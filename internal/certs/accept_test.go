@@ -21,7 +21,8 @@ func TestAcceptRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	names, usages := widgets.DNSNames(), []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	right := x509.Certificate{DNSNames: names, ExtKeyUsage: usages, KeyUsage: x509.KeyUsageDigitalSignature, BasicConstraintsValid: true}
+	right := x509.Certificate{DNSNames: names, ExtKeyUsage: usages, KeyUsage: x509.KeyUsageDigitalSignature,
+		BasicConstraintsValid: true}
 	right.Subject.CommonName = "widgets.demo.svc"
 	for name, tc := range map[string]struct {
 		change func(*x509.Certificate, *AcceptOptions)
@@ -33,14 +34,18 @@ func TestAcceptRefuses(t *testing.T) {
 		}, []string{"extended key usages: expected [serverAuth]"}},
 		"all at once": {func(c *x509.Certificate, _ *AcceptOptions) {
 			c.DNSNames, c.IsCA, c.Subject.Organization = names[1:], true, []string{"system:masters"}
-		}, []string{"organizations: expected [], found [system:masters]", "DNS names: expected", "CA: expected false", "number of subject attributes"}},
+		}, []string{"organizations: expected [], found [system:masters]", "DNS names: expected", "CA: expected false",
+			"number of subject attributes"}},
 		"expired": {func(c *x509.Certificate, _ *AcceptOptions) {
 			c.NotBefore, c.NotAfter = epoch.Add(-day), epoch.Add(-time.Hour)
 		}, []string{"it expired at"}},
 		"not yet valid": {func(c *x509.Certificate, _ *AcceptOptions) {
 			c.NotBefore, c.NotAfter = epoch.Add(day), epoch.Add(2*day)
 		}, []string{"it did not verify"}},
-		"too long": {func(c *x509.Certificate, _ *AcceptOptions) { c.NotBefore, c.NotAfter = epoch, epoch.Add(400*day) }, []string{"validity: expected at most 398 days"}},
+		"too long": {func(c *x509.Certificate, _ *AcceptOptions) {
+			c.NotBefore, c.NotAfter = epoch,
+				epoch.Add(400*day)
+		}, []string{"validity: expected at most 398 days"}},
 		"long, allowed": {func(c *x509.Certificate, o *AcceptOptions) {
 			c.NotBefore, c.NotAfter, o.AllowLongLived = epoch, epoch.Add(400*day), true
 		}, nil},
@@ -50,12 +55,24 @@ func TestAcceptRefuses(t *testing.T) {
 		"CA of another": {func(_ *x509.Certificate, o *AcceptOptions) {
 			o.CAFile = filepath.Join(from, KonnectivityAgentCADir, CertFile)
 		}, []string{"it was signed by CN=widgets-serving-ca@"}},
-		"CA for clients": {func(_ *x509.Certificate, o *AcceptOptions) { o.CAFile = filepath.Join(from, FrontProxyCADir, CertFile) }, []string{"expected a CA for [serverAuth]", "it was signed by"}},
-		"a leaf as CA":   {func(_ *x509.Certificate, o *AcceptOptions) { o.CAFile = filepath.Join(from, ServingDir, CertFile) }, []string{"expected a CA certificate", "it was signed by"}},
-		"no CA":          {func(_ *x509.Certificate, o *AcceptOptions) { o.CAFile = "" }, []string{"give it with --ca"}},
-		"CA file gone":   {func(_ *x509.Certificate, o *AcceptOptions) { o.CAFile = "nowhere" }, []string{"expected a readable file: " + notFound}},
-		"two in a file":  {func(_ *x509.Certificate, o *AcceptOptions) { o.CertFile = "chain" }, []string{"expected one, found 2"}},
-		"other key":      {func(_ *x509.Certificate, o *AcceptOptions) { o.CertFile = filepath.Join(from, ServingDir, CertFile) }, []string{"expected the key of the pending request, found another"}},
+		"CA for clients": {func(_ *x509.Certificate, o *AcceptOptions) {
+			o.CAFile = filepath.Join(from, FrontProxyCADir,
+				CertFile)
+		}, []string{"expected a CA for [serverAuth]", "it was signed by"}},
+		"a leaf as CA": {func(_ *x509.Certificate, o *AcceptOptions) {
+			o.CAFile = filepath.Join(from, ServingDir,
+				CertFile)
+		}, []string{"expected a CA certificate", "it was signed by"}},
+		"no CA": {func(_ *x509.Certificate, o *AcceptOptions) { o.CAFile = "" },
+			[]string{"give it with --ca"}},
+		"CA file gone": {func(_ *x509.Certificate, o *AcceptOptions) { o.CAFile = "nowhere" },
+			[]string{"expected a readable file: " + notFound}},
+		"two in a file": {func(_ *x509.Certificate, o *AcceptOptions) { o.CertFile = "chain" },
+			[]string{"expected one, found 2"}},
+		"other key": {func(_ *x509.Certificate, o *AcceptOptions) {
+			o.CertFile = filepath.Join(from, ServingDir,
+				CertFile)
+		}, []string{"expected the key of the pending request, found another"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -65,7 +82,8 @@ func TestAcceptRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			template := right
-			accept := AcceptOptions{Dir: dir, Name: ServingDir, CertFile: filepath.Join(dir, "cert.crt"), CAFile: filepath.Join(from, ServingCADir, CertFile), Now: at(epoch)}
+			accept := AcceptOptions{Dir: dir, Name: ServingDir, CertFile: filepath.Join(dir, "cert.crt"),
+				CAFile: filepath.Join(from, ServingCADir, CertFile), Now: at(epoch)}
 			tc.change(&template, &accept)
 			pair := forgeWithKey(t, *serving, &template, key)
 			data := pair.CertPEM
@@ -79,7 +97,8 @@ func TestAcceptRefuses(t *testing.T) {
 			before := contents(t, dir)
 			_, err = Accept(t.Context(), accept)
 			if tc.want == nil {
-				if got, readErr := ReadKeyPair(filepath.Join(dir, ServingDir)); err != nil || readErr != nil || !SamePublicKey(got.Certificate.PublicKey, request.PublicKey) {
+				if got, readErr := ReadKeyPair(filepath.Join(dir, ServingDir)); err != nil || readErr != nil ||
+					!SamePublicKey(got.Certificate.PublicKey, request.PublicKey) {
 					t.Errorf("got %v, %v; want the pair in use", err, readErr)
 				}
 				return
@@ -105,7 +124,8 @@ func TestAcceptKeepsToItsCA(t *testing.T) {
 	mustInit(t, initOptions(dir, epoch))
 	path := mustRequest(t, initOptions(dir, epoch), ServingDir).Path
 	cert := signPending(t, path, filepath.Join(from, ServingCADir), nil)
-	accept := AcceptOptions{Dir: dir, Name: ServingDir, CertFile: cert, CAFile: filepath.Join(from, ServingCADir, CertFile), Now: at(epoch)}
+	accept := AcceptOptions{Dir: dir, Name: ServingDir, CertFile: cert,
+		CAFile: filepath.Join(from, ServingCADir, CertFile), Now: at(epoch)}
 	_, err := Accept(t.Context(), accept)
 	wantError(t, err, "to change the CA, move "+filepath.Join(dir, ServingCADir)+" away first")
 

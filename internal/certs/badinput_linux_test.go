@@ -45,9 +45,14 @@ func TestUnwritableDirectories(t *testing.T) {
 		prepare func(t *testing.T, dir string)
 		dir     string
 	}{
-		"closed":              {func(t *testing.T, dir string) {}, "pki"},
-		"to be made":          {func(t *testing.T, dir string) {}, "pki/new/below"},
-		"leaf's closed":       {func(t *testing.T, dir string) { mustInit(t, initOptions(dir, epoch)); open(t, dir); openLock(t, dir) }, "pki"},
+		"closed":     {func(t *testing.T, dir string) {}, "pki"},
+		"to be made": {func(t *testing.T, dir string) {}, "pki/new/below"},
+		"leaf's closed": {func(t *testing.T, dir string) {
+			mustInit(t, initOptions(dir, epoch))
+			open(t,
+				dir)
+			openLock(t, dir)
+		}, "pki"},
 		"without permissions": {func(t *testing.T, dir string) { mustInit(t, initOptions(dir, epoch)) }, "pki"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +92,8 @@ func TestUnwritableDirectories(t *testing.T) {
 // openLock lets others take the lock and read the keys, so that it is the writing that fails.
 func openLock(t *testing.T, dir string) {
 	t.Helper()
-	for _, file := range []string{lockFile, ServingCADir + "/tls.key", ServingDir + "/tls.key", FrontProxyCADir + "/tls.key", FrontProxyClientDir + "/tls.key"} {
+	for _, file := range []string{lockFile, ServingCADir + "/tls.key", ServingDir + "/tls.key", FrontProxyCADir +
+		"/tls.key", FrontProxyClientDir + "/tls.key"} {
 		if err := os.Chmod(filepath.Join(dir, file), 0o666); err != nil {
 			t.Fatal(err)
 		}

@@ -71,10 +71,17 @@ func TestInitAfterHalfARun(t *testing.T) {
 		"version written, not current": {func(dir string) error {
 			return makeDir(filepath.Join(dir, ServingDir, versionPrefix+"9"))
 		}, nil},
-		"links without a version": {func(dir string) error { return os.Remove(filepath.Join(dir, ServingDir, dataLink)) }, []string{ServingDir}},
-		"temporary link":          {func(dir string) error { return os.Symlink("x", filepath.Join(dir, ServingDir, linkPrefix+KeyFile)) }, nil},
-		"CA without leaf":         {func(dir string) error { return os.RemoveAll(filepath.Join(dir, ServingDir)) }, []string{ServingDir}},
-		"first set only":          {func(dir string) error { return rename(dir, FrontProxyCADir, "a") }, nil},
+		"links without a version": {func(dir string) error {
+			return os.Remove(
+				filepath.Join(dir, ServingDir, dataLink))
+		}, []string{ServingDir}},
+		"temporary link": {func(dir string) error {
+			return os.Symlink("x",
+				filepath.Join(dir, ServingDir, linkPrefix+KeyFile))
+		}, nil},
+		"CA without leaf": {func(dir string) error { return os.RemoveAll(filepath.Join(dir, ServingDir)) },
+			[]string{ServingDir}},
+		"first set only": {func(dir string) error { return rename(dir, FrontProxyCADir, "a") }, nil},
 		"empty directories": {func(dir string) error {
 			if err := os.RemoveAll(filepath.Join(dir, ServingDir)); err != nil {
 				return err

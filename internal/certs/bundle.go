@@ -27,7 +27,8 @@ func ParseBundle(data []byte) (Bundle, error) {
 	case c.foreign != "":
 		return nil, fmt.Errorf("parse certificates: expected only PEM blocks CERTIFICATE, found %q", c.foreign)
 	case len(c.Problems) > 0:
-		return nil, fmt.Errorf("parse certificates: expected a PEM block CERTIFICATE for each, found %s", c.Problems[0].Text)
+		return nil, fmt.Errorf("parse certificates: expected a PEM block CERTIFICATE for each, found %s",
+			c.Problems[0].Text)
 	}
 	return c.Certificates, nil
 }
@@ -39,7 +40,8 @@ func ReadBundle(paths ...string) (Bundle, error) {
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
 		if err != nil {
-			errs = append(errs, &RefusedError{Path: path, Reason: fmt.Sprintf("expected a readable file: %v", errors.Unwrap(err))})
+			errs = append(errs, &RefusedError{Path: path, Reason: fmt.Sprintf("expected a readable file: %v",
+				errors.Unwrap(err))})
 			continue
 		}
 		b, err := ParseBundle(data)
@@ -122,12 +124,14 @@ func ParseCAs(data []byte, path string, now time.Time) (Bundle, error) {
 	}
 	for _, cert := range all {
 		if !cert.IsCA {
-			return nil, &RefusedError{Path: path, Reason: fmt.Sprintf("expected CAs only, found %s; take the file of the CA that signed it", cert.Subject)}
+			return nil, &RefusedError{Path: path, Reason: fmt.Sprintf(
+				"expected CAs only, found %s; take the file of the CA that signed it", cert.Subject)}
 		}
 	}
 	bundle := all.Merge(now)
 	if len(bundle) == 0 {
-		return nil, &RefusedError{Path: path, Reason: "expected a CA that is valid, found only expired ones; make a new one: certgen init"}
+		return nil, &RefusedError{Path: path,
+			Reason: "expected a CA that is valid, found only expired ones; make a new one: certgen init"}
 	}
 	return bundle, nil
 }

@@ -22,21 +22,24 @@ func TestParseBundle(t *testing.T) {
 		want int
 		err  string
 	}{
-		"one":                 {a.CertPEM, 1, ""},
-		"two":                 {two, 2, ""},
-		"CRLF":                {bytes.ReplaceAll(two, []byte("\n"), []byte("\r\n")), 2, ""},
-		"text before":         {append([]byte("subject=CN = a\n"), two...), 2, ""},
-		"no newline at end":   {bytes.TrimSpace(two), 2, ""},
-		"empty":               {nil, 0, "found no PEM block"},
-		"a newline":           {[]byte("\n"), 0, "found no PEM block"},
-		"base64 of PEM":       {[]byte("LS0tLS1CRUdJTg=="), 0, "found no PEM block"},
-		"key":                 {append(bytes.Clone(a.CertPEM), a.KeyPEM...), 0, `found "PRIVATE KEY"`},
-		"cut off":             {two[:len(two)-40], 0, "damaged PEM blocks (1 of 2)"},
-		"damaged in between":  {damaged, 0, "damaged PEM blocks (1 of 2)"},
-		"text at the end":     {append(bytes.Clone(two), "what is this"...), 0, "text after the last PEM block"},
-		"not a certificate":   {[]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), 0, "certificate 1 malformed"},
-		"headers":             {append(bytes.Clone(a.CertPEM), withHeader(b.CertPEM)...), 0, "certificate 2 in a block with headers"},
-		"OpenSSL's own":       {bytes.ReplaceAll(a.CertPEM, []byte(" CERT"), []byte(" TRUSTED CERT")), 0, `found "TRUSTED CERTIFICATE"`},
+		"one":                {a.CertPEM, 1, ""},
+		"two":                {two, 2, ""},
+		"CRLF":               {bytes.ReplaceAll(two, []byte("\n"), []byte("\r\n")), 2, ""},
+		"text before":        {append([]byte("subject=CN = a\n"), two...), 2, ""},
+		"no newline at end":  {bytes.TrimSpace(two), 2, ""},
+		"empty":              {nil, 0, "found no PEM block"},
+		"a newline":          {[]byte("\n"), 0, "found no PEM block"},
+		"base64 of PEM":      {[]byte("LS0tLS1CRUdJTg=="), 0, "found no PEM block"},
+		"key":                {append(bytes.Clone(a.CertPEM), a.KeyPEM...), 0, `found "PRIVATE KEY"`},
+		"cut off":            {two[:len(two)-40], 0, "damaged PEM blocks (1 of 2)"},
+		"damaged in between": {damaged, 0, "damaged PEM blocks (1 of 2)"},
+		"text at the end":    {append(bytes.Clone(two), "what is this"...), 0, "text after the last PEM block"},
+		"not a certificate": {[]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), 0,
+			"certificate 1 malformed"},
+		"headers": {append(bytes.Clone(a.CertPEM), withHeader(b.CertPEM)...), 0,
+			"certificate 2 in a block with headers"},
+		"OpenSSL's own": {bytes.ReplaceAll(a.CertPEM, []byte(" CERT"), []byte(" TRUSTED CERT")), 0,
+			`found "TRUSTED CERTIFICATE"`},
 		"certificate request": {[]byte("-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"), 0, `found "CERTIFICATE REQUEST"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +101,8 @@ func TestParseCAs(t *testing.T) {
 		"a leaf":       {string(ca.CertPEM) + string(leaf.CertPEM), "expected CAs only"},
 		"only expired": {string(expired.CertPEM), "found only expired ones"},
 	} {
-		if got, err := ParseCAs([]byte(tc.file), "a.crt", epoch); err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "a.crt: ") {
+		if got, err := ParseCAs([]byte(tc.file), "a.crt", epoch); err == nil ||
+			!strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "a.crt: ") {
 			t.Errorf("%s: got %d certificates and %v, want a.crt refused with %q", name, len(got), err, tc.want)
 		}
 	}

@@ -93,18 +93,21 @@ func ParseCA(certPEM, keyPEM []byte, now func() time.Time) (*CA, error) {
 func (o CAOptions) spec(now time.Time) (spec, error) {
 	errs := []error{Require("name", o.Name, "the CA's name, such as widgets-serving-ca")}
 	if o.Usage != x509.ExtKeyUsageServerAuth && o.Usage != x509.ExtKeyUsageClientAuth {
-		errs = append(errs, &InvalidError{"usage", fmt.Sprint(o.Usage), "expected serverAuth or clientAuth; make one CA for each"})
+		errs = append(errs, &InvalidError{"usage", fmt.Sprint(o.Usage),
+			"expected serverAuth or clientAuth; make one CA for each"})
 	}
 	dns, err := parseAll("permitted-dns", o.PermittedDNS, normalizeDNSName)
 	errs = append(errs, err)
 	ips, err := parseAll("permitted-ip", o.PermittedIPs, parseIP)
 	errs = append(errs, err)
 	if len(ips) > 0 && len(dns) == 0 {
-		errs = append(errs, &InvalidError{"permitted-ip", strings.Join(o.PermittedIPs, ","), "expected permitted DNS names as well; alone it would leave every DNS name allowed"})
+		errs = append(errs, &InvalidError{"permitted-ip", strings.Join(o.PermittedIPs, ","),
+			"expected permitted DNS names as well; alone it would leave every DNS name allowed"})
 	}
 	if len(dns) > 0 && o.Usage == x509.ExtKeyUsageClientAuth {
 		// The same constraint on a directory name would be no help: Go refuses it as an unknown critical extension.
-		errs = append(errs, &InvalidError{"permitted-dns", strings.Join(dns, ","), "expected none for a client CA; DNS constraints say nothing about user names"})
+		errs = append(errs, &InvalidError{"permitted-dns", strings.Join(dns, ","),
+			"expected none for a client CA; DNS constraints say nothing about user names"})
 	}
 	errs = append(errs, ValidateLeaf(o.Lifetime, o.KeyType, true)) // a CA may last longer than a leaf
 	if err := errors.Join(errs...); err != nil {
@@ -140,8 +143,9 @@ func ValidateLeaf(lifetime time.Duration, keyType KeyType, allowLongLived bool) 
 		err = &InvalidError{"lifetime", lifetime.String(), "expected at least one second"}
 	}
 	if !allowLongLived && lifetime > MaxLeafLifetime {
-		err = &InvalidError{"lifetime", lifetime.String(), fmt.Sprintf("expected at most %s (398 days), the most that TLS clients accept; "+
-			"renew more often instead; certgen init allows it with --allow-long-lived", MaxLeafLifetime)}
+		err = &InvalidError{"lifetime", lifetime.String(),
+			fmt.Sprintf("expected at most %s (398 days), the most that TLS clients accept; "+
+				"renew more often instead; certgen init allows it with --allow-long-lived", MaxLeafLifetime)}
 	}
 	return errors.Join(err, keyType.validate())
 }

@@ -45,10 +45,12 @@ func TestProfiles(t *testing.T) {
 	names := widgets.DNSNames()
 
 	servingCA := newCA(t, CAOptions{Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: names})
-	addressCA := newCA(t, CAOptions{Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: names, PermittedIPs: []string{"10.0.0.1", "fd00::1"}})
+	addressCA := newCA(t, CAOptions{Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: names,
+		PermittedIPs: []string{"10.0.0.1", "fd00::1"}})
 	plainCA, clientCA := newServingCA(t), newClientCA(t)
 	serving := issueServing(t, servingCA, names...)
-	etcd, err := plainCA.IssueServing(ServingOptions{DNSNames: []string{"localhost"}, IPs: []string{"127.0.0.1", "::1"}, Lifetime: time.Hour})
+	etcd, err := plainCA.IssueServing(ServingOptions{DNSNames: []string{"localhost"}, IPs: []string{"127.0.0.1", "::1"},
+		Lifetime: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,20 +65,27 @@ func TestProfiles(t *testing.T) {
 	}{
 		"serving CA": {&servingCA.KeyPair, profile{
 			KeyUsage: caUsage, ExtKeyUsage: server, CA: true, Life: CALifetime + time.Hour,
-			Constraints: "permitted DNS widgets, widgets.demo, widgets.demo.svc, widgets.demo.svc.cluster.local; excluded IP 0.0.0.0/0, ::/0",
+			Constraints: "permitted DNS widgets, widgets.demo, widgets.demo.svc, widgets.demo.svc.cluster.local; " +
+				"excluded IP 0.0.0.0/0, ::/0",
 		}},
 		"serving CA with addresses": {&addressCA.KeyPair, profile{
 			KeyUsage: caUsage, ExtKeyUsage: server, CA: true, Life: CALifetime + time.Hour,
-			Constraints: "permitted DNS widgets, widgets.demo, widgets.demo.svc, widgets.demo.svc.cluster.local; permitted IP 10.0.0.1/32, fd00::1/128",
+			Constraints: "permitted DNS widgets, widgets.demo, widgets.demo.svc, widgets.demo.svc.cluster.local; " +
+				"permitted IP 10.0.0.1/32, fd00::1/128",
 		}},
-		"CA without limits": {&plainCA.KeyPair, profile{KeyUsage: caUsage, ExtKeyUsage: server, CA: true, Constraints: "none", Life: CALifetime + time.Hour}},
-		"client CA":         {&clientCA.KeyPair, profile{KeyUsage: caUsage, ExtKeyUsage: client, CA: true, Constraints: "none", Life: CALifetime + time.Hour}},
-		"serving leaf":      {serving, profile{KeyUsage: leafUsage, ExtKeyUsage: server, PathLen: -1, DNS: names, Constraints: "none", Life: LeafLifetime + time.Hour}},
+		"CA without limits": {&plainCA.KeyPair, profile{KeyUsage: caUsage, ExtKeyUsage: server, CA: true,
+			Constraints: "none", Life: CALifetime + time.Hour}},
+		"client CA": {&clientCA.KeyPair, profile{KeyUsage: caUsage, ExtKeyUsage: client, CA: true,
+			Constraints: "none", Life: CALifetime + time.Hour}},
+		"serving leaf": {serving, profile{KeyUsage: leafUsage, ExtKeyUsage: server, PathLen: -1, DNS: names,
+			Constraints: "none", Life: LeafLifetime + time.Hour}},
 		"leaf with addresses": {etcd, profile{
-			KeyUsage: leafUsage, ExtKeyUsage: server, PathLen: -1, DNS: []string{"localhost"}, IPs: []string{"127.0.0.1", "::1"},
+			KeyUsage: leafUsage, ExtKeyUsage: server, PathLen: -1, DNS: []string{"localhost"},
+			IPs:         []string{"127.0.0.1", "::1"},
 			Constraints: "none", Life: 2 * time.Hour,
 		}},
-		"client leaf": {user, profile{KeyUsage: leafUsage, ExtKeyUsage: client, PathLen: -1, Groups: []string{"dev", "ops"}, Constraints: "none", Life: LeafLifetime + time.Hour}},
+		"client leaf": {user, profile{KeyUsage: leafUsage, ExtKeyUsage: client, PathLen: -1,
+			Groups: []string{"dev", "ops"}, Constraints: "none", Life: LeafLifetime + time.Hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.want.IPs == nil {
@@ -103,7 +112,8 @@ func TestCriticalExtensions(t *testing.T) {
 	for _, e := range ca.Certificate.Extensions {
 		got[e.Id.String()] = e.Critical
 	}
-	want := map[string]bool{"2.5.29.14": false, "2.5.29.15": true, "2.5.29.19": true, "2.5.29.30": true, "2.5.29.37": false}
+	want := map[string]bool{"2.5.29.14": false, "2.5.29.15": true, "2.5.29.19": true, "2.5.29.30": true,
+		"2.5.29.37": false}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("extensions and whether they are critical (-want +got):\n%s", diff)
 	}
@@ -111,7 +121,8 @@ func TestCriticalExtensions(t *testing.T) {
 
 func TestGenerationsHaveDifferentSubjects(t *testing.T) {
 	long := strings.Repeat("x", 63)
-	a, b := newCA(t, CAOptions{Name: long, Usage: x509.ExtKeyUsageClientAuth}), newCA(t, CAOptions{Name: long, Usage: x509.ExtKeyUsageClientAuth})
+	a, b := newCA(t, CAOptions{Name: long, Usage: x509.ExtKeyUsageClientAuth}),
+		newCA(t, CAOptions{Name: long, Usage: x509.ExtKeyUsageClientAuth})
 	if bytes.Equal(a.Certificate.RawSubject, b.Certificate.RawSubject) {
 		t.Errorf("two CAs made in one second share the subject %s", a.Certificate.Subject)
 	}
@@ -122,7 +133,8 @@ func TestGenerationsHaveDifferentSubjects(t *testing.T) {
 }
 
 func TestCAOptionsReportAllErrors(t *testing.T) {
-	_, err := NewCA(CAOptions{PermittedDNS: []string{"a:1", "ok.example.com"}, PermittedIPs: []string{"1.2.3"}, Lifetime: -1})
+	_, err := NewCA(CAOptions{PermittedDNS: []string{"a:1", "ok.example.com"}, PermittedIPs: []string{"1.2.3"},
+		Lifetime: -1})
 	var got []string
 	for _, e := range Flatten(err) {
 		var invalid *InvalidError
@@ -173,13 +185,15 @@ func TestParseCA(t *testing.T) {
 
 // A CA made by other tools often has an RSA key. It may sign; a weak one may not, cfssl would use SHA-1 with it.
 func TestParseCAFromElsewhere(t *testing.T) {
-	for bits, want := range map[int]string{2048: "", 1024: "expected ECDSA P-256 or stronger, or RSA of at least 2048 bits, found RSA 1024"} {
+	for bits, want := range map[int]string{2048: "",
+		1024: "expected ECDSA P-256 or stronger, or RSA of at least 2048 bits, found RSA 1024"} {
 		key, err := rsa.GenerateKey(rand.Reader, bits)
 		if err != nil {
 			t.Fatal(err)
 		}
 		foreign := forgeWithKey(t, KeyPair{}, &x509.Certificate{
-			Subject: pkix.Name{CommonName: "elsewhere"}, BasicConstraintsValid: true, IsCA: true, KeyUsage: x509.KeyUsageCertSign,
+			Subject: pkix.Name{CommonName: "elsewhere"}, BasicConstraintsValid: true, IsCA: true,
+			KeyUsage: x509.KeyUsageCertSign,
 		}, key)
 		pkcs1 := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
 		ca, err := ParseCA(foreign.CertPEM, pkcs1, at(epoch))

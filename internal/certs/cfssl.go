@@ -72,7 +72,8 @@ func cfsslUsages(s spec) []string {
 	if s.isCA {
 		out = []string{"cert sign", "crl sign"}
 	}
-	names := map[x509.ExtKeyUsage]string{x509.ExtKeyUsageServerAuth: "server auth", x509.ExtKeyUsageClientAuth: "client auth"}
+	names := map[x509.ExtKeyUsage]string{x509.ExtKeyUsageServerAuth: "server auth",
+		x509.ExtKeyUsageClientAuth: "client auth"}
 	for _, usage := range s.extKeyUsages() {
 		out = append(out, names[usage])
 	}
@@ -101,7 +102,8 @@ func signRequestFor(s spec, request *x509.CertificateRequest) (*signer.SignReque
 			return nil, err
 		}
 		for _, ext := range constrained.Extensions { // cfssl's profiles know nothing of it
-			order.Extensions = append(order.Extensions, signer.Extension{ID: config.OID(ext.Id), Critical: ext.Critical, Value: hex.EncodeToString(ext.Value)})
+			order.Extensions = append(order.Extensions, signer.Extension{ID: config.OID(ext.Id), Critical: ext.Critical,
+				Value: hex.EncodeToString(ext.Value)})
 		}
 	}
 	return order, nil

@@ -83,7 +83,8 @@ func unknownUsageIsRefused(t *testing.T) {
 
 // A default profile that is missing or has no expiry makes cfssl refuse the policy; a lint level makes it fail.
 func policyIsValid(t *testing.T) {
-	for _, s := range []spec{leafSpec("a.b.svc"), {isCA: true, usage: x509.ExtKeyUsageClientAuth}, {isCA: true, mutual: true, usage: x509.ExtKeyUsageClientAuth}} {
+	for _, s := range []spec{leafSpec("a.b.svc"), {isCA: true, usage: x509.ExtKeyUsageClientAuth},
+		{isCA: true, mutual: true, usage: x509.ExtKeyUsageClientAuth}} {
 		if policy := policyFor(s); !policy.Valid() || policy.Default.LintErrLevel != 0 {
 			t.Errorf("got the policy %+v, want one that cfssl takes, without linting", policy)
 		}
@@ -132,7 +133,8 @@ func renewedCAIsANewOne(t *testing.T) {
 		t.Errorf("the new CA %s shares subject, serial, key or key identifier with the old one", fresh.Subject)
 	}
 	if constraintsOf(fresh) != constraintsOf(old) || len(fresh.Extensions) != len(old.Extensions) {
-		t.Errorf("the new CA has %d extensions and may sign %s, want %d and %s", len(fresh.Extensions), constraintsOf(fresh), len(old.Extensions), constraintsOf(old))
+		t.Errorf("the new CA has %d extensions and may sign %s, want %d and %s", len(fresh.Extensions),
+			constraintsOf(fresh), len(old.Extensions), constraintsOf(old))
 	}
 }
 
@@ -165,7 +167,8 @@ func signerIsSilent(t *testing.T) {
 	var out bytes.Buffer
 	defer stdlog.SetOutput(stdlog.Writer())
 	stdlog.SetOutput(&out)
-	issueServing(t, newCA(t, CAOptions{Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: []string{"a.b.svc"}}), "a.b.svc")
+	issueServing(t, newCA(t, CAOptions{Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: []string{"a.b.svc"}}),
+		"a.b.svc")
 	if _, err := sign(leafSpec("a:b"), plainRequest(t), newServingCA(t).KeyPair); err == nil {
 		t.Error("want an error")
 	}

@@ -24,14 +24,17 @@ func greedyRequest(t *testing.T, key crypto.Signer) *x509.CertificateRequest {
 		return der
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject:        pkix.Name{CommonName: "evil", Organization: []string{"system:masters"}, Country: []string{"XX"}},
+		Subject: pkix.Name{CommonName: "evil", Organization: []string{"system:masters"},
+			Country: []string{"XX"}},
 		DNSNames:       []string{"kubernetes.default.svc"},
 		EmailAddresses: []string{"a@b.example"},
 		URIs:           []*url.URL{{Scheme: "spiffe", Host: "evil"}},
 		ExtraExtensions: []pkix.Extension{
 			{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Critical: true, Value: marshal(struct{ IsCA bool }{true})},
-			{Id: asn1.ObjectIdentifier{2, 5, 29, 15}, Critical: true, Value: marshal(asn1.BitString{Bytes: []byte{0x04}, BitLength: 6})},
-			{Id: asn1.ObjectIdentifier{2, 5, 29, 37}, Value: marshal([]asn1.ObjectIdentifier{{1, 3, 6, 1, 5, 5, 7, 3, 2}})},
+			{Id: asn1.ObjectIdentifier{2, 5, 29, 15}, Critical: true,
+				Value: marshal(asn1.BitString{Bytes: []byte{0x04}, BitLength: 6})},
+			{Id: asn1.ObjectIdentifier{2, 5, 29, 37}, Value: marshal(
+				[]asn1.ObjectIdentifier{{1, 3, 6, 1, 5, 5, 7, 3, 2}})},
 			{Id: asn1.ObjectIdentifier{1, 2, 3, 4}, Value: []byte{5, 0}},
 		},
 	}, key)
@@ -81,7 +84,8 @@ func policyIsForOneKind(t *testing.T) {
 	if policy := policyFor(leafSpec("a.b.svc")); policy.Default.CAConstraint.IsCA || len(policy.Profiles) != 0 {
 		t.Errorf("the policy of a leaf makes CAs: %+v", policy)
 	}
-	if usages := policyFor(spec{isCA: true, usage: x509.ExtKeyUsageServerAuth}).Default.Usage; slices.Contains(usages, "digital signature") {
+	if usages := policyFor(spec{isCA: true, usage: x509.ExtKeyUsageServerAuth}).Default.Usage; slices.Contains(usages,
+		"digital signature") {
 		t.Errorf("a CA has the usages %q", usages)
 	}
 }
@@ -97,7 +101,8 @@ func descriptionIsComplete(t *testing.T) {
 	pair := forge(t, newServingCA(t).KeyPair, &x509.Certificate{
 		URIs: []*url.URL{{Scheme: "spiffe", Host: "a"}}, EmailAddresses: []string{"a@b.example"},
 	})
-	if got := Describe(pair.Certificate, epoch); !slices.Equal(got.URIs, []string{"spiffe://a"}) || !slices.Equal(got.EmailAddresses, []string{"a@b.example"}) {
+	if got := Describe(pair.Certificate, epoch); !slices.Equal(got.URIs, []string{"spiffe://a"}) ||
+		!slices.Equal(got.EmailAddresses, []string{"a@b.example"}) {
 		t.Errorf("got URIs %q and email addresses %q, want what is in the certificate", got.URIs, got.EmailAddresses)
 	}
 }

@@ -106,8 +106,10 @@ func (c *chain) checkUserCAs() error {
 		for _, cert := range ours {
 			for _, users := range c.userCAs {
 				if relation := sharedca.Relation(cert, users); relation != "" {
-					return &RefusedError{Path: d.file(file), Reason: fmt.Sprintf("expected a CA of its own, found one that %s %s, which signs users (--client-ca); "+
-						"a user's certificate could pass for any user; move this pair and its leaves away and let certgen make new ones", relation, users.Subject)}
+					return &RefusedError{Path: d.file(file), Reason: fmt.Sprintf(
+						"expected a CA of its own, found one that %s %s, which signs users (--client-ca); "+
+							"a user's certificate could pass for any user; move this pair and its leaves away and let "+
+							"certgen make new ones", relation, users.Subject)}
 				}
 			}
 		}
@@ -123,28 +125,33 @@ func (c *chain) checkKeyNeeded() *RefusedError {
 	var needed []string
 	for _, l := range c.leaves {
 		if l.decision.Action != Kept && !l.reuse {
-			needed = append(needed, fmt.Sprintf("%s must be signed again (%s; certgen request %s asks for it where the key is)", l.file(CertFile), l.decision.Reason, l.name))
+			needed = append(needed,
+				fmt.Sprintf("%s must be signed again (%s; certgen request %s asks for it where the key is)",
+					l.file(CertFile), l.decision.Reason, l.name))
 		}
 	}
 	if len(needed) == 0 {
 		return nil
 	}
-	return &RefusedError{Path: c.ca.file(KeyFile), Reason: "expected the CA's key, found none, but " + strings.Join(needed, ", ")}
+	return &RefusedError{Path: c.ca.file(KeyFile), Reason: "expected the CA's key, found none, but " +
+		strings.Join(needed, ", ")}
 }
 
 // planCA decides about the CA, or refuses because it would have to be replaced while it is still trusted.
 func (c *chain) planCA() (Item, *RefusedError) {
 	found := &c.ca
 	if c.remote != nil && (!found.certSeen || found.keySeen) {
-		return Item{}, &RefusedError{Path: found.path(), Reason: fmt.Sprintf("expected the certificate of the CA whose key %s has, and no key; "+
-			"put it in %s, or leave --signer out", c.remote.URL, found.file(CertFile))}
+		return Item{}, &RefusedError{Path: found.path(), Reason: fmt.Sprintf(
+			"expected the certificate of the CA whose key %s has, and no key; "+
+				"put it in %s, or leave --signer out", c.remote.URL, found.file(CertFile))}
 	}
 	if !found.certSeen && !found.keySeen {
 		// Somebody may have taken the whole CA to a safe place. A new one would break what works.
 		for _, l := range c.leaves {
 			if l.cert != nil && !c.now.After(l.cert.NotAfter) {
-				return Item{}, &RefusedError{Path: found.path(), Reason: fmt.Sprintf("expected the CA of %s, which is valid until %s, found none",
-					l.file(CertFile), timeText(l.cert.NotAfter))}
+				return Item{}, &RefusedError{Path: found.path(),
+					Reason: fmt.Sprintf("expected the CA of %s, which is valid until %s, found none",
+						l.file(CertFile), timeText(l.cert.NotAfter))}
 			}
 		}
 		return Item{Action: Made, Reason: "there was none"}, nil
@@ -152,7 +159,8 @@ func (c *chain) planCA() (Item, *RefusedError) {
 	if refusal := c.checkCA(); refusal != nil {
 		return Item{}, refusal
 	}
-	return Item{Action: Kept, Reason: "it is valid and may sign what is needed", Notes: append(found.notes, c.caNotes()...)}, nil
+	return Item{Action: Kept, Reason: "it is valid and may sign what is needed",
+		Notes: append(found.notes, c.caNotes()...)}, nil
 }
 
 // checkCA returns why the CA that was found cannot be used, and nil when it can.
@@ -189,8 +197,10 @@ func (c *chain) caNotes() []string {
 	if c.now.After(RenewAt(cert)) {
 		d.note("less than a third of its life is left (until %s): plan its rotation", timeText(cert.NotAfter))
 	}
-	if len(cert.ExtKeyUsage) != len(want) || slices.ContainsFunc(want, func(u x509.ExtKeyUsage) bool { return !slices.Contains(cert.ExtKeyUsage, u) }) {
-		d.note("its extended key usages are %s; %s alone would be enough", extKeyUsageNames(cert.ExtKeyUsage, cert.UnknownExtKeyUsage), extKeyUsageNames(want, nil))
+	if len(cert.ExtKeyUsage) != len(want) || slices.ContainsFunc(want,
+		func(u x509.ExtKeyUsage) bool { return !slices.Contains(cert.ExtKeyUsage, u) }) {
+		d.note("its extended key usages are %s; %s alone would be enough",
+			extKeyUsageNames(cert.ExtKeyUsage, cert.UnknownExtKeyUsage), extKeyUsageNames(want, nil))
 	}
 	if len(c.ca.options.PermittedDNS) > 0 && len(cert.PermittedDNSDomains) == 0 {
 		d.note("it has no name constraints: with its key a certificate for any host can be made")
@@ -224,7 +234,8 @@ func (c *chain) planLeaf(l *leaf) Item {
 	kept := Item{Action: Kept, Reason: "it is valid and what was asked for", Notes: l.notes}
 	if c.now.After(RenewAt(l.cert)) {
 		if l.cert.NotAfter.Before(c.ca.cert.NotAfter) {
-			return Item{Action: Replaced, Reason: fmt.Sprintf("less than a third of its life was left (until %s)", timeText(l.cert.NotAfter))}
+			return Item{Action: Replaced, Reason: fmt.Sprintf("less than a third of its life was left (until %s)",
+				timeText(l.cert.NotAfter))}
 		}
 		kept.note("it is due, but a new one would end no later: it ends with its CA")
 	}
@@ -277,14 +288,16 @@ func checkIssuer(ca *x509.Certificate, s spec, now time.Time) error {
 		return errors.New(reason)
 	}
 	if names := forbidden(ca, s.dnsNames, s.ips); len(names) > 0 {
-		return fmt.Errorf("expected a CA that may sign %s, found name constraints (%s)", strings.Join(names, ", "), constraintsOf(ca))
+		return fmt.Errorf("expected a CA that may sign %s, found name constraints (%s)", strings.Join(names, ", "),
+			constraintsOf(ca))
 	}
 	return checkStrength(ca.PublicKey)
 }
 
 // CheckSigner returns why a CA may not sign a serving certificate with the names of leaf.
 func CheckSigner(ca, leaf *x509.Certificate, now time.Time) error {
-	return checkIssuer(ca, spec{usage: x509.ExtKeyUsageServerAuth, dnsNames: leaf.DNSNames, ips: toStrings(leaf.IPAddresses)}, now)
+	return checkIssuer(ca, spec{usage: x509.ExtKeyUsageServerAuth, dnsNames: leaf.DNSNames,
+		ips: toStrings(leaf.IPAddresses)}, now)
 }
 
 // issue makes what was decided, in memory: whatever can be refused or fail in signing does so before a file changes.
@@ -314,7 +327,8 @@ func (c *chain) issueLeaves() error {
 		}
 		// The CAs that are in the bundle already may be there for a rotation.
 		if l.trust = l.bundle.Merge(c.now, c.ca.cert); len(l.trust) > 1 {
-			l.decision.note("%s holds %d CAs, so that what an older one signed stays accepted", BundleFile, len(l.trust))
+			l.decision.note("%s holds %d CAs, so that what an older one signed stays accepted",
+				BundleFile, len(l.trust))
 		}
 	}
 	return nil
@@ -322,7 +336,8 @@ func (c *chain) issueLeaves() error {
 
 func (c *chain) issueCA() (err error) {
 	if c.ca.decision.Action == Kept {
-		c.ca.issuer = &CA{KeyPair: KeyPair{Certificate: c.ca.cert, Key: c.ca.key}, remote: c.remote, now: func() time.Time { return c.now }}
+		c.ca.issuer = &CA{KeyPair: KeyPair{Certificate: c.ca.cert, Key: c.ca.key}, remote: c.remote,
+			now: func() time.Time { return c.now }}
 		return nil
 	}
 	if c.ca.issuer, err = NewCA(c.ca.options); err != nil {
@@ -330,11 +345,13 @@ func (c *chain) issueCA() (err error) {
 	}
 	c.ca.cert = c.ca.issuer.Certificate
 	if c.ca.certSeen || c.ca.keySeen {
-		c.ca.decision.note("the old one is in %s; delete it when nothing trusts it any more", RetiredDir(c.ca.path(), c.now))
+		c.ca.decision.note("the old one is in %s; delete it when nothing trusts it any more",
+			RetiredDir(c.ca.path(), c.now))
 	}
 	if c.ca.decision.Action == Replaced {
 		for _, l := range c.leaves {
-			c.ca.decision.note("whatever trusts only the old CA refuses the new %s certificate until it gets %s", l.name, l.file(BundleFile))
+			c.ca.decision.note("whatever trusts only the old CA refuses the new %s certificate until it gets %s",
+				l.name, l.file(BundleFile))
 		}
 	}
 	return nil

@@ -78,7 +78,8 @@ func (c *Content) add(block *pem.Block) {
 	case block.Type == "EC PARAMETERS": // OpenSSL writes it before a key, and readers of keys skip it
 	case block.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED"):
 		c.KeyBlocks++
-		c.problem(false, "a block %q: the key is encrypted, and servers have no password for it; write it again: openssl pkcs8 -topk8 -nocrypt", block.Type)
+		c.problem(false, "a block %q: the key is encrypted, and servers have no password for it; write it again: "+
+			"openssl pkcs8 -topk8 -nocrypt", block.Type)
 	case strings.HasSuffix(block.Type, blockPrivateKey):
 		if c.KeyBlocks++; c.KeyBlocks == 1 {
 			c.addKey(block)
@@ -91,12 +92,14 @@ func (c *Content) add(block *pem.Block) {
 func (c *Content) addCertificate(block *pem.Block) {
 	c.certificateBlocks++
 	if len(block.Headers) > 0 {
-		c.problem(false, "certificate %d in a block with headers: crypto/tls loads it, crypto/x509 and client-go skip it, OpenSSL refuses the file; take the headers out", c.certificateBlocks)
+		c.problem(false, "certificate %d in a block with headers: crypto/tls loads it, crypto/x509 and client-go "+
+			"skip it, OpenSSL refuses the file; take the headers out", c.certificateBlocks)
 		return
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		c.problem(false, "certificate %d malformed (%v): client-go refuses the whole file, crypto/x509 skips the block", c.certificateBlocks, err)
+		c.problem(false, "certificate %d malformed (%v): client-go refuses the whole file, crypto/x509 skips the block",
+			c.certificateBlocks, err)
 		return
 	}
 	c.Certificates = append(c.Certificates, cert)
@@ -117,7 +120,8 @@ func (c *Content) addKey(block *pem.Block) {
 		return
 	}
 	if len(block.Headers) > 0 {
-		c.problem(true, "a block %q with headers, which OpenSSL refuses; write it again: openssl pkcs8 -topk8 -nocrypt", block.Type)
+		c.problem(true, "a block %q with headers, which OpenSSL refuses; write it again: openssl pkcs8 -topk8 -nocrypt",
+			block.Type)
 	}
 	var ok bool
 	if c.Key, ok = key.(crypto.Signer); !ok || err != nil {

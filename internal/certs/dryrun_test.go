@@ -65,7 +65,8 @@ func TestDryRun(t *testing.T) {
 				}
 			}
 			opts.DryRun = false
-			random := cmpopts.IgnoreFields(CertificateInfo{}, "RequestInfo.Subject", "Issuer", "Serial", "SHA256", "SubjectKeyID", "AuthorityKeyID")
+			random := cmpopts.IgnoreFields(CertificateInfo{}, "RequestInfo.Subject", "Issuer", "Serial", "SHA256",
+				"SubjectKeyID", "AuthorityKeyID")
 			if diff := cmp.Diff(dry, mustInit(t, opts), random, cmpopts.IgnoreFields(Report{}, "DryRun")); diff != "" {
 				t.Errorf("the run did something else (-dry run +run):\n%s", diff)
 			}

@@ -34,7 +34,8 @@ type RefusedError struct {
 func (e *RefusedError) Error() string {
 	text := fmt.Sprintf("%s: %s", e.Path, e.Reason)
 	if e.OnlyNewCA {
-		text += "; put that right (from a backup?), or allow a new CA with --allow-new-ca, which everything that trusts the old one must then be told of"
+		text += "; put that right (from a backup?), or allow a new CA with --allow-new-ca, which everything that " +
+			"trusts the old one must then be told of"
 	}
 	return text
 }

@@ -34,7 +34,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	admin, err := users.IssueClient(certs.ClientOptions{User: "admin", Groups: []string{"system:masters"}, AllowSystemMasters: true})
+	admin, err := users.IssueClient(certs.ClientOptions{User: "admin", Groups: []string{"system:masters"},
+		AllowSystemMasters: true})
 	if err != nil {
 		log.Fatal(err)
 	}

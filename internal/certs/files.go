@@ -97,7 +97,8 @@ func removeKey(dir string, files Files) error {
 func replaceFiles(dir string, files Files) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		write := func(tmp string) error { return writeFile(tmp, files[name]) }
-		if err := atomically(filepath.Join(dir, linkPrefix+name), filepath.Join(dir, name), write, os.Rename); err != nil {
+		if err := atomically(filepath.Join(dir, linkPrefix+name), filepath.Join(dir, name), write,
+			os.Rename); err != nil {
 			return err
 		}
 	}
@@ -226,7 +227,8 @@ func removeOld(dir, current string) error {
 func makeDir(dir string) error {
 	if info, err := os.Stat(dir); err == nil {
 		if !info.IsDir() {
-			return &RefusedError{Path: dir, Reason: "expected a directory, found a file; choose another path or move the file away"}
+			return &RefusedError{Path: dir,
+				Reason: "expected a directory, found a file; choose another path or move the file away"}
 		}
 		return nil
 	}
@@ -264,16 +266,19 @@ func CreateFile(path string, file File) error {
 	case err == nil && bytes.Equal(found, file.Data):
 		return os.Chmod(path, file.Mode)
 	case err == nil:
-		return &RefusedError{Path: path, Reason: "expected no file, found one with other content; move it away, or choose another path"}
+		return &RefusedError{Path: path,
+			Reason: "expected no file, found one with other content; move it away, or choose another path"}
 	case !errors.Is(err, os.ErrNotExist):
-		return &RefusedError{Path: path, Reason: fmt.Sprintf("expected no file, found one that cannot be read: %v", errors.Unwrap(err))}
+		return &RefusedError{Path: path, Reason: fmt.Sprintf("expected no file, found one that cannot be read: %v",
+			errors.Unwrap(err))}
 	}
 	dir := filepath.Dir(path)
 	if err := makeDir(dir); err != nil {
 		return err
 	}
 	// A link fails where the name exists, a rename would replace a file that was made meanwhile.
-	return atomically(filepath.Join(dir, ".certgen-"+rand.Text()), path, func(tmp string) error { return writeFile(tmp, file) }, os.Link)
+	return atomically(filepath.Join(dir, ".certgen-"+rand.Text()), path,
+		func(tmp string) error { return writeFile(tmp, file) }, os.Link)
 }
 
 // atomically has create make the file tmp, and put, os.Rename or os.Link, give it the name path in the same directory.

@@ -52,11 +52,12 @@ type InitOptions struct {
 
 // Report says what a command did, in the order in which it did it.
 type Report struct {
-	APIVersion string   `json:"apiVersion"`
-	Kind       string   `json:"kind"`   // InitReport, RequestReport, SignReport, AcceptReport, KubeconfigReport, ApplyReport or RenewReport
-	DryRun     bool     `json:"dryRun"` // nothing was written; what is random in a certificate is left out
-	Items      []Item   `json:"items"`
-	Next       []string `json:"next,omitempty"` // commands to run now
+	APIVersion string `json:"apiVersion"`
+	// InitReport, RequestReport, SignReport, AcceptReport, KubeconfigReport, ApplyReport or RenewReport
+	Kind   string   `json:"kind"`
+	DryRun bool     `json:"dryRun"` // nothing was written; what is random in a certificate is left out
+	Items  []Item   `json:"items"`
+	Next   []string `json:"next,omitempty"` // commands to run now
 }
 
 // NewReport returns a report of that kind.
@@ -150,7 +151,8 @@ func initLocked(chains []*chain, opts InitOptions) (*Report, error) {
 	report.Next = []string{"certgen verify --dir " + opts.Dir}
 	for _, ca := range opts.cas() {
 		for _, command := range ca.next {
-			report.Next = append(report.Next, filepath.FromSlash(strings.ReplaceAll(command, "DIR", filepath.Clean(opts.Dir))))
+			report.Next = append(report.Next, filepath.FromSlash(
+				strings.ReplaceAll(command, "DIR", filepath.Clean(opts.Dir))))
 		}
 	}
 	return report, nil
@@ -168,7 +170,10 @@ func (o InitOptions) cas() []caDef {
 	if with == nil {
 		with = []string{SetFrontProxy}
 	}
-	return slices.DeleteFunc(slices.Clone(cas), func(ca caDef) bool { return ca.set != setServing && !slices.Contains(with, ca.set) })
+	return slices.DeleteFunc(slices.Clone(cas), func(ca caDef) bool {
+		return ca.set != setServing &&
+			!slices.Contains(with, ca.set)
+	})
 }
 
 // chains validates the options of the CAs and describes them with their leaves.
@@ -182,10 +187,12 @@ func (o InitOptions) chains(cas []caDef) ([]*chain, error) {
 			want, err := l.want(&o)
 			errs = append(errs, err)
 			want.keyType, want.lifetime = o.KeyType, cmp.Or(o.Lifetime, def.lifetime)
-			c.leaves = append(c.leaves, &leaf{pairDir: pairDir{store: o.store(), name: l.dir}, want: want, afterwards: l.afterwards})
+			c.leaves = append(c.leaves, &leaf{pairDir: pairDir{store: o.store(), name: l.dir}, want: want,
+				afterwards: l.afterwards})
 		}
 		c.ca.options = CAOptions{
-			Name: def.dir, Usage: x509.ExtKeyUsageClientAuth, MutualTLS: def.mutual, KeyType: o.KeyType, Now: func() time.Time { return now },
+			Name: def.dir, Usage: x509.ExtKeyUsageClientAuth, MutualTLS: def.mutual, KeyType: o.KeyType,
+			Now: func() time.Time { return now },
 		}
 		if ca, serving := &c.ca.options, c.leaves[0].want; def.set == setServing {
 			ca.Name, ca.Usage = o.Service.Name+"-serving-ca", x509.ExtKeyUsageServerAuth
@@ -201,16 +208,20 @@ func (o InitOptions) chains(cas []caDef) ([]*chain, error) {
 func (o InitOptions) validateCommon() error {
 	var errs []error
 	if o.Dir == "" && o.Store == nil {
-		errs = append(errs, &InvalidError{"dir", o.Dir, "expected the directory for the certificates, such as ./pki; it is made if missing"})
+		errs = append(errs, &InvalidError{"dir", o.Dir,
+			"expected the directory for the certificates, such as ./pki; it is made if missing"})
 	}
 	for _, name := range o.With {
 		if !slices.Contains(SetNames(), name) {
-			errs = append(errs, &InvalidError{"with", name, "expected " + strings.Join(SetNames(), " or ") + "; the serving set is always made"})
+			errs = append(errs, &InvalidError{"with", name, "expected " + strings.Join(SetNames(), " or ") +
+				"; the serving set is always made"})
 		}
 	}
-	if names := slices.Concat(o.KonnectivityServerNames, o.KonnectivityAgentServerNames); len(names) > 0 && !slices.Contains(o.With, SetKonnectivity) {
-		errs = append(errs, &InvalidError{"with", strings.Join(o.With, ","), fmt.Sprintf("expected the set %s, for %s; add it, or leave the names out",
-			SetKonnectivity, strings.Join(names, ","))})
+	if names := slices.Concat(o.KonnectivityServerNames, o.KonnectivityAgentServerNames); len(names) > 0 &&
+		!slices.Contains(o.With, SetKonnectivity) {
+		errs = append(errs, &InvalidError{"with", strings.Join(o.With, ","),
+			fmt.Sprintf("expected the set %s, for %s; add it, or leave the names out",
+				SetKonnectivity, strings.Join(names, ","))})
 	}
 	if o.Signer != nil {
 		errs = append(errs, o.Signer.Validate())

@@ -26,21 +26,30 @@ func TestInitRefusesToReplaceACA(t *testing.T) {
 		path  string
 		want  string
 	}{
-		"key damaged":         {overwrite(ServingCADir+"/tls.key", "what"), nil, 0, ServingCADir + "/tls.key", "parse private key: expected a PEM block"},
-		"key empty":           {overwrite(ServingCADir+"/tls.key", ""), nil, 0, ServingCADir + "/tls.key", "found no PEM block"},
-		"certificate damaged": {overwrite(ServingCADir+"/tls.crt", "-----BEGIN CERTIFICATE-----\n"), nil, 0, ServingCADir + "/tls.crt", "damaged PEM block"},
-		"certificate gone":    {remove(ServingCADir + "/tls.crt"), nil, 0, ServingCADir + "/tls.crt", "expected the certificate of the key"},
-		"key of another":      {overwrite(ServingCADir+"/tls.key", "file:"+FrontProxyCADir+"/tls.key"), nil, 0, ServingCADir + "/tls.key", "found another"},
+		"key damaged": {overwrite(ServingCADir+"/tls.key", "what"), nil, 0, ServingCADir + "/tls.key",
+			"parse private key: expected a PEM block"},
+		"key empty": {overwrite(ServingCADir+"/tls.key", ""), nil, 0, ServingCADir + "/tls.key",
+			"found no PEM block"},
+		"certificate damaged": {overwrite(ServingCADir+"/tls.crt", "-----BEGIN CERTIFICATE-----\n"), nil, 0,
+			ServingCADir + "/tls.crt", "damaged PEM block"},
+		"certificate gone": {remove(ServingCADir + "/tls.crt"), nil, 0, ServingCADir + "/tls.crt",
+			"expected the certificate of the key"},
+		"key of another": {overwrite(ServingCADir+"/tls.key", "file:"+FrontProxyCADir+"/tls.key"), nil, 0,
+			ServingCADir + "/tls.key", "found another"},
 		"CA of another kind": {func(t *testing.T, dir string) {
 			overwrite(ServingCADir+"/tls.key", "file:"+FrontProxyCADir+"/tls.key")(t, dir)
 			overwrite(ServingCADir+"/tls.crt", "file:"+FrontProxyCADir+"/tls.crt")(t, dir)
 		}, nil, 0, ServingCADir + "/tls.crt", "expected a CA for [serverAuth], found one for [clientAuth]"},
-		"gone":               {remove(FrontProxyCADir), nil, 0, FrontProxyCADir, "expected the CA of"},
-		"key gone, leaf due": {remove(ServingCADir + "/tls.key"), nil, 61 * day, ServingCADir + "/tls.key", "must be signed again (less than a third"},
-		"more names":         {nil, moreNames, 0, ServingCADir + "/tls.crt", "expected a CA that may sign widgets.example.com"},
-		"address":            {nil, func(o *InitOptions) { o.IPs = []string{"10.0.0.1"} }, 0, ServingCADir + "/tls.crt", "expected a CA that may sign 10.0.0.1"},
-		"another service":    {nil, func(o *InitOptions) { o.Service.Name = "gadgets" }, 0, ServingCADir + "/tls.crt", "expected a CA that may sign gadgets.demo.svc, gadgets.demo, gadgets"},
-		"clock far behind":   {nil, nil, -2 * day, ServingCADir + "/tls.crt", "is this machine's clock right"},
+		"gone": {remove(FrontProxyCADir), nil, 0, FrontProxyCADir, "expected the CA of"},
+		"key gone, leaf due": {remove(ServingCADir + "/tls.key"), nil, 61 * day, ServingCADir + "/tls.key",
+			"must be signed again (less than a third"},
+		"more names": {nil, moreNames, 0, ServingCADir + "/tls.crt",
+			"expected a CA that may sign widgets.example.com"},
+		"address": {nil, func(o *InitOptions) { o.IPs = []string{"10.0.0.1"} }, 0, ServingCADir + "/tls.crt",
+			"expected a CA that may sign 10.0.0.1"},
+		"another service": {nil, func(o *InitOptions) { o.Service.Name = "gadgets" }, 0, ServingCADir + "/tls.crt",
+			"expected a CA that may sign gadgets.demo.svc, gadgets.demo, gadgets"},
+		"clock far behind": {nil, nil, -2 * day, ServingCADir + "/tls.crt", "is this machine's clock right"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -87,7 +96,8 @@ func TestInitReplacesAnExpiredCA(t *testing.T) {
 	before := contents(t, dir)
 	_, err := Init(t.Context(), opts)
 	wantError(t, err, ServingCADir)
-	wantError(t, err, "it expired at 2031-11-20T06:00:00Z; put that right (from a backup?), or allow a new CA with --allow-new-ca")
+	wantError(t, err, "it expired at 2031-11-20T06:00:00Z; put that right (from a backup?), or allow a new CA with "+
+		"--allow-new-ca")
 	if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
 		t.Errorf("the refusal changed files (-before +after):\n%s", diff)
 	}
@@ -142,12 +152,14 @@ func TestInitWithoutACAKey(t *testing.T) {
 	mustInit(t, initOptions(dir, epoch))
 	remove(ServingCADir+"/tls.key")(t, dir)
 	report := mustInit(t, initOptions(dir, epoch))
-	if item := report.Items[0]; item.Action != Kept || !strings.Contains(strings.Join(item.Notes, " "), "its key is not here") {
+	if item := report.Items[0]; item.Action != Kept || !strings.Contains(strings.Join(item.Notes, " "),
+		"its key is not here") {
 		t.Errorf("got %s %q, want the CA kept and a note", item.Action, item.Notes)
 	}
 	// The bundle needs no signature.
 	remove(ServingDir+"/..data/ca.crt")(t, dir)
-	if got := actions(mustInit(t, initOptions(dir, epoch)))[ServingDir]; !strings.Contains(got, "ca.crt did not hold its CA") {
+	if got := actions(mustInit(t, initOptions(dir, epoch)))[ServingDir]; !strings.Contains(got,
+		"ca.crt did not hold its CA") {
 		t.Errorf("got %q, want the bundle written again", got)
 	}
 }
@@ -158,14 +170,17 @@ func TestInitNearTheEndOfACA(t *testing.T) {
 	mustInit(t, initOptions(dir, epoch))
 	end := epoch.Add(CALifetime)
 	report := mustInit(t, initOptions(dir, end.Add(-10*day)))
-	if item := report.Items[1]; !item.Certificate.NotAfter.Equal(end) || !strings.Contains(strings.Join(item.Notes, " "), "ends with its CA") {
-		t.Errorf("leaf until %s, notes %q; want it to end with its CA at %s, and a note", item.Certificate.NotAfter, item.Notes, end)
+	if item := report.Items[1]; !item.Certificate.NotAfter.Equal(end) ||
+		!strings.Contains(strings.Join(item.Notes, " "), "ends with its CA") {
+		t.Errorf("leaf until %s, notes %q; want it to end with its CA at %s, and a note", item.Certificate.NotAfter,
+			item.Notes, end)
 	}
 	if notes := strings.Join(report.Items[0].Notes, " "); !strings.Contains(notes, "plan its rotation") {
 		t.Errorf("got notes %q, want a word on rotation", notes)
 	}
 	report = mustInit(t, initOptions(dir, end.Add(-time.Hour)))
-	if item := report.Items[1]; item.Action != Kept || !strings.Contains(strings.Join(item.Notes, " "), "would end no later") {
+	if item := report.Items[1]; item.Action != Kept || !strings.Contains(strings.Join(item.Notes, " "),
+		"would end no later") {
 		t.Errorf("got %s %q, want the leaf kept and a note", item.Action, item.Notes)
 	}
 }
@@ -184,18 +199,22 @@ func TestInitStartsOverAfterAnExpiredLeaf(t *testing.T) {
 func TestInitUsesACAMadeElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	foreign := forge(t, KeyPair{}, &x509.Certificate{
-		BasicConstraintsValid: true, IsCA: true, NotBefore: epoch, NotAfter: epoch.Add(365 * day), SubjectKeyId: []byte{1, 2},
+		BasicConstraintsValid: true, IsCA: true, NotBefore: epoch, NotAfter: epoch.Add(365 * day),
+		SubjectKeyId: []byte{1, 2},
 	})
 	for name, data := range map[string][]byte{CertFile: foreign.CertPEM, KeyFile: foreign.KeyPEM} {
 		path := filepath.Join(dir, ServingCADir, name)
-		if err := errors.Join(makeDir(filepath.Dir(path)), os.WriteFile(path, data, 0o600), os.Chmod(path, 0o644)); err != nil {
+		if err := errors.Join(makeDir(filepath.Dir(path)), os.WriteFile(path, data, 0o600),
+			os.Chmod(path, 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	report := mustInit(t, initOptions(dir, epoch))
 	item := report.Items[0]
-	if notes := strings.Join(item.Notes, " "); item.Action != Kept || item.Certificate.SHA256 != Fingerprint(foreign.Certificate) ||
-		strings.Contains(notes, "chmod 600") != (runtime.GOOS != "windows") || !strings.Contains(notes, "[serverAuth] alone") || !strings.Contains(notes, "no name constraints") {
+	if notes := strings.Join(item.Notes, " "); item.Action != Kept ||
+		item.Certificate.SHA256 != Fingerprint(foreign.Certificate) ||
+		strings.Contains(notes, "chmod 600") != (runtime.GOOS != "windows") ||
+		!strings.Contains(notes, "[serverAuth] alone") || !strings.Contains(notes, "no name constraints") {
 		t.Errorf("got %s %q, want it kept with notes on its mode and its power", item.Action, item.Notes)
 	}
 }

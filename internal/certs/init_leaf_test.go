@@ -14,30 +14,41 @@ import (
 
 func TestInitReplacesLeaves(t *testing.T) {
 	const file = "file:"
-	kept := map[string]string{ServingCADir: "kept: it is valid", FrontProxyCADir: "kept: it is valid", FrontProxyClientDir: "kept: it is valid"}
+	kept := map[string]string{ServingCADir: "kept: it is valid", FrontProxyCADir: "kept: it is valid",
+		FrontProxyClientDir: "kept: it is valid"}
 	for name, tc := range map[string]struct {
 		spoil func(t *testing.T, dir string)
 		after time.Duration
 		want  map[string]string
 	}{
 		"due": {nil, 61 * day, map[string]string{
-			ServingDir: "replaced: less than a third of its life was left", FrontProxyClientDir: "replaced: less than a third of its life was left",
+			ServingDir:          "replaced: less than a third of its life was left",
+			FrontProxyClientDir: "replaced: less than a third of its life was left",
 		}},
-		"expired":        {nil, 91 * day, map[string]string{ServingDir: "replaced: it expired at", FrontProxyClientDir: "replaced: it expired at"}},
-		"gone":           {remove(ServingDir), 0, map[string]string{ServingDir: "made: there was none"}},
-		"no key":         {remove(ServingDir + "/..data/tls.key"), 0, map[string]string{ServingDir: "replaced: tls.key was missing"}},
-		"no certificate": {remove(ServingDir + "/..data/tls.crt"), 0, map[string]string{ServingDir: "replaced: tls.crt was missing"}},
-		"version gone":   {remove(ServingDir + "/..data/"), 0, map[string]string{ServingDir: "made: there was none"}},
-		"damaged":        {overwrite(ServingDir+"/tls.crt", "what"), 0, map[string]string{ServingDir: "replaced: tls.crt was damaged"}},
-		"key damaged":    {overwrite(ServingDir+"/tls.key", ""), 0, map[string]string{ServingDir: "replaced: tls.key was damaged"}},
-		"key of another": {overwrite(ServingDir+"/tls.key", file+FrontProxyClientDir+"/tls.key"), 0, map[string]string{ServingDir: "replaced: tls.key was not the key of tls.crt"}},
+		"expired": {nil, 91 * day, map[string]string{ServingDir: "replaced: it expired at",
+			FrontProxyClientDir: "replaced: it expired at"}},
+		"gone": {remove(ServingDir), 0, map[string]string{ServingDir: "made: there was none"}},
+		"no key": {remove(ServingDir + "/..data/tls.key"), 0,
+			map[string]string{ServingDir: "replaced: tls.key was missing"}},
+		"no certificate": {remove(ServingDir + "/..data/tls.crt"), 0,
+			map[string]string{ServingDir: "replaced: tls.crt was missing"}},
+		"version gone": {remove(ServingDir + "/..data/"), 0, map[string]string{ServingDir: "made: there was none"}},
+		"damaged": {overwrite(ServingDir+"/tls.crt", "what"), 0,
+			map[string]string{ServingDir: "replaced: tls.crt was damaged"}},
+		"key damaged": {overwrite(ServingDir+"/tls.key", ""), 0,
+			map[string]string{ServingDir: "replaced: tls.key was damaged"}},
+		"key of another": {overwrite(ServingDir+"/tls.key", file+FrontProxyClientDir+"/tls.key"), 0,
+			map[string]string{ServingDir: "replaced: tls.key was not the key of tls.crt"}},
 		"other CA's pair": {func(t *testing.T, dir string) {
 			overwrite(ServingDir+"/tls.key", file+FrontProxyClientDir+"/tls.key")(t, dir)
 			overwrite(ServingDir+"/tls.crt", file+FrontProxyClientDir+"/tls.crt")(t, dir)
 		}, 0, map[string]string{ServingDir: "replaced: it was signed by CN=front-proxy-ca"}},
-		"both usages":    {forgeBothUsages, 0, map[string]string{ServingDir: "extended key usages: expected [serverAuth], found [serverAuth clientAuth]"}},
-		"no bundle":      {remove(ServingDir + "/..data/ca.crt"), 0, map[string]string{ServingDir: "replaced: ca.crt did not hold its CA; certificate and key stay the same"}},
-		"damaged bundle": {overwrite(ServingDir+"/ca.crt", "x"), 0, map[string]string{ServingDir: "replaced: ca.crt did not hold its CA"}},
+		"both usages": {forgeBothUsages, 0,
+			map[string]string{ServingDir: "extended key usages: expected [serverAuth], found [serverAuth clientAuth]"}},
+		"no bundle": {remove(ServingDir + "/..data/ca.crt"), 0,
+			map[string]string{ServingDir: "replaced: ca.crt did not hold its CA; certificate and key stay the same"}},
+		"damaged bundle": {overwrite(ServingDir+"/ca.crt", "x"), 0,
+			map[string]string{ServingDir: "replaced: ca.crt did not hold its CA"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -94,7 +94,8 @@ func checkStrength(public crypto.PublicKey) error {
 
 // WeakKey returns why verifiers of the field reject a key, or "".
 func WeakKey(public crypto.PublicKey) string {
-	reason := fmt.Sprintf("expected ECDSA P-256 or stronger, or RSA of at least %d bits, found %s", minRSABits, keyType(public))
+	reason := fmt.Sprintf("expected ECDSA P-256 or stronger, or RSA of at least %d bits, found %s", minRSABits,
+		keyType(public))
 	switch k := public.(type) {
 	case *ecdsa.PublicKey:
 		if k.Curve.Params().BitSize >= 256 {

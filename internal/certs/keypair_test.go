@@ -52,23 +52,28 @@ func TestParsePrivateKey(t *testing.T) {
 		data []byte
 		err  string
 	}{
-		"PKCS#8":             {pkcs8, ""},
-		"SEC 1":              {sec1, ""},
-		"OpenSSL parameters": {append([]byte("-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"), sec1...), ""},
-		"two keys":           {append(bytes.Clone(sec1), sec1...), "found 2 private keys"},
-		"empty":              {nil, "found no PEM block"},
-		"text":               {[]byte("secret"), "found no PEM block"},
-		"text before":        {append([]byte("Bag Attributes\n"), pkcs8...), ""},
-		"text after":         {append(bytes.Clone(pkcs8), "what is this"...), "found text after the last PEM block"},
-		"white space after":  {append(bytes.Clone(pkcs8), " \r\n\t\n"...), ""},
-		"headers":            {withHeader(sec1), `found a block "EC PRIVATE KEY" with headers`},
-		"damaged before":     {append(bytes.Replace(pkcs8, []byte("\nM"), []byte("\n!"), 1), sec1...), "damaged PEM blocks (1 of 2)"},
-		"damaged after":      {append(bytes.Clone(pkcs8), "-----BEGIN CERTIFICATE-----\n"...), "damaged PEM blocks (1 of 2)"},
-		"cut off":            {pkcs8[:len(pkcs8)-30], "damaged PEM blocks (1 of 1)"},
-		"encrypted":          {[]byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n"), `found a block "ENCRYPTED PRIVATE KEY"`},
-		"garbage":            {[]byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"), "no usable key"},
-		"Ed25519":            {ed, "found Ed25519"},
-		"P-224":              {p224, "found ECDSA P-224"},
+		"PKCS#8": {pkcs8, ""},
+		"SEC 1":  {sec1, ""},
+		"OpenSSL parameters": {append(
+			[]byte("-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"), sec1...), ""},
+		"two keys":          {append(bytes.Clone(sec1), sec1...), "found 2 private keys"},
+		"empty":             {nil, "found no PEM block"},
+		"text":              {[]byte("secret"), "found no PEM block"},
+		"text before":       {append([]byte("Bag Attributes\n"), pkcs8...), ""},
+		"text after":        {append(bytes.Clone(pkcs8), "what is this"...), "found text after the last PEM block"},
+		"white space after": {append(bytes.Clone(pkcs8), " \r\n\t\n"...), ""},
+		"headers":           {withHeader(sec1), `found a block "EC PRIVATE KEY" with headers`},
+		"damaged before": {append(bytes.Replace(pkcs8, []byte("\nM"), []byte("\n!"), 1), sec1...),
+			"damaged PEM blocks (1 of 2)"},
+		"damaged after": {append(bytes.Clone(pkcs8), "-----BEGIN CERTIFICATE-----\n"...),
+			"damaged PEM blocks (1 of 2)"},
+		"cut off": {pkcs8[:len(pkcs8)-30], "damaged PEM blocks (1 of 1)"},
+		"encrypted": {[]byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n"),
+			`found a block "ENCRYPTED PRIVATE KEY"`},
+		"garbage": {[]byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"),
+			"no usable key"},
+		"Ed25519": {ed, "found Ed25519"},
+		"P-224":   {p224, "found ECDSA P-224"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParsePrivateKey(tc.data)
@@ -119,8 +124,10 @@ func TestKeyStaysSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{fmt.Sprintf("%v %+v %#v %s", ca, ca, ca, ca), fmt.Sprintf("%v %+v %#v", ca.KeyPair, ca.KeyPair, &ca.KeyPair), string(asJSON)} {
-		for _, form := range []string{secret.String(), secret.Text(16), "PRIVATE", strings.Split(string(ca.KeyPEM), "\n")[1], fmt.Sprintf("%d", ca.KeyPEM)} {
+	for _, text := range []string{fmt.Sprintf("%v %+v %#v %s", ca, ca, ca, ca),
+		fmt.Sprintf("%v %+v %#v", ca.KeyPair, ca.KeyPair, &ca.KeyPair), string(asJSON)} {
+		for _, form := range []string{secret.String(), secret.Text(16), "PRIVATE",
+			strings.Split(string(ca.KeyPEM), "\n")[1], fmt.Sprintf("%d", ca.KeyPEM)} {
 			if strings.Contains(text, form) {
 				t.Errorf("the key is in %q", text)
 			}

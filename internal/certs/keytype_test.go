@@ -29,8 +29,10 @@ func TestKeyTypes(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, pair := range []*KeyPair{&ca.KeyPair, leaf} {
-				if got := keyType(pair.Key.Public()); got != want.key || pair.Certificate.SignatureAlgorithm != want.signature || !kind.matches(pair.Key.Public()) {
-					t.Errorf("%s: got %s signed with %s, want %s signed with %s", pair, got, pair.Certificate.SignatureAlgorithm, want.key, want.signature)
+				if got := keyType(pair.Key.Public()); got != want.key ||
+					pair.Certificate.SignatureAlgorithm != want.signature || !kind.matches(pair.Key.Public()) {
+					t.Errorf("%s: got %s signed with %s, want %s signed with %s", pair, got,
+						pair.Certificate.SignatureAlgorithm, want.key, want.signature)
 				}
 			}
 			// An RSA key could be used for key exchange too; TLS 1.3 has none, so ours never is.
@@ -46,7 +48,8 @@ func TestKeyTypes(t *testing.T) {
 
 func TestKeyTypesThatAreRefused(t *testing.T) {
 	for kind, want := range map[KeyType]string{
-		"ed25519": "managed API servers and FIPS builds refuse Ed25519", "Ed25519": "FIPS", "rsa-1024": "less than 2048 bits",
+		"ed25519": "managed API servers and FIPS builds refuse Ed25519", "Ed25519": "FIPS",
+		"rsa-1024": "less than 2048 bits",
 		"rsa-2048": "expected ecdsa-p256, ecdsa-p384, rsa-3072, rsa-4096", "P256": "expected ecdsa-p256",
 	} {
 		_, err := newKey(kind)
@@ -69,7 +72,8 @@ func TestInitKeepsOtherKeyTypes(t *testing.T) {
 	opts := initOptions(dir, epoch)
 	opts.KeyType = ECDSAP384
 	for _, item := range mustInit(t, opts).Items {
-		if notes := strings.Join(item.Notes, " "); item.Action != Kept || !strings.Contains(notes, "its key is ECDSA P-256") {
+		if notes := strings.Join(item.Notes, " "); item.Action != Kept ||
+			!strings.Contains(notes, "its key is ECDSA P-256") {
 			t.Errorf("%s: got %s, notes %q; want it kept and a word on its key", item.Name, item.Action, notes)
 		}
 	}

@@ -70,10 +70,12 @@ func (o ServingOptions) specFor(dnsField, ipField string) (spec, error) {
 	}
 	if len(dns)+len(ips) == 0 {
 		// A common name does not help: clients have stopped reading it.
-		return spec{}, &InvalidError{dnsField, "", "expected at least one DNS name or IP address; clients look nowhere else"}
+		return spec{}, &InvalidError{dnsField, "",
+			"expected at least one DNS name or IP address; clients look nowhere else"}
 	}
 	return spec{
-		commonName: servingCommonName(slices.Concat(dns, ips)), dnsNames: dns, ips: ips, usage: x509.ExtKeyUsageServerAuth,
+		commonName: servingCommonName(slices.Concat(dns, ips)), dnsNames: dns, ips: ips,
+		usage:    x509.ExtKeyUsageServerAuth,
 		lifetime: cmp.Or(o.Lifetime, LeafLifetime), keyType: o.KeyType,
 	}, nil
 }
@@ -111,7 +113,8 @@ func (o ClientOptions) spec() (spec, error) {
 	if err := errors.Join(userErr, groupErr, ValidateLeaf(o.Lifetime, o.KeyType, o.AllowLongLived)); err != nil {
 		return spec{}, err
 	}
-	return spec{commonName: o.User, groups: groups, usage: x509.ExtKeyUsageClientAuth, lifetime: cmp.Or(o.Lifetime, LeafLifetime), keyType: o.KeyType}, nil
+	return spec{commonName: o.User, groups: groups, usage: x509.ExtKeyUsageClientAuth,
+		lifetime: cmp.Or(o.Lifetime, LeafLifetime), keyType: o.KeyType}, nil
 }
 
 // checkSubject returns what is wrong with a part of a subject, or "".
@@ -119,7 +122,8 @@ func checkSubject(s string) string {
 	switch {
 	case s == "":
 		return "expected a name, found nothing"
-	case strings.TrimSpace(s) != s || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }):
+	case strings.TrimSpace(s) != s || strings.ContainsFunc(s,
+		func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }):
 		return "expected a name without control characters and without space at its ends"
 	}
 	return ""
@@ -147,7 +151,8 @@ func (ca *CA) signRequest(s spec, request *x509.CertificateRequest) (*x509.Certi
 	now := ca.now().Truncate(time.Second)
 	errs := []error{ca.mayIssue(s.usage, now)}
 	for _, name := range forbidden(ca.Certificate, s.dnsNames, s.ips) {
-		errs = append(errs, &InvalidError{"name", name, "expected a name that the CA may sign (" + constraintsOf(ca.Certificate) + "); leave it out or make a CA for it"})
+		errs = append(errs, &InvalidError{"name", name, "expected a name that the CA may sign (" +
+			constraintsOf(ca.Certificate) + "); leave it out or make a CA for it"})
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -210,7 +215,8 @@ func unusableCA(cert *x509.Certificate, usage x509.ExtKeyUsage, now time.Time) s
 		return fmt.Sprintf("expected a CA for %s, found one for %s", extKeyUsageNames([]x509.ExtKeyUsage{usage}, nil),
 			extKeyUsageNames(cert.ExtKeyUsage, cert.UnknownExtKeyUsage))
 	case now.Before(cert.NotBefore):
-		return fmt.Sprintf("it is valid from %s; is this machine's clock right (%s)?", timeText(cert.NotBefore), timeText(now))
+		return fmt.Sprintf("it is valid from %s; is this machine's clock right (%s)?", timeText(cert.NotBefore),
+			timeText(now))
 	case now.After(cert.NotAfter):
 		return "it expired at " + timeText(cert.NotAfter)
 	}

@@ -62,19 +62,24 @@ func TestStolenCAKeyHasItsLimits(t *testing.T) {
 	client := newClientCA(t)
 	both := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 
-	forgedClient := forge(t, serving.KeyPair, &x509.Certificate{Subject: pkix.Name{CommonName: FrontProxyUser}, ExtKeyUsage: both})
+	forgedClient := forge(t, serving.KeyPair, &x509.Certificate{Subject: pkix.Name{CommonName: FrontProxyUser},
+		ExtKeyUsage: both})
 	wantError(t, verifyClient(forgedClient.Certificate, serving.CertPEM), "incompatible key usage")
 
-	forgedServer := forge(t, client.KeyPair, &x509.Certificate{DNSNames: []string{"widgets.demo.svc"}, ExtKeyUsage: both})
+	forgedServer := forge(t, client.KeyPair, &x509.Certificate{DNSNames: []string{"widgets.demo.svc"},
+		ExtKeyUsage: both})
 	wantError(t, verifyServing(forgedServer.Certificate, client.CertPEM, "widgets.demo.svc"), "incompatible key usage")
 
-	foreign := forge(t, serving.KeyPair, &x509.Certificate{DNSNames: []string{"kubernetes.default.svc"}, ExtKeyUsage: both})
+	foreign := forge(t, serving.KeyPair, &x509.Certificate{DNSNames: []string{"kubernetes.default.svc"},
+		ExtKeyUsage: both})
 	wantError(t, verifyServing(foreign.Certificate, serving.CertPEM, "kubernetes.default.svc"), "not permitted")
 
-	address := forge(t, serving.KeyPair, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(10, 0, 0, 1)}, ExtKeyUsage: both})
+	address := forge(t, serving.KeyPair, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(10, 0, 0, 1)},
+		ExtKeyUsage: both})
 	wantError(t, verifyServing(address.Certificate, serving.CertPEM, "10.0.0.1"), "excluded")
 
-	subCA := forge(t, serving.KeyPair, &x509.Certificate{Subject: pkix.Name{CommonName: "sub"}, BasicConstraintsValid: true, IsCA: true})
+	subCA := forge(t, serving.KeyPair, &x509.Certificate{Subject: pkix.Name{CommonName: "sub"},
+		BasicConstraintsValid: true, IsCA: true})
 	below := forge(t, subCA, &x509.Certificate{DNSNames: []string{"widgets.demo.svc"}, ExtKeyUsage: both})
 	_, err := below.Certificate.Verify(x509.VerifyOptions{
 		Roots: Bundle{serving.Certificate}.Pool(), Intermediates: Bundle{subCA.Certificate}.Pool(), CurrentTime: epoch,
@@ -109,12 +114,13 @@ func TestServingOptions(t *testing.T) {
 		opts ServingOptions
 		want string
 	}{
-		"no name":           {ServingOptions{}, "at least one DNS name or IP address"},
-		"empty name":        {ServingOptions{DNSNames: []string{""}}, "leave the empty value out"},
-		"port":              {ServingOptions{DNSNames: []string{"a.b.svc:443"}}, "leave a port out"},
-		"too long a life":   {ServingOptions{DNSNames: []string{"a.b.svc"}, Lifetime: MaxLeafLifetime + 1}, "398 days"},
-		"foreign name":      {ServingOptions{DNSNames: []string{"a.b.svc", "c.d.svc"}}, `name "c.d.svc"`},
-		"excluded address":  {ServingOptions{DNSNames: []string{"a.b.svc"}, IPs: []string{"10.0.0.1"}}, `name "10.0.0.1"`},
+		"no name":         {ServingOptions{}, "at least one DNS name or IP address"},
+		"empty name":      {ServingOptions{DNSNames: []string{""}}, "leave the empty value out"},
+		"port":            {ServingOptions{DNSNames: []string{"a.b.svc:443"}}, "leave a port out"},
+		"too long a life": {ServingOptions{DNSNames: []string{"a.b.svc"}, Lifetime: MaxLeafLifetime + 1}, "398 days"},
+		"foreign name":    {ServingOptions{DNSNames: []string{"a.b.svc", "c.d.svc"}}, `name "c.d.svc"`},
+		"excluded address": {ServingOptions{DNSNames: []string{"a.b.svc"}, IPs: []string{"10.0.0.1"}},
+			`name "10.0.0.1"`},
 		"name like another": {ServingOptions{DNSNames: []string{"xa.b.svc"}}, `name "xa.b.svc"`},
 	} {
 		t.Run(name, func(t *testing.T) {

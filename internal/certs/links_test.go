@@ -16,7 +16,8 @@ import (
 )
 
 var linked = map[string]string{
-	"..data": "-> version", "tls.crt": "-> ..data/tls.crt", "tls.key": "-> ..data/tls.key", "ca.crt": "-> ..data/ca.crt",
+	"..data": "-> version", "tls.crt": "-> ..data/tls.crt", "tls.key": "-> ..data/tls.key",
+	"ca.crt":               "-> ..data/ca.crt",
 	"directory -rwxr-xr-x": "+",
 }
 
@@ -177,7 +178,8 @@ func TestInterruptedWrite(t *testing.T) {
 // Where the switch fails, links have been made, and nothing else has changed.
 func TestSwitchFails(t *testing.T) {
 	for plain, want := range map[bool]map[string]string{
-		false: {CertFile: "-> ..data/tls.crt", KeyFile: "-> ..data/tls.key", "directory -rwxr-xr-x": "+"}, // that is ..data
+		// that is ..data
+		false: {CertFile: "-> ..data/tls.crt", KeyFile: "-> ..data/tls.key", "directory -rwxr-xr-x": "+"},
 		true:  {CertFile: "-rw-------", "directory -rwxr-xr-x": "+"},
 	} {
 		ca, dir := newServingCA(t), t.TempDir()

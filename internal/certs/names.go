@@ -35,7 +35,8 @@ func (s Service) ServerName() string {
 
 // DNSNames lists every name under which cluster DNS finds the Service; ServerName comes first.
 func (s Service) DNSNames() []string {
-	return []string{s.ServerName(), s.Name + "." + s.Namespace, s.Name, s.ServerName() + "." + cmp.Or(s.ClusterDomain, DefaultClusterDomain)}
+	return []string{s.ServerName(), s.Name + "." + s.Namespace, s.Name, s.ServerName() + "." +
+		cmp.Or(s.ClusterDomain, DefaultClusterDomain)}
 }
 
 // Validate returns an InvalidError for each wrong value, joined.
@@ -48,7 +49,8 @@ func (s Service) Validate() error {
 		if isLabel(l.value) {
 			continue
 		}
-		reason := "expected an RFC 1123 label (at most 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit)"
+		reason := "expected an RFC 1123 label (at most 63 of a-z, 0-9 and '-', beginning and ending with a letter " +
+			"or digit)"
 		if l.value == "" {
 			reason += ", found nothing; set it"
 		}
@@ -58,7 +60,8 @@ func (s Service) Validate() error {
 		if _, reason := normalizeDNSName(s.ClusterDomain); reason != "" {
 			errs = append(errs, &InvalidError{"cluster-domain", s.ClusterDomain, reason})
 		} else if strings.HasPrefix(s.ClusterDomain, "*") {
-			errs = append(errs, &InvalidError{"cluster-domain", s.ClusterDomain, "expected a domain such as cluster.local, found a wildcard"})
+			errs = append(errs, &InvalidError{"cluster-domain", s.ClusterDomain,
+				"expected a domain such as cluster.local, found a wildcard"})
 		}
 	}
 	if len(errs) > 0 {
@@ -85,13 +88,16 @@ func normalizeDNSName(s string) (name, reason string) {
 		{strings.Contains(name, "://"), "a URL; leave out the scheme and everything after the host name"},
 		{isAddress(name), "an IP address; give it as an IP address instead (--ip)"},
 		{strings.Contains(name, "/"), "a path or an address range; name each host by itself"},
-		{strings.Contains(name, ":"), "':'; leave a port out, certificates hold none, and give an IPv6 address without brackets (--ip)"},
+		{strings.Contains(name, ":"),
+			"':'; leave a port out, certificates hold none, and give an IPv6 address without brackets (--ip)"},
 		{strings.HasSuffix(name, "."), "a trailing dot; leave it out, clients do"},
 		{len(name) > maxNameLength, "more than 253 characters; shorten it"},
-		{strings.Trim(name, "0123456789.") == "", "only digits and dots, which clients read as an IP address; use a name with a letter"},
+		{strings.Trim(name, "0123456789.") == "",
+			"only digits and dots, which clients read as an IP address; use a name with a letter"},
 		// RFC 6125 section 7.2: a wildcard right below a top-level name claims the names of strangers.
 		{wildcard && !strings.Contains(host, "."), "a wildcard over a single label; use at least *.name.domain"},
-		{!IsHostName(host), "a part that is not an RFC 1123 label (at most 63 of a-z, 0-9 and '-'); write other alphabets as xn--"},
+		{!IsHostName(host), "a part that is not an RFC 1123 label (at most 63 of a-z, 0-9 and '-'); write other " +
+			"alphabets as xn--"},
 	} {
 		if wrong.is {
 			return "", "expected a DNS name such as widgets.demo.svc, found " + wrong.found

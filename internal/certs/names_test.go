@@ -64,7 +64,8 @@ func TestIPs(t *testing.T) {
 		t.Errorf("addresses (-want +got):\n%s", diff)
 	}
 	for in, want := range map[string]string{
-		"": "such as 10.0.0.1", "10.0.0.1:443": "port", "10.0.0.0/24": "prefix", "[::1]": "brackets", "localhost": "--dns",
+		"": "such as 10.0.0.1", "10.0.0.1:443": "port", "10.0.0.0/24": "prefix", "[::1]": "brackets",
+		"localhost":    "--dns",
 		"fe80::1%eth0": "zone", "0.0.0.0": "unspecified", "::": "unspecified", "::ffff:0.0.0.0": "unspecified",
 		"::ffff:10.0.0.1%eth0": "zone", "010.0.0.1": "such as",
 	} {

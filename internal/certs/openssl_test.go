@@ -35,7 +35,8 @@ func opensslVerify(t *testing.T, caFile string, cert KeyPair, purpose string, mo
 	if err := os.WriteFile(path, cert.CertPEM, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"verify", "-x509_strict", "-attime", strconv.FormatInt(epoch.Unix(), 10), "-purpose", purpose, "-CAfile", caFile}
+	args := []string{"verify", "-x509_strict", "-attime", strconv.FormatInt(epoch.Unix(), 10), "-purpose", purpose,
+		"-CAfile", caFile}
 	return openssl(t, append(append(args, more...), path)...)
 }
 
@@ -73,7 +74,8 @@ func TestOpenSSLAgrees(t *testing.T) {
 					t.Errorf("%s %s as %s %q: %v\n%s", kind, item.Name, right, check, err, out)
 				}
 			}
-			for _, check := range [][]string{{"-purpose", wrong}, {"-verify_hostname", "evil.example.com"}, {"-verify_ip", "192.0.2.1"}} {
+			for _, check := range [][]string{{"-purpose", wrong}, {"-verify_hostname", "evil.example.com"},
+				{"-verify_ip", "192.0.2.1"}} {
 				if out, err := opensslVerify(t, bundle, *pair, right, check...); err == nil {
 					t.Errorf("%s %s is accepted with %q:\n%s", kind, item.Name, check, out)
 				}
@@ -93,14 +95,22 @@ func TestOpenSSLHoldsTheLimitsOfACA(t *testing.T) {
 		purpose  string
 		want     string // "" for one that is accepted
 	}{
-		"right":                 {ServingCADir, x509.Certificate{DNSNames: []string{"widgets.demo.svc"}, ExtKeyUsage: server}, "sslserver", ""},
-		"client of serving CA":  {ServingCADir, x509.Certificate{ExtKeyUsage: client}, "sslclient", "unsuitable certificate purpose"},
-		"server of client CA":   {FrontProxyCADir, x509.Certificate{DNSNames: []string{"widgets.demo.svc"}, ExtKeyUsage: server}, "sslserver", "unsuitable certificate purpose"},
-		"name not permitted":    {ServingCADir, x509.Certificate{DNSNames: []string{"kubernetes.default.svc"}, ExtKeyUsage: server}, "sslserver", "permitted subtree violation"},
-		"address excluded":      {ServingCADir, x509.Certificate{DNSNames: []string{"widgets.demo.svc"}, IPAddresses: []net.IP{net.IPv4(10, 0, 0, 1)}, ExtKeyUsage: server}, "sslserver", "excluded subtree violation"},
-		"IPv6 address excluded": {ServingCADir, x509.Certificate{IPAddresses: []net.IP{net.ParseIP("fd00::1")}, ExtKeyUsage: server}, "sslserver", "excluded subtree violation"},
-		"agent's CA, server":    {KonnectivityAgentCADir, x509.Certificate{DNSNames: []string{"a.example.com"}, ExtKeyUsage: server}, "sslserver", ""},
-		"agent's CA, client":    {KonnectivityAgentCADir, x509.Certificate{ExtKeyUsage: client}, "sslclient", ""},
+		"right": {ServingCADir, x509.Certificate{DNSNames: []string{"widgets.demo.svc"},
+			ExtKeyUsage: server}, "sslserver", ""},
+		"client of serving CA": {ServingCADir, x509.Certificate{ExtKeyUsage: client}, "sslclient",
+			"unsuitable certificate purpose"},
+		"server of client CA": {FrontProxyCADir, x509.Certificate{DNSNames: []string{"widgets.demo.svc"},
+			ExtKeyUsage: server}, "sslserver", "unsuitable certificate purpose"},
+		"name not permitted": {ServingCADir, x509.Certificate{DNSNames: []string{"kubernetes.default.svc"},
+			ExtKeyUsage: server}, "sslserver", "permitted subtree violation"},
+		"address excluded": {ServingCADir, x509.Certificate{DNSNames: []string{"widgets.demo.svc"},
+			IPAddresses: []net.IP{net.IPv4(10, 0, 0, 1)},
+			ExtKeyUsage: server}, "sslserver", "excluded subtree violation"},
+		"IPv6 address excluded": {ServingCADir, x509.Certificate{IPAddresses: []net.IP{net.ParseIP("fd00::1")},
+			ExtKeyUsage: server}, "sslserver", "excluded subtree violation"},
+		"agent's CA, server": {KonnectivityAgentCADir, x509.Certificate{DNSNames: []string{"a.example.com"},
+			ExtKeyUsage: server}, "sslserver", ""},
+		"agent's CA, client": {KonnectivityAgentCADir, x509.Certificate{ExtKeyUsage: client}, "sslclient", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ca, err := ReadKeyPair(filepath.Join(dir, tc.ca))
@@ -108,7 +118,8 @@ func TestOpenSSLHoldsTheLimitsOfACA(t *testing.T) {
 				t.Fatal(err)
 			}
 			// -x509_strict wants all of RFC 5280; what is tested here must be the only thing that is wrong.
-			tc.template.KeyUsage, tc.template.BasicConstraintsValid, tc.template.SubjectKeyId = x509.KeyUsageDigitalSignature, true, []byte{1, 2, 3}
+			tc.template.KeyUsage, tc.template.BasicConstraintsValid,
+				tc.template.SubjectKeyId = x509.KeyUsageDigitalSignature, true, []byte{1, 2, 3}
 			tc.template.Subject.CommonName = "forged"
 			out, err := opensslVerify(t, filepath.Join(dir, tc.ca, CertFile), forge(t, *ca, &tc.template), tc.purpose)
 			if (err == nil) != (tc.want == "") || !strings.Contains(out, tc.want) {
@@ -125,15 +136,18 @@ func TestOpenSSLSignsARequest(t *testing.T) {
 	csr := mustRequest(t, opts, ServingDir).Path
 	ca, key, cert := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key"), filepath.Join(dir, "cert.crt")
 	for _, args := range [][]string{
-		{"req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", ca, "-days", "365", "-subj", "/CN=openssl",
+		{"req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", ca,
+			"-days", "365", "-subj", "/CN=openssl",
 			"-addext", "keyUsage=critical,keyCertSign,cRLSign"},
-		{"x509", "-req", "-in", csr, "-CA", ca, "-CAkey", key, "-CAcreateserial", "-days", "90", "-copy_extensions", "copyall", "-out", cert},
+		{"x509", "-req", "-in", csr, "-CA", ca, "-CAkey", key, "-CAcreateserial", "-days", "90", "-copy_extensions",
+			"copyall", "-out", cert},
 	} {
 		if out, err := openssl(t, args...); err != nil {
 			t.Fatalf("openssl %s: %v\n%s", args[0], err, out)
 		}
 	}
-	if _, err := Accept(t.Context(), AcceptOptions{Dir: dir, Name: ServingDir, CertFile: cert, CAFile: ca}); err != nil {
+	if _, err := Accept(t.Context(), AcceptOptions{Dir: dir, Name: ServingDir, CertFile: cert,
+		CAFile: ca}); err != nil {
 		t.Fatal(err)
 	}
 	opts.With = []string{}

@@ -67,7 +67,8 @@ func request(l *leaf, out string) (*Report, error) {
 	}
 	report := NewReport("RequestReport", item)
 	report.Next = []string{
-		"# where the CA's key is: certgen request sign " + RequestFile + " --ca CA-DIRECTORY --out tls.crt " + grants(l.want),
+		"# where the CA's key is: certgen request sign " + RequestFile + " --ca CA-DIRECTORY --out tls.crt " +
+			grants(l.want),
 		"certgen request accept " + l.name + " --dir " + out + " --cert tls.crt --ca CA-CERTIFICATE",
 	}
 	return report, nil
@@ -107,7 +108,8 @@ func usablePending(dir string, want spec) (*x509.CertificateRequest, error) {
 	if !want.keyType.matches(key.Public()) {
 		return nil, fmt.Errorf("its key was %s", keyType(key.Public()))
 	}
-	differences := want.purposeMismatches(pending.commonName, pending.groups, pending.dnsNames, pending.ips, extKeyUsageNames(pending.extKeyUsages(), nil))
+	differences := want.purposeMismatches(pending.commonName, pending.groups, pending.dnsNames, pending.ips,
+		extKeyUsageNames(pending.extKeyUsages(), nil))
 	if len(differences) > 0 {
 		return nil, errors.New(strings.Join(differences, "; "))
 	}
@@ -203,10 +205,12 @@ func (c *chain) accept(l *leaf, opts AcceptOptions) (*Report, error) {
 	}
 	csr, key, err := readPending(pending)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &RefusedError{Path: pending, Reason: "expected a pending request, found none; make one with certgen request " + l.name}
+		return nil, &RefusedError{Path: pending,
+			Reason: "expected a pending request, found none; make one with certgen request " + l.name}
 	}
 	if err != nil {
-		return nil, &RefusedError{Path: pending, Reason: err.Error() + "; make a new request with certgen request " + l.name}
+		return nil, &RefusedError{Path: pending, Reason: err.Error() +
+			"; make a new request with certgen request " + l.name}
 	}
 	if l.want, err = specOf(csr); err != nil {
 		return nil, &RefusedError{Path: pending, Reason: err.Error()}
@@ -253,9 +257,11 @@ func (c *chain) findCA(caFile string) (*x509.Certificate, error) {
 	case found.certErr != nil:
 		return nil, &RefusedError{Path: found.file(CertFile), Reason: found.certErr.Error()}
 	case found.keySeen && !found.certSeen:
-		return nil, &RefusedError{Path: found.file(CertFile), Reason: "expected the certificate of the key beside it, found none; restore it, or move the key away"}
+		return nil, &RefusedError{Path: found.file(CertFile),
+			Reason: "expected the certificate of the key beside it, found none; restore it, or move the key away"}
 	case caFile == "" && found.cert == nil:
-		return nil, &RefusedError{Path: found.file(CertFile), Reason: "expected the certificate of the CA, found none; give it with --ca"}
+		return nil, &RefusedError{Path: found.file(CertFile),
+			Reason: "expected the certificate of the CA, found none; give it with --ca"}
 	case caFile == "":
 		return found.cert, nil
 	}
@@ -264,7 +270,8 @@ func (c *chain) findCA(caFile string) (*x509.Certificate, error) {
 		return nil, err
 	}
 	if found.cert != nil && !found.cert.Equal(given) {
-		return nil, &RefusedError{Path: caFile, Reason: fmt.Sprintf("expected the CA in %s (%s), found %s; to change the CA, move %s away first",
+		return nil, &RefusedError{Path: caFile, Reason: fmt.Sprintf(
+			"expected the CA in %s (%s), found %s; to change the CA, move %s away first",
 			found.file(CertFile), found.cert.Subject, given.Subject, found.path())}
 	}
 	return given, nil
@@ -279,17 +286,20 @@ func (c *chain) checkAccepted(cert, ca *x509.Certificate, csr *x509.CertificateR
 		refuse(caFile, err.Error())
 	}
 	if !SamePublicKey(cert.PublicKey, csr.PublicKey) {
-		refuse(opts.CertFile, "expected the key of the pending request, found another; was it signed for an older request?")
+		refuse(opts.CertFile,
+			"expected the key of the pending request, found another; was it signed for an older request?")
 	}
 	for _, reason := range want.problems(cert, ca, c.now) {
 		refuse(opts.CertFile, reason)
 	}
 	if cert.NotAfter.After(ca.NotAfter) {
-		refuse(opts.CertFile, fmt.Sprintf("validity: ends %s, after its CA at %s", timeText(cert.NotAfter), timeText(ca.NotAfter)))
+		refuse(opts.CertFile, fmt.Sprintf("validity: ends %s, after its CA at %s", timeText(cert.NotAfter),
+			timeText(ca.NotAfter)))
 	}
 	if !opts.AllowLongLived && cert.NotAfter.Sub(cert.NotBefore) > MaxLeafLifetime+backdate {
-		refuse(opts.CertFile, fmt.Sprintf("validity: expected at most 398 days, the most that TLS clients accept, found %s to %s; "+
-			"ask for less, or allow it with --allow-long-lived", timeText(cert.NotBefore), timeText(cert.NotAfter)))
+		refuse(opts.CertFile,
+			fmt.Sprintf("validity: expected at most 398 days, the most that TLS clients accept, found %s to %s; "+
+				"ask for less, or allow it with --allow-long-lived", timeText(cert.NotBefore), timeText(cert.NotAfter)))
 	}
 	return errors.Join(errs...)
 }

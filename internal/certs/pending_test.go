@@ -34,7 +34,8 @@ func signPending(t *testing.T, path, ca string, change func(*SignOptions)) strin
 		t.Fatal(err)
 	}
 	opts := SignOptions{RequestFile: path, CA: ca, Out: filepath.Join(t.TempDir(), "cert.crt"), Now: at(epoch)}
-	if opts.DNSNames, opts.IPs = request.DNSNames, toStrings(request.IPAddresses); len(opts.DNSNames)+len(opts.IPs) == 0 {
+	if opts.DNSNames, opts.IPs = request.DNSNames, toStrings(request.IPAddresses); len(opts.DNSNames)+len(
+		opts.IPs) == 0 {
 		opts.User, opts.Groups = request.Subject.CommonName, request.Subject.Organization
 	}
 	if change != nil {
@@ -66,7 +67,8 @@ func TestRequestAndAccept(t *testing.T) {
 				t.Error("the pending key is in use")
 			}
 			cert := signPending(t, report.Path, ca, nil)
-			accepted, err := Accept(t.Context(), AcceptOptions{Dir: dir, Name: name, CertFile: cert, CAFile: filepath.Join(ca, CertFile), Now: at(epoch)})
+			accepted, err := Accept(t.Context(), AcceptOptions{Dir: dir, Name: name, CertFile: cert,
+				CAFile: filepath.Join(ca, CertFile), Now: at(epoch)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +110,8 @@ func TestRequestARenewal(t *testing.T) {
 
 	before := readPEM(t, dir, ServingDir, CertFile)
 	report := mustRequest(t, opts, ServingDir)
-	if string(readPEM(t, dir, ServingDir, CertFile)) != string(before) || !strings.Contains(strings.Join(report.Notes, " "), "stays in use") {
+	if string(readPEM(t, dir, ServingDir, CertFile)) != string(before) ||
+		!strings.Contains(strings.Join(report.Notes, " "), "stays in use") {
 		t.Errorf("the request changed the pair in use, or said nothing of it: %q", report.Notes)
 	}
 	accept.CAFile, accept.Now = "", opts.Now
@@ -129,12 +132,14 @@ func TestRequestAgain(t *testing.T) {
 		want   Action
 		reason string
 	}{
-		"the same":        {nil, nil, Kept, "a request for the same was pending"},
-		"other names":     {nil, names, Replaced, "DNS names: expected [a.example.com widgets"},
-		"other key type":  {nil, func(o *InitOptions) { o.KeyType = ECDSAP384 }, Replaced, "its key was ECDSA P-256"},
-		"request damaged": {overwrite(pending+"/tls.csr", "what"), nil, Replaced, "expected one PEM block CERTIFICATE REQUEST"},
-		"key damaged":     {overwrite(pending+"/tls.key", "what"), nil, Replaced, "expected a PEM block PRIVATE KEY"},
-		"key of another":  {overwrite(pending+"/tls.key", "file:"+ServingCADir+"/tls.key"), nil, Replaced, "the key belongs to another request"},
+		"the same":       {nil, nil, Kept, "a request for the same was pending"},
+		"other names":    {nil, names, Replaced, "DNS names: expected [a.example.com widgets"},
+		"other key type": {nil, func(o *InitOptions) { o.KeyType = ECDSAP384 }, Replaced, "its key was ECDSA P-256"},
+		"request damaged": {overwrite(pending+"/tls.csr", "what"), nil, Replaced,
+			"expected one PEM block CERTIFICATE REQUEST"},
+		"key damaged": {overwrite(pending+"/tls.key", "what"), nil, Replaced, "expected a PEM block PRIVATE KEY"},
+		"key of another": {overwrite(pending+"/tls.key", "file:"+ServingCADir+"/tls.key"), nil, Replaced,
+			"the key belongs to another request"},
 		"never finished": {func(t *testing.T, dir string) {
 			remove(pending)(t, dir)
 			if err := makeDir(filepath.Join(dir, pending, versionPrefix+"1")); err != nil {
@@ -161,10 +166,12 @@ func TestRequestAgain(t *testing.T) {
 			if same := string(readPEM(t, dir, pending, KeyFile)) == string(key); same != (tc.want == Kept) {
 				t.Errorf("the pending key is the one before: %v", same)
 			}
-			if said := strings.Contains(strings.Join(report.Notes, " "), "will not be accepted"); said != (tc.want == Replaced) {
+			if said := strings.Contains(strings.Join(report.Notes, " "),
+				"will not be accepted"); said != (tc.want == Replaced) {
 				t.Errorf("notes %q speak of the lost key: %v", report.Notes, said)
 			}
-			if info, err := os.Stat(filepath.Join(dir, pending, KeyFile)); err != nil || info.Mode().String() != modeText(keyMode) {
+			if info, err := os.Stat(filepath.Join(dir, pending, KeyFile)); err != nil ||
+				info.Mode().String() != modeText(keyMode) {
 				t.Errorf("key of the request: %v, %v; want mode 0600", info.Mode(), err)
 			}
 		})

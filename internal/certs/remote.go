@@ -32,14 +32,16 @@ type RemoteSigner struct {
 func (r *RemoteSigner) Validate() error {
 	var errs []error
 	// Without https cfssl's client sends plain text, and a comma makes a group of servers.
-	if u, err := url.Parse(r.URL); err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || strings.Contains(r.URL, ",") {
+	if u, err := url.Parse(r.URL); err != nil || u.Scheme != "https" || u.Host == "" ||
+		strings.Trim(u.Path, "/") != "" || strings.Contains(r.URL, ",") {
 		errs = append(errs, &InvalidError{"signer", r.URL, "expected a URL such as https://signer.example.com:8888"})
 	}
 	if len(r.CAs) == 0 {
 		errs = append(errs, &InvalidError{"signer-ca", "", "expected the file of the CAs that vouch for the signer"})
 	}
 	if len(r.Client.Certificate) == 0 {
-		errs = append(errs, &InvalidError{"signer-cert", "", "expected the client certificate with which the signer is asked, and --signer-key"})
+		errs = append(errs, &InvalidError{"signer-cert", "",
+			"expected the client certificate with which the signer is asked, and --signer-key"})
 	}
 	return errors.Join(errs...)
 }
@@ -50,7 +52,8 @@ type UnreachableError struct{ error }
 // unreachable tells that by the words of cfssl's client, which passes on no more of an error. What TLS refuses is no
 // such error.
 func unreachable(err error) error {
-	if said := err.Error(); strings.Contains(said, "failed POST to") && !strings.Contains(said, "tls: ") && !strings.Contains(said, "x509: ") {
+	if said := err.Error(); strings.Contains(said, "failed POST to") && !strings.Contains(said, "tls: ") &&
+		!strings.Contains(said, "x509: ") {
 		return &UnreachableError{err}
 	}
 	return err
@@ -58,7 +61,8 @@ func unreachable(err error) error {
 
 // sign has the server sign the key in the request as s asks. How long the certificate lasts is the server's to say,
 // within what is allowed; everything else is compared with s as it is for a signer of ours.
-func (r *RemoteSigner) sign(s spec, request *x509.CertificateRequest, issuer *x509.Certificate, now time.Time) (*x509.Certificate, error) {
+func (r *RemoteSigner) sign(s spec, request *x509.CertificateRequest, issuer *x509.Certificate,
+	now time.Time) (*x509.Certificate, error) {
 	order, err := signRequestFor(s, request)
 	if err != nil {
 		return nil, err
@@ -68,7 +72,8 @@ func (r *RemoteSigner) sign(s spec, request *x509.CertificateRequest, issuer *x5
 	if err != nil {
 		return nil, fmt.Errorf("encode order for the signer: %w", err)
 	}
-	server := cfsslclient.NewServerTLS(r.URL, &tls.Config{RootCAs: r.CAs.Pool(), Certificates: []tls.Certificate{r.Client}, MinVersion: tls.VersionTLS12})
+	server := cfsslclient.NewServerTLS(r.URL, &tls.Config{RootCAs: r.CAs.Pool(),
+		Certificates: []tls.Certificate{r.Client}, MinVersion: tls.VersionTLS12})
 	server.SetRequestTimeout(remoteTimeout)
 	certPEM, err := server.Sign(body)
 	if err != nil {
@@ -78,8 +83,11 @@ func (r *RemoteSigner) sign(s spec, request *x509.CertificateRequest, issuer *x5
 	if err != nil {
 		return nil, fmt.Errorf("answer of %s: %w", r.URL, err)
 	}
-	if now.Before(cert.NotBefore) || !now.Before(cert.NotAfter) || cert.NotAfter.Sub(cert.NotBefore) > MaxLeafLifetime+backdate {
-		return nil, fmt.Errorf("answer of %s: expected a certificate that is valid now and for at most 398 days, found one from %s to %s; set the expiry of the server's profile",
+	if now.Before(cert.NotBefore) || !now.Before(cert.NotAfter) ||
+		cert.NotAfter.Sub(cert.NotBefore) > MaxLeafLifetime+backdate {
+		return nil, fmt.Errorf(
+			"answer of %s: expected a certificate that is valid now and for at most 398 days, found one from %s to "+
+				"%s; set the expiry of the server's profile",
 			r.URL, timeText(cert.NotBefore), timeText(cert.NotAfter))
 	}
 	s.notBefore, s.notAfter = cert.NotBefore, cert.NotAfter

@@ -32,14 +32,16 @@ func FuzzRequest(f *testing.F) {
 		if again, err := parseRequest(encodeRequest(request)); err != nil || !bytes.Equal(again.Raw, request.Raw) {
 			t.Errorf("the request came back as another, or with %v", err)
 		}
-		if s, err := specOf(request); err == nil && s.usage != x509.ExtKeyUsageServerAuth && s.usage != x509.ExtKeyUsageClientAuth {
+		if s, err := specOf(request); err == nil && s.usage != x509.ExtKeyUsageServerAuth &&
+			s.usage != x509.ExtKeyUsageClientAuth {
 			t.Errorf("got usage %v, want one of the two", s.usage)
 		}
 		excess, err := excessOf(request, granted)
 		if err != nil || len(excess) > 0 {
 			return
 		}
-		if foreign := forbidden(&x509.Certificate{PermittedDNSDomains: granted.dnsNames}, request.DNSNames, nil); len(foreign) > 0 || len(request.URIs) > 0 {
+		if foreign := forbidden(&x509.Certificate{PermittedDNSDomains: granted.dnsNames}, request.DNSNames, nil); len(
+			foreign) > 0 || len(request.URIs) > 0 {
 			t.Errorf("the names %q and %v were not noticed", foreign, request.URIs)
 		}
 	})

@@ -51,11 +51,14 @@ type (
 
 // The commands that use what Init made.
 var (
-	nextServing    = []string{"extension-apiserver serve --tls-cert-file=DIR/serving/tls.crt --tls-private-key-file=DIR/serving/tls.key"}
-	nextFrontProxy = []string{"kube-apiserver --proxy-client-cert-file=DIR/front-proxy-client/tls.crt --proxy-client-key-file=DIR/front-proxy-client/tls.key " +
+	nextServing = []string{"extension-apiserver serve --tls-cert-file=DIR/serving/tls.crt " +
+		"--tls-private-key-file=DIR/serving/tls.key"}
+	nextFrontProxy = []string{"kube-apiserver --proxy-client-cert-file=DIR/front-proxy-client/tls.crt " +
+		"--proxy-client-key-file=DIR/front-proxy-client/tls.key " +
 		"--requestheader-client-ca-file=DIR/front-proxy-client/ca.crt --requestheader-allowed-names=" + FrontProxyUser}
 	nextKonnectivity = []string{
-		"proxy-server --server-cert=DIR/konnectivity-server/tls.crt --server-key=DIR/konnectivity-server/tls.key --server-ca-cert=DIR/konnectivity-server/ca.crt " +
+		"proxy-server --server-cert=DIR/konnectivity-server/tls.crt --server-key=DIR/konnectivity-server/tls.key " +
+			"--server-ca-cert=DIR/konnectivity-server/ca.crt " +
 			"--cluster-cert=DIR/konnectivity-agent-server/tls.crt --cluster-key=DIR/konnectivity-agent-server/tls.key",
 		"proxy-agent --ca-cert=DIR/konnectivity-agent/ca.crt",
 		"# agents without a token: proxy-server --cluster-ca-cert=DIR/konnectivity-agent-server/ca.crt, " +
@@ -77,17 +80,20 @@ var cas = []caDef{
 	// Two CAs, because the konnectivity server takes any client certificate of a CA: an agent must not pass for
 	// kube-apiserver. Each has both usages, because both ends of its connections come from it.
 	{
-		set: SetKonnectivity, dir: KonnectivityServerCADir, mutual: true, lifetime: konnectivityLifetime, next: nextKonnectivity,
+		set: SetKonnectivity, dir: KonnectivityServerCADir, mutual: true, lifetime: konnectivityLifetime,
+		next: nextKonnectivity,
 		leaves: []leafDef{
 			{KonnectivityServerDir, konnectivityServer, restartServers},
-			{KonnectivityAPIServerClientDir, client(KonnectivityAPIServerClientDir), "kube-apiserver reads it only when it starts: restart kube-apiserver"},
+			{KonnectivityAPIServerClientDir, client(KonnectivityAPIServerClientDir),
+				"kube-apiserver reads it only when it starts: restart kube-apiserver"},
 		},
 	},
 	{
 		set: SetKonnectivity, dir: KonnectivityAgentCADir, mutual: true, lifetime: konnectivityLifetime,
 		leaves: []leafDef{
 			{KonnectivityAgentServerDir, konnectivityAgentServer, restartServers},
-			{KonnectivityAgentDir, client(KonnectivityAgentDir), "konnectivity reads it only when it starts: restart the agents"},
+			{KonnectivityAgentDir, client(KonnectivityAgentDir),
+				"konnectivity reads it only when it starts: restart the agents"},
 		},
 	},
 }
@@ -123,7 +129,8 @@ func konnectivityServer(o *InitOptions) (spec, error) {
 func konnectivityAgentServer(o *InitOptions) (spec, error) {
 	const field = "konnectivity-agent-server-name"
 	if len(o.KonnectivityAgentServerNames) == 0 {
-		return spec{}, &InvalidError{field, "", "expected the DNS name or IP address that agents dial (their --proxy-server-host); set it"}
+		return spec{}, &InvalidError{field, "",
+			"expected the DNS name or IP address that agents dial (their --proxy-server-host); set it"}
 	}
 	return hostsSpec(field, o.KonnectivityAgentServerNames)
 }

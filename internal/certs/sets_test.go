@@ -30,14 +30,18 @@ func TestInitMakesTheSets(t *testing.T) {
 	}
 	both, server, client := "[serverAuth clientAuth]", "[serverAuth]", "[clientAuth]"
 	serving := map[string]pair{
-		"serving-ca": {server, "[] []", 1825}, "serving": {server, "[widgets.demo.svc widgets.demo widgets widgets.demo.svc.cluster.local] []", 90},
+		"serving-ca": {server, "[] []", 1825}, "serving": {server,
+			"[widgets.demo.svc widgets.demo widgets widgets.demo.svc.cluster.local] []", 90},
 	}
-	frontProxy := map[string]pair{"front-proxy-ca": {client, "[] []", 1825}, "front-proxy-client": {client, "[] []", 90}}
+	frontProxy := map[string]pair{"front-proxy-ca": {client, "[] []", 1825},
+		"front-proxy-client": {client, "[] []", 90}}
 	konnectivity := map[string]pair{
-		"konnectivity-server-ca": {both, "[] []", 1825}, "konnectivity-server": {server, "[localhost] [127.0.0.1 ::1]", 365},
+		"konnectivity-server-ca": {both, "[] []", 1825}, "konnectivity-server": {server,
+			"[localhost] [127.0.0.1 ::1]", 365},
 		"konnectivity-apiserver-client": {client, "[] []", 365},
-		"konnectivity-agent-ca":         {both, "[] []", 1825}, "konnectivity-agent-server": {server, "[konnectivity.example.com] [10.0.0.9]", 365},
-		"konnectivity-agent": {client, "[] []", 365},
+		"konnectivity-agent-ca":         {both, "[] []", 1825},
+		"konnectivity-agent-server":     {server, "[konnectivity.example.com] [10.0.0.9]", 365},
+		"konnectivity-agent":            {client, "[] []", 365},
 	}
 	for name, tc := range map[string]struct {
 		with []string
@@ -63,7 +67,8 @@ func TestInitMakesTheSets(t *testing.T) {
 					t.Fatal(err)
 				}
 				got[item.Name] = pair{
-					sprint(extKeyUsageNames(cert.ExtKeyUsage, nil)), sprint(cert.DNSNames) + " " + sprint(toStrings(cert.IPAddresses)), item.Certificate.DaysLeft,
+					sprint(extKeyUsageNames(cert.ExtKeyUsage, nil)), sprint(cert.DNSNames) + " " +
+						sprint(toStrings(cert.IPAddresses)), item.Certificate.DaysLeft,
 				}
 			}
 			if diff := cmp.Diff(want, got, cmp.AllowUnexported(pair{})); diff != "" {
@@ -140,10 +145,14 @@ func TestSetOptions(t *testing.T) {
 		field  string
 		want   string
 	}{
-		"unknown set":             {func(o *InitOptions) { o.With = []string{"front-proxy", "konectivity"} }, "with", "expected front-proxy or konnectivity"},
-		"empty set beside others": {func(o *InitOptions) { o.With = []string{"front-proxy", ""} }, "with", "expected front-proxy or konnectivity"},
-		"names without the set":   {func(o *InitOptions) { o.KonnectivityServerNames = []string{"a.example.com"} }, "with", "expected the set konnectivity, for a.example.com"},
-		"no name for agents":      {func(o *InitOptions) { o.With = []string{"konnectivity"} }, "konnectivity-agent-server-name", "--proxy-server-host"},
+		"unknown set": {func(o *InitOptions) { o.With = []string{"front-proxy", "konectivity"} }, "with",
+			"expected front-proxy or konnectivity"},
+		"empty set beside others": {func(o *InitOptions) { o.With = []string{"front-proxy", ""} }, "with",
+			"expected front-proxy or konnectivity"},
+		"names without the set": {func(o *InitOptions) { o.KonnectivityServerNames = []string{"a.example.com"} },
+			"with", "expected the set konnectivity, for a.example.com"},
+		"no name for agents": {func(o *InitOptions) { o.With = []string{"konnectivity"} },
+			"konnectivity-agent-server-name", "--proxy-server-host"},
 		"name with a port": {func(o *InitOptions) {
 			o.With, o.KonnectivityAgentServerNames = []string{"konnectivity"}, []string{"a.example.com:8091"}
 		}, "konnectivity-agent-server-name", "leave a port out"},
@@ -151,7 +160,8 @@ func TestSetOptions(t *testing.T) {
 			o.With, o.KonnectivityAgentServerNames = []string{"konnectivity"}, []string{"0.0.0.0"}
 		}, "konnectivity-agent-server-name", "which nobody can dial"},
 		"no server name at all": {func(o *InitOptions) {
-			o.With, o.KonnectivityAgentServerNames, o.KonnectivityServerNames = []string{"konnectivity"}, []string{"a.example.com"}, []string{}
+			o.With, o.KonnectivityAgentServerNames, o.KonnectivityServerNames = []string{"konnectivity"},
+				[]string{"a.example.com"}, []string{}
 		}, "konnectivity-server-name", "at least one"},
 		"long life":  {func(o *InitOptions) { o.Lifetime = 399 * day }, "lifetime", "--allow-long-lived"},
 		"no life":    {func(o *InitOptions) { o.Lifetime = -1 }, "lifetime", "at least one second"},
@@ -162,7 +172,8 @@ func TestSetOptions(t *testing.T) {
 			tc.change(&opts)
 			_, err := Init(t.Context(), opts)
 			wantError(t, err, tc.want)
-			if invalid, ok := errors.AsType[*InvalidError](err); !ok || invalid.Field != tc.field || len(Flatten(err)) != 1 {
+			if invalid, ok := errors.AsType[*InvalidError](err); !ok || invalid.Field != tc.field ||
+				len(Flatten(err)) != 1 {
 				t.Errorf("got %v, want one *InvalidError for %s", err, tc.field)
 			}
 			if _, err := os.Stat(opts.Dir); err == nil {
@@ -188,7 +199,8 @@ func TestInitLifetime(t *testing.T) {
 	opts = allSets(t.TempDir())
 	opts.Lifetime, opts.AllowLongLived = 2*CALifetime, true
 	for _, item := range mustInit(t, opts).Items {
-		if c := item.Certificate; !c.CA && (!c.NotAfter.Equal(epoch.Add(CALifetime)) || !strings.Contains(strings.Join(item.Notes, " "), "ends with its CA")) {
+		if c := item.Certificate; !c.CA && (!c.NotAfter.Equal(epoch.Add(CALifetime)) ||
+			!strings.Contains(strings.Join(item.Notes, " "), "ends with its CA")) {
 			t.Errorf("%s ends %s, notes %q; want it to end with its CA and a note", item.Name, c.NotAfter, item.Notes)
 		}
 	}
@@ -233,7 +245,8 @@ func TestInitRefusesTheUsersCA(t *testing.T) {
 	mustInit(t, opts)
 
 	opts.AllowNewCA = true // must not help: the bundle would still hold it
-	for relation, ca := range map[string]*x509.Certificate{"has the key of": again.Certificate, "signed": below.Certificate} {
+	for relation, ca := range map[string]*x509.Certificate{"has the key of": again.Certificate,
+		"signed": below.Certificate} {
 		opts.ClientCAFiles = []string{strangers, write(Bundle{other.Certificate, ca})}
 		before := contents(t, dir)
 		_, err = Init(t.Context(), opts)

@@ -43,7 +43,8 @@ func SignRequest(opts SignOptions) (*Report, error) {
 	}
 	data, err := os.ReadFile(opts.RequestFile)
 	if err != nil {
-		return nil, &RefusedError{Path: opts.RequestFile, Reason: fmt.Sprintf("expected a certificate request: %v", errors.Unwrap(err))}
+		return nil, &RefusedError{Path: opts.RequestFile, Reason: fmt.Sprintf("expected a certificate request: %v",
+			errors.Unwrap(err))}
 	}
 	request, err := parseRequest(data)
 	if err != nil {
@@ -55,7 +56,8 @@ func SignRequest(opts SignOptions) (*Report, error) {
 	}
 	var errs []error
 	for _, reason := range excess {
-		errs = append(errs, &RefusedError{Path: opts.RequestFile, Reason: reason + ", which is not granted; grant it by a flag, or have the request made anew"})
+		errs = append(errs, &RefusedError{Path: opts.RequestFile, Reason: reason +
+			", which is not granted; grant it by a flag, or have the request made anew"})
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -74,7 +76,8 @@ func SignRequest(opts SignOptions) (*Report, error) {
 	if err := CreateFile(opts.Out, File{Bundle{cert}.PEM(), certMode}); err != nil {
 		return nil, err
 	}
-	item := Item{Name: s.commonName, Path: opts.Out, Action: Made, Reason: "asked for by " + opts.RequestFile, Certificate: new(Describe(cert, ca.now()))}
+	item := Item{Name: s.commonName, Path: opts.Out, Action: Made, Reason: "asked for by " + opts.RequestFile,
+		Certificate: new(Describe(cert, ca.now()))}
 	if cert.NotAfter.Equal(ca.Certificate.NotAfter) {
 		item.note("it ends with its CA: rotate the CA before that")
 	}
@@ -89,16 +92,21 @@ func (o SignOptions) spec() (spec, error) {
 	var err error
 	switch {
 	case server == client:
-		err = &InvalidError{"user", o.User, "expected either --dns and --ip, for a server, or --user and --group, for a client: no certificate is for both"}
+		err = &InvalidError{"user", o.User,
+			"expected either --dns and --ip, for a server, or --user and --group, for a client: no certificate is " +
+				"for both"}
 	case server:
-		s, err = ServingOptions{DNSNames: o.DNSNames, IPs: o.IPs, Lifetime: o.Lifetime, AllowLongLived: o.AllowLongLived}.spec()
+		s, err = ServingOptions{DNSNames: o.DNSNames, IPs: o.IPs, Lifetime: o.Lifetime,
+			AllowLongLived: o.AllowLongLived}.spec()
 	default:
 		s, err = ClientOptions{
-			User: o.User, Groups: o.Groups, AllowSystemMasters: o.AllowSystemMasters, Lifetime: o.Lifetime, AllowLongLived: o.AllowLongLived,
+			User: o.User, Groups: o.Groups, AllowSystemMasters: o.AllowSystemMasters, Lifetime: o.Lifetime,
+			AllowLongLived: o.AllowLongLived,
 		}.spec()
 	}
 	return s, errors.Join(
-		Require("ca", o.CA, "the CA: a directory with tls.crt and tls.key, or a file such as ca.crt with ca.key beside it"),
+		Require("ca", o.CA, "the CA: a directory with tls.crt and tls.key, or a file such as ca.crt with ca.key "+
+			"beside it"),
 		Require("out", o.Out, "a file for the certificate"), err)
 }
 
@@ -135,7 +143,8 @@ func newRequest(s spec, key crypto.Signer) (*x509.CertificateRequest, error) {
 	}
 	if !s.isCA {
 		// A CA that copies what is asked for makes the very certificate: digitalSignature, CA:FALSE, one usage.
-		likeIt, err := throwaway(&x509.Certificate{KeyUsage: s.keyUsage(), ExtKeyUsage: s.extKeyUsages(), BasicConstraintsValid: true})
+		likeIt, err := throwaway(&x509.Certificate{KeyUsage: s.keyUsage(), ExtKeyUsage: s.extKeyUsages(),
+			BasicConstraintsValid: true})
 		if err != nil {
 			return nil, err
 		}
@@ -169,8 +178,10 @@ func encodeRequest(r *x509.CertificateRequest) []byte {
 // parseRequest reads exactly one request, whose signature shows that the sender has the key.
 func parseRequest(data []byte) (*x509.CertificateRequest, error) {
 	block, rest := pem.Decode(data)
-	if block == nil || block.Type != blockRequest || len(bytes.TrimSpace(rest)) > 0 || bytes.Count(data, pemBegin) != 1 {
-		return nil, errors.New("parse certificate request: expected one PEM block CERTIFICATE REQUEST and nothing after it")
+	if block == nil || block.Type != blockRequest || len(bytes.TrimSpace(rest)) > 0 ||
+		bytes.Count(data, pemBegin) != 1 {
+		return nil, errors.New(
+			"parse certificate request: expected one PEM block CERTIFICATE REQUEST and nothing after it")
 	}
 	request, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
@@ -188,14 +199,17 @@ func specOf(r *x509.CertificateRequest) (spec, error) {
 	if err != nil {
 		return spec{}, err
 	}
-	s := spec{commonName: r.Subject.CommonName, groups: r.Subject.Organization, dnsNames: r.DNSNames, ips: toStrings(r.IPAddresses)}
+	s := spec{commonName: r.Subject.CommonName, groups: r.Subject.Organization, dnsNames: r.DNSNames,
+		ips: toStrings(r.IPAddresses)}
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 		if slices.Equal(usageIDs(asked), []string{usage.OID().String()}) {
 			s.usage = usage
 			return s, nil
 		}
 	}
-	return spec{}, fmt.Errorf("read certificate request: expected one extended key usage, serverAuth or clientAuth, found %v", usageIDs(asked))
+	return spec{}, fmt.Errorf(
+		"read certificate request: expected one extended key usage, serverAuth or clientAuth, found %v",
+		usageIDs(asked))
 }
 
 // usageIDs are the extended key usages.
@@ -225,7 +239,8 @@ func excessOf(r *x509.CertificateRequest, s spec) ([]string, error) {
 	excess("email address", r.EmailAddresses, nil)
 	excess("URI", toStrings(r.URIs), nil)
 	for _, name := range r.Subject.Names {
-		excess("subject attribute", []string{name.Type.String()}, []string{"2.5.4.3", "2.5.4.10"}) // common name and organization
+		// common name and organization
+		excess("subject attribute", []string{name.Type.String()}, []string{"2.5.4.3", "2.5.4.10"})
 	}
 	asked, err := throwaway(&x509.Certificate{ExtraExtensions: r.Extensions})
 	if err != nil {

@@ -49,9 +49,12 @@ func TestSignFillsIn(t *testing.T) {
 		grant func(*SignOptions)
 		want  string
 	}{
-		"server":  {ServingCADir, func(o *SignOptions) { o.DNSNames = []string{"widgets.demo.svc"} }, "CN=widgets.demo.svc [widgets.demo.svc] [] [serverAuth]"},
-		"address": {KonnectivityAgentCADir, func(o *SignOptions) { o.IPs = []string{"10.0.0.9"} }, "CN=10.0.0.9 [] [10.0.0.9] [serverAuth]"},
-		"client":  {FrontProxyCADir, func(o *SignOptions) { o.User, o.Groups = "jane", []string{"dev"} }, "CN=jane,O=dev [] [] [clientAuth]"},
+		"server": {ServingCADir, func(o *SignOptions) { o.DNSNames = []string{"widgets.demo.svc"} },
+			"CN=widgets.demo.svc [widgets.demo.svc] [] [serverAuth]"},
+		"address": {KonnectivityAgentCADir, func(o *SignOptions) { o.IPs = []string{"10.0.0.9"} },
+			"CN=10.0.0.9 [] [10.0.0.9] [serverAuth]"},
+		"client": {FrontProxyCADir, func(o *SignOptions) { o.User, o.Groups = "jane", []string{"dev"} },
+			"CN=jane,O=dev [] [] [clientAuth]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opts := signOptions(t, writeRequest(t, &x509.CertificateRequest{}), filepath.Join(from, tc.ca))
@@ -64,7 +67,8 @@ func TestSignFillsIn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := strings.Join([]string{cert.Subject.String(), sprint(cert.DNSNames), sprint(toStrings(cert.IPAddresses)), sprint(extKeyUsageNames(cert.ExtKeyUsage, nil))}, " ")
+			got := strings.Join([]string{cert.Subject.String(), sprint(cert.DNSNames),
+				sprint(toStrings(cert.IPAddresses)), sprint(extKeyUsageNames(cert.ExtKeyUsage, nil))}, " ")
 			if got != tc.want || report.Items[0].Certificate.SHA256 != Fingerprint(cert) || cert.IsCA {
 				t.Errorf("got %s and the report %+v, want %s", got, report.Items[0], tc.want)
 			}
@@ -91,14 +95,19 @@ func TestSignRefusesMore(t *testing.T) {
 		want    []string
 	}{
 		"all there is": {greedy, server, []string{
-			`the common name "evil"`, `the group (O) "system:masters"`, `the DNS name "kubernetes.default.svc"`, `the email address "a@b.example"`,
-			`the URI "spiffe://evil"`, `the subject attribute "2.5.4.6"`, `the extended key usage "1.3.6.1.5.5.7.3.2"`, `a CA,`, `the key usages of a CA`, `the extension "1.2.3.4"`,
+			`the common name "evil"`, `the group (O) "system:masters"`, `the DNS name "kubernetes.default.svc"`,
+			`the email address "a@b.example"`,
+			`the URI "spiffe://evil"`, `the subject attribute "2.5.4.6"`, `the extended key usage "1.3.6.1.5.5.7.3.2"`,
+			`a CA,`, `the key usages of a CA`, `the extension "1.2.3.4"`,
 		}},
-		"more names": {writeRequest(t, &x509.CertificateRequest{DNSNames: []string{"widgets", "gadgets"}, IPAddresses: []net.IP{net.IPv4(10, 0, 0, 1)}}), server,
+		"more names": {writeRequest(t, &x509.CertificateRequest{DNSNames: []string{"widgets", "gadgets"},
+			IPAddresses: []net.IP{net.IPv4(10, 0, 0, 1)}}), server,
 			[]string{`the DNS name "gadgets"`, `the IP address "10.0.0.1"`}},
-		"another user": {writeRequest(t, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "admin", Organization: []string{"ops"}}}), client,
+		"another user": {writeRequest(t, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "admin",
+			Organization: []string{"ops"}}}), client,
 			[]string{`the common name "admin"`, `the group (O) "ops"`}},
-		"a name of its own": {writeRequest(t, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "widgets"}, DNSNames: []string{"widgets"}}), server, nil},
+		"a name of its own": {writeRequest(t, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "widgets"},
+			DNSNames: []string{"widgets"}}), server, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opts := signOptions(t, tc.request, filepath.Join(from, ServingCADir))
@@ -146,27 +155,39 @@ func TestSignOptions(t *testing.T) {
 		change func(*SignOptions)
 		want   string
 	}{
-		"nothing granted": {func(o *SignOptions) { o.DNSNames = nil }, "expected either --dns and --ip, for a server, or --user and --group"},
-		"both kinds":      {func(o *SignOptions) { o.User = "jane" }, "no certificate is for both"},
-		"group alone":     {func(o *SignOptions) { o.DNSNames, o.Groups = nil, []string{"dev"} }, `user ""`},
-		"masters":         {func(o *SignOptions) { o.DNSNames, o.User, o.Groups = nil, "a", []string{"system:masters"} }, "--allow-system-masters"},
-		"port":            {func(o *SignOptions) { o.DNSNames = []string{"widgets.demo.svc:443"} }, "leave a port out"},
-		"long life":       {func(o *SignOptions) { o.Lifetime = 400 * day }, "--allow-long-lived"},
-		"no CA":           {func(o *SignOptions) { o.CA = "" }, "expected the CA: a directory"},
-		"no file":         {func(o *SignOptions) { o.Out = "" }, "expected a file for the certificate"},
-		"excluded name":   {func(o *SignOptions) { o.DNSNames = []string{"gadgets.demo.svc"} }, "expected a name that the CA may sign"},
-		"CA for clients":  {func(o *SignOptions) { o.CA = filepath.Join(from, FrontProxyCADir) }, "expected a CA for [serverAuth]"},
-		"a leaf as CA":    {func(o *SignOptions) { o.CA = filepath.Join(from, ServingDir) }, "expected a CA certificate"},
-		"CA gone":         {func(o *SignOptions) { o.CA = "nowhere" }, "expected a CA: read pair"},
-		"CA expired":      {func(o *SignOptions) { o.Now = at(epoch.Add(CALifetime + day)) }, "it expired at"},
-		"request gone":    {func(o *SignOptions) { o.RequestFile = "nowhere" }, "expected a certificate request: " + notFound},
-		"no request":      {func(o *SignOptions) { o.RequestFile = filepath.Join(from, ServingDir, CertFile) }, "expected one PEM block CERTIFICATE REQUEST"},
+		"nothing granted": {func(o *SignOptions) { o.DNSNames = nil },
+			"expected either --dns and --ip, for a server, or --user and --group"},
+		"both kinds":  {func(o *SignOptions) { o.User = "jane" }, "no certificate is for both"},
+		"group alone": {func(o *SignOptions) { o.DNSNames, o.Groups = nil, []string{"dev"} }, `user ""`},
+		"masters": {func(o *SignOptions) {
+			o.DNSNames, o.User, o.Groups = nil, "a",
+				[]string{"system:masters"}
+		}, "--allow-system-masters"},
+		"port":      {func(o *SignOptions) { o.DNSNames = []string{"widgets.demo.svc:443"} }, "leave a port out"},
+		"long life": {func(o *SignOptions) { o.Lifetime = 400 * day }, "--allow-long-lived"},
+		"no CA":     {func(o *SignOptions) { o.CA = "" }, "expected the CA: a directory"},
+		"no file":   {func(o *SignOptions) { o.Out = "" }, "expected a file for the certificate"},
+		"excluded name": {func(o *SignOptions) { o.DNSNames = []string{"gadgets.demo.svc"} },
+			"expected a name that the CA may sign"},
+		"CA for clients": {func(o *SignOptions) { o.CA = filepath.Join(from, FrontProxyCADir) },
+			"expected a CA for [serverAuth]"},
+		"a leaf as CA": {func(o *SignOptions) { o.CA = filepath.Join(from, ServingDir) },
+			"expected a CA certificate"},
+		"CA gone":    {func(o *SignOptions) { o.CA = "nowhere" }, "expected a CA: read pair"},
+		"CA expired": {func(o *SignOptions) { o.Now = at(epoch.Add(CALifetime + day)) }, "it expired at"},
+		"request gone": {func(o *SignOptions) { o.RequestFile = "nowhere" },
+			"expected a certificate request: " + notFound},
+		"no request": {func(o *SignOptions) { o.RequestFile = filepath.Join(from, ServingDir, CertFile) },
+			"expected one PEM block CERTIFICATE REQUEST"},
 		"two requests": {func(o *SignOptions) {
 			o.RequestFile = file(append(encodeRequest(weakRequest), encodeRequest(weakRequest)...))
 		}, "expected one PEM block"},
-		"weak key":         {func(o *SignOptions) { o.RequestFile = file(encodeRequest(weakRequest)) }, "found RSA 1024"},
-		"no proof of key":  {func(o *SignOptions) { o.RequestFile = file(encodeRequest(forged)) }, "expected it signed with the key that is in it"},
-		"something in way": {func(o *SignOptions) { o.Out = filepath.Join(from, ServingDir, KeyFile) }, "expected no file, found one with other content"},
+		"weak key": {func(o *SignOptions) { o.RequestFile = file(encodeRequest(weakRequest)) },
+			"found RSA 1024"},
+		"no proof of key": {func(o *SignOptions) { o.RequestFile = file(encodeRequest(forged)) },
+			"expected it signed with the key that is in it"},
+		"something in way": {func(o *SignOptions) { o.Out = filepath.Join(from, ServingDir, KeyFile) },
+			"expected no file, found one with other content"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opts := signOptions(t, good, filepath.Join(from, ServingCADir))

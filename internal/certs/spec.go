@@ -56,7 +56,8 @@ func (s spec) keyUsage() x509.KeyUsage {
 // mismatches lists what in cert differs from s, times excepted, for a person to read.
 func (s spec) mismatches(cert *x509.Certificate) []string {
 	usages := extKeyUsageNames(cert.ExtKeyUsage, cert.UnknownExtKeyUsage)
-	out := s.purposeMismatches(cert.Subject.CommonName, cert.Subject.Organization, cert.DNSNames, toStrings(cert.IPAddresses), usages)
+	out := s.purposeMismatches(cert.Subject.CommonName, cert.Subject.Organization, cert.DNSNames,
+		toStrings(cert.IPAddresses), usages)
 	differ := func(what string, want, got any) { out = append(out, mismatch(what, want, got)...) }
 	differ("number of subject attributes", 1+len(s.groups), len(cert.Subject.Names))
 	differ("email addresses", []string{}, cert.EmailAddresses)
@@ -140,7 +141,8 @@ func (s spec) checkIssued(cert, issuer *x509.Certificate, key crypto.PublicKey) 
 		bad("%s", err)
 	}
 	// RFC 5280 section 4.2.1.1: the key identifier of the issuer, which a self-signed certificate may leave out.
-	if aki := hex.EncodeToString(cert.AuthorityKeyId); aki != hex.EncodeToString(issuer.SubjectKeyId) && (aki != "" || cert != issuer) {
+	if aki := hex.EncodeToString(cert.AuthorityKeyId); aki != hex.EncodeToString(issuer.SubjectKeyId) &&
+		(aki != "" || cert != issuer) {
 		bad("authority key identifier: expected %x, found %s", issuer.SubjectKeyId, aki)
 	}
 	if len(cert.SubjectKeyId) == 0 {
@@ -158,7 +160,8 @@ func (s spec) checkIssued(cert, issuer *x509.Certificate, key crypto.PublicKey) 
 // checkSerial holds RFC 5280 section 4.1.2.2: positive, at most 20 octets in DER, whose sign bit takes one bit.
 func checkSerial(serial *big.Int) string {
 	if serial.Sign() <= 0 || serial.BitLen() > 20*8-1 {
-		return fmt.Sprintf("serial number: expected 1 to 159 bits and positive, found %d bits with sign %d", serial.BitLen(), serial.Sign())
+		return fmt.Sprintf("serial number: expected 1 to 159 bits and positive, found %d bits with sign %d",
+			serial.BitLen(), serial.Sign())
 	}
 	return ""
 }
@@ -196,7 +199,8 @@ func newConstraints(dnsNames, ips []string) *x509.Certificate {
 		c.PermittedIPRanges = append(c.PermittedIPRanges, &net.IPNet{IP: ip, Mask: net.CIDRMask(8*len(ip), 8*len(ip))})
 	}
 	if len(ips) == 0 {
-		c.ExcludedIPRanges = []*net.IPNet{{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, {IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}}
+		c.ExcludedIPRanges = []*net.IPNet{{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)},
+			{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}}
 	}
 	return c
 }
@@ -215,7 +219,8 @@ func constraintsOf(cert *x509.Certificate) string {
 		{"permitted IP", toStrings(cert.PermittedIPRanges)},
 		{"excluded DNS", cert.ExcludedDNSDomains},
 		{"excluded IP", toStrings(cert.ExcludedIPRanges)},
-		{"email and URI", slices.Concat(cert.PermittedEmailAddresses, cert.ExcludedEmailAddresses, cert.PermittedURIDomains, cert.ExcludedURIDomains)},
+		{"email and URI", slices.Concat(cert.PermittedEmailAddresses, cert.ExcludedEmailAddresses,
+			cert.PermittedURIDomains, cert.ExcludedURIDomains)},
 	} {
 		if len(p.names) > 0 {
 			parts = append(parts, p.what+" "+strings.Join(sorted(p.names), ", "))
@@ -238,7 +243,8 @@ func forbidden(ca *x509.Certificate, dnsNames, ips []string) []string {
 	var out []string
 	for _, name := range dnsNames {
 		host := strings.TrimPrefix(name, "*.")
-		if len(ca.PermittedDNSDomains) > 0 && !below(host, ca.PermittedDNSDomains) || below(host, ca.ExcludedDNSDomains) {
+		if len(ca.PermittedDNSDomains) > 0 && !below(host, ca.PermittedDNSDomains) ||
+			below(host, ca.ExcludedDNSDomains) {
 			out = append(out, name)
 		}
 	}

@@ -37,17 +37,25 @@ func TestCheckIssuedFindsEachDifference(t *testing.T) {
 		change func(*x509.Certificate)
 		want   string
 	}{
-		"nothing":        {func(*x509.Certificate) {}, ""},
-		"common name":    {func(c *x509.Certificate) { c.Subject.CommonName = "x" }, "common name: expected a.b.svc, found x"},
-		"group":          {func(c *x509.Certificate) { c.Subject.Organization = []string{"system:masters"} }, "organizations"},
-		"more subject":   {func(c *x509.Certificate) { c.Subject.Country = []string{"DE"} }, "number of subject attributes"},
-		"DNS name":       {func(c *x509.Certificate) { c.DNSNames = append(c.DNSNames, "x.y.svc") }, "DNS names"},
-		"address":        {func(c *x509.Certificate) { c.IPAddresses = nil }, "IP addresses"},
-		"URI":            {func(c *x509.Certificate) { c.URIs = []*url.URL{{Scheme: "a.b.svc", Opaque: "443"}} }, "URIs"},
-		"email":          {func(c *x509.Certificate) { c.EmailAddresses = []string{"a@b.example"} }, "email addresses"},
-		"key usage":      {func(c *x509.Certificate) { c.KeyUsage |= x509.KeyUsageKeyEncipherment }, "key usages"},
-		"both usages":    {func(c *x509.Certificate) { c.ExtKeyUsage = append(c.ExtKeyUsage, x509.ExtKeyUsageClientAuth) }, "extended key usages"},
-		"unknown usage":  {func(c *x509.Certificate) { c.UnknownExtKeyUsage = []asn1.ObjectIdentifier{{1, 2, 3}} }, "1.2.3"},
+		"nothing": {func(*x509.Certificate) {}, ""},
+		"common name": {func(c *x509.Certificate) { c.Subject.CommonName = "x" },
+			"common name: expected a.b.svc, found x"},
+		"group": {func(c *x509.Certificate) { c.Subject.Organization = []string{"system:masters"} },
+			"organizations"},
+		"more subject": {func(c *x509.Certificate) { c.Subject.Country = []string{"DE"} },
+			"number of subject attributes"},
+		"DNS name": {func(c *x509.Certificate) { c.DNSNames = append(c.DNSNames, "x.y.svc") }, "DNS names"},
+		"address":  {func(c *x509.Certificate) { c.IPAddresses = nil }, "IP addresses"},
+		"URI": {func(c *x509.Certificate) { c.URIs = []*url.URL{{Scheme: "a.b.svc", Opaque: "443"}} },
+			"URIs"},
+		"email":     {func(c *x509.Certificate) { c.EmailAddresses = []string{"a@b.example"} }, "email addresses"},
+		"key usage": {func(c *x509.Certificate) { c.KeyUsage |= x509.KeyUsageKeyEncipherment }, "key usages"},
+		"both usages": {func(c *x509.Certificate) {
+			c.ExtKeyUsage = append(c.ExtKeyUsage,
+				x509.ExtKeyUsageClientAuth)
+		}, "extended key usages"},
+		"unknown usage": {func(c *x509.Certificate) { c.UnknownExtKeyUsage = []asn1.ObjectIdentifier{{1, 2, 3}} },
+			"1.2.3"},
 		"no usage":       {func(c *x509.Certificate) { c.ExtKeyUsage = nil }, "extended key usages"},
 		"CA":             {func(c *x509.Certificate) { c.IsCA = true }, "CA: expected false, found true"},
 		"no constraints": {func(c *x509.Certificate) { c.BasicConstraintsValid = false }, "basic constraints"},
@@ -57,11 +65,14 @@ func TestCheckIssuedFindsEachDifference(t *testing.T) {
 		"odd extension": {func(c *x509.Certificate) {
 			c.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 2, 3, 4}, Value: []byte{5, 0}}}
 		}, "unexpected extensions: expected [], found [1.2.3.4]"},
-		"CRL address":   {func(c *x509.Certificate) { c.CRLDistributionPoints = []string{"http://x"} }, "unexpected extensions"},
-		"starts early":  {func(c *x509.Certificate) { c.NotBefore = c.NotBefore.Add(-time.Second) }, "validity"},
-		"ends late":     {func(c *x509.Certificate) { c.NotAfter = c.NotAfter.Add(time.Second) }, "validity"},
-		"outlives CA":   {func(c *x509.Certificate) { c.NotAfter = ca.Certificate.NotAfter.Add(time.Second) }, "after its CA"},
-		"long serial":   {func(c *x509.Certificate) { c.SerialNumber = new(big.Int).Lsh(big.NewInt(1), 159) }, "serial number"},
+		"CRL address": {func(c *x509.Certificate) { c.CRLDistributionPoints = []string{"http://x"} },
+			"unexpected extensions"},
+		"starts early": {func(c *x509.Certificate) { c.NotBefore = c.NotBefore.Add(-time.Second) }, "validity"},
+		"ends late":    {func(c *x509.Certificate) { c.NotAfter = c.NotAfter.Add(time.Second) }, "validity"},
+		"outlives CA": {func(c *x509.Certificate) { c.NotAfter = ca.Certificate.NotAfter.Add(time.Second) },
+			"after its CA"},
+		"long serial": {func(c *x509.Certificate) { c.SerialNumber = new(big.Int).Lsh(big.NewInt(1), 159) },
+			"serial number"},
 		"no identifier": {func(c *x509.Certificate) { c.SubjectKeyId = nil }, "subject key identifier"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,12 +99,15 @@ func TestCheckIssuedFindsEachDifference(t *testing.T) {
 
 func TestCheckIssuedFindsACAWithoutLimits(t *testing.T) {
 	want := spec{
-		commonName: "ca", isCA: true, usage: x509.ExtKeyUsageServerAuth, constraints: newConstraints([]string{"a.b.svc"}, nil),
-		notBefore: epoch.Add(-time.Hour), notAfter: epoch.Add(time.Hour),
+		commonName: "ca", isCA: true, usage: x509.ExtKeyUsageServerAuth,
+		constraints: newConstraints([]string{"a.b.svc"}, nil),
+		notBefore:   epoch.Add(-time.Hour), notAfter: epoch.Add(time.Hour),
 	}
 	ca := forge(t, KeyPair{}, &x509.Certificate{
-		Subject: pkix.Name{CommonName: "ca"}, BasicConstraintsValid: true, IsCA: true, NotBefore: want.notBefore, NotAfter: want.notAfter,
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		Subject: pkix.Name{CommonName: "ca"}, BasicConstraintsValid: true, IsCA: true, NotBefore: want.notBefore,
+		NotAfter:    want.notAfter,
+		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
 	err := want.checkIssued(ca.Certificate, ca.Certificate, ca.Key.Public())
 	wantError(t, err, "path length: expected 0, found -1")

@@ -75,7 +75,9 @@ func (d Dir) Lock(ctx context.Context) (func() error, error) {
 		return lock.Close, nil
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, &RefusedError{Path: path, Reason: "expected to be alone, found another certgen at work in this directory; run this one again when it has ended"}
+		return nil, &RefusedError{Path: path,
+			Reason: "expected to be alone, found another certgen at work in this directory; run this one again when " +
+				"it has ended"}
 	}
 	return nil, fmt.Errorf("lock %s: %w", path, err)
 }
@@ -94,7 +96,8 @@ func (d Dir) Read(set string, names ...string) (Files, error) {
 		}
 		info, statErr := os.Stat(file)
 		if err := cmp.Or(err, statErr); err != nil {
-			return nil, &RefusedError{Path: file, Reason: fmt.Sprintf("expected a readable file: %v; allow reading it, or move it away", errors.Unwrap(err))}
+			return nil, &RefusedError{Path: file, Reason: fmt.Sprintf(
+				"expected a readable file: %v; allow reading it, or move it away", errors.Unwrap(err))}
 		}
 		if files == nil {
 			files = Files{}
@@ -205,7 +208,8 @@ func readPair(s Store, set, certFile, keyFile string) (*KeyPair, error) {
 	}
 	for _, name := range []string{certFile, keyFile} {
 		if _, ok := files[name]; !ok {
-			return nil, fmt.Errorf("read pair: %w", &fs.PathError{Op: "open", Path: s.Path(set, name), Err: fs.ErrNotExist})
+			return nil, fmt.Errorf("read pair: %w", &fs.PathError{Op: "open", Path: s.Path(set, name),
+				Err: fs.ErrNotExist})
 		}
 	}
 	pair, err := ParseKeyPair(files[certFile].Data, files[keyFile].Data)
@@ -222,7 +226,8 @@ func ReadCertificate(s Store, set string) (*x509.Certificate, error) {
 	case err != nil:
 		return nil, err
 	case !d.certSeen:
-		return nil, &RefusedError{Path: d.file(CertFile), Reason: "expected a certificate, found none; make it with certgen init"}
+		return nil, &RefusedError{Path: d.file(CertFile),
+			Reason: "expected a certificate, found none; make it with certgen init"}
 	case d.certErr != nil:
 		return nil, &RefusedError{Path: d.file(CertFile), Reason: d.certErr.Error()}
 	}
@@ -262,7 +267,9 @@ func (d *pairDir) load() error {
 		d.key, d.keyErr = ParsePrivateKey(keyFile.Data)
 		// Its mode is left alone: a group may have been let in on purpose.
 		if mode := keyFile.Mode.Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-			d.notes = append(d.notes, fmt.Sprintf("others can read %s (mode %04o); if that is not wanted: chmod 600 %[1]s", d.file(KeyFile), mode))
+			d.notes = append(d.notes,
+				fmt.Sprintf("others can read %s (mode %04o); if that is not wanted: chmod 600 %[1]s",
+					d.file(KeyFile), mode))
 		}
 	}
 	// A bundle that cannot be parsed is the same as none: it is made again from the CA.

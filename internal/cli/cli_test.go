@@ -23,12 +23,18 @@ func TestRun(t *testing.T) {
 		{args: "make --port 3 -o json"},
 		{args: "make --help"},
 		{args: ""},
-		{args: "make --port=abc", code: 2, stderr: `tool: invalid argument "abc" for "--port" flag: strconv.ParseInt: parsing "abc": invalid syntax` + "\n" + seeMake},
+		{args: "make --port=abc", code: 2,
+			stderr: `tool: invalid argument "abc" for "--port" flag: strconv.ParseInt: parsing "abc": invalid syntax` +
+				"\n" + seeMake},
 		{args: "make --prot=3", code: 2, stderr: "tool: unknown flag: --prot\n" + seeMake},
 		{args: "make extra", code: 2, stderr: "tool: unknown command \"extra\" for \"tool make\"\n" + seeMake},
-		{args: "make -o yaml", code: 2, stderr: "tool: invalid argument \"yaml\" for \"-o, --output\" flag: expected text or json\n" + seeMake},
-		{args: "maek", code: 2, stderr: "tool: unknown command \"maek\" for \"tool\"\n  \n  Did you mean this?\n  \tmake\n" + see},
-		{args: "more mak", code: 2, stderr: "tool: unknown command \"mak\" for \"tool more\"; did you mean make?\nSee 'tool more --help' for usage.\n"},
+		{args: "make -o yaml", code: 2,
+			stderr: "tool: invalid argument \"yaml\" for \"-o, --output\" flag: expected text or json\n" + seeMake},
+		{args: "maek", code: 2,
+			stderr: "tool: unknown command \"maek\" for \"tool\"\n  \n  Did you mean this?\n  \tmake\n" + see},
+		{args: "more mak", code: 2,
+			stderr: "tool: unknown command \"mak\" for \"tool more\"; did you mean make?\nSee 'tool more --help' " +
+				"for usage.\n"},
 		{args: "more"},
 		{args: "make", err: errors.New("read a file"), code: 1, stderr: "tool: read a file\n"},
 		{args: "make", err: UsageError(errors.New("--port is 0"), errors.New("--name is not set")), code: 2,
@@ -38,7 +44,8 @@ func TestRun(t *testing.T) {
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			root := &cobra.Command{Use: "tool"}
-			maker := &cobra.Command{Use: "make", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error { return tc.err }}
+			maker := &cobra.Command{Use: "make", Args: cobra.NoArgs,
+				RunE: func(*cobra.Command, []string) error { return tc.err }}
 			maker.Flags().Int("port", 1, "")
 			var format Format
 			AddOutputFlag(maker, &format)

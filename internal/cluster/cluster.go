@@ -63,8 +63,9 @@ type Options struct {
 	// EndpointAddresses, each HOST:PORT, are dialled instead of those of the Service's EndpointSlices.
 	EndpointAddresses []string
 	EndpointsOf       *certs.Service // whose those are; nil means of any that is asked for
-	PortForward       bool           // reaches pods behind the Service through kube-apiserver instead of by their addresses
-	KubeAPIServerURLs []string       // are asked instead of the endpoints of default/kubernetes
+	// reaches pods behind the Service through kube-apiserver instead of by their addresses
+	PortForward       bool
+	KubeAPIServerURLs []string // are asked instead of the endpoints of default/kubernetes
 }
 
 // Validate returns all that is wrong with the options, as *certs.InvalidError.
@@ -72,15 +73,18 @@ func (o Options) Validate() []error {
 	var errs []error
 	for _, address := range o.EndpointAddresses {
 		if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
-			errs = append(errs, &certs.InvalidError{Field: "endpoint", Value: address, Reason: "expected HOST:PORT, such as 10.0.0.1:6443"})
+			errs = append(errs, &certs.InvalidError{Field: "endpoint", Value: address,
+				Reason: "expected HOST:PORT, such as 10.0.0.1:6443"})
 		}
 	}
 	if o.PortForward && len(o.EndpointAddresses) > 0 {
-		errs = append(errs, &certs.InvalidError{Field: "port-forward", Value: "true", Reason: "expected it without --endpoint: which pods are behind those addresses is not known"})
+		errs = append(errs, &certs.InvalidError{Field: "port-forward", Value: "true",
+			Reason: "expected it without --endpoint: which pods are behind those addresses is not known"})
 	}
 	for _, s := range o.KubeAPIServerURLs {
 		if u, err := url.Parse(s); err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" {
-			errs = append(errs, &certs.InvalidError{Field: "kube-apiserver", Value: s, Reason: "expected a URL such as https://10.0.0.1:6443"})
+			errs = append(errs, &certs.InvalidError{Field: "kube-apiserver", Value: s,
+				Reason: "expected a URL such as https://10.0.0.1:6443"})
 		}
 	}
 	return errs
@@ -90,7 +94,8 @@ func (o Options) Validate() []error {
 func Open(o Options) (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}

@@ -38,10 +38,12 @@ func TestClockSkew(t *testing.T) {
 	}
 }
 
-func testSlice(namespace, service, name string, port int32, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+func testSlice(namespace, service, name string, port int32,
+	endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: service + "-" + name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
-		Ports:      []discoveryv1.EndpointPort{{Name: new(name), Port: new(port)}}, Endpoints: endpoints,
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: service + "-" + name,
+			Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		Ports: []discoveryv1.EndpointPort{{Name: new(name), Port: new(port)}}, Endpoints: endpoints,
 	}
 }
 
@@ -55,11 +57,13 @@ func testEndpoint(address string, ready *bool) discoveryv1.Endpoint {
 func TestEndpoints(t *testing.T) {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "widgets"},
-		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "https", Port: 443}, {Name: "metrics", Port: 9090}}},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "https", Port: 443},
+			{Name: "metrics", Port: 9090}}},
 	}
 	named := service.DeepCopy()
 	named.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "widgets.example.com"}
-	https := testSlice("demo", "widgets", "https", 6443, testEndpoint("10.0.0.2", new(false)), testEndpoint("10.0.0.1", nil))
+	https := testSlice("demo", "widgets", "https", 6443, testEndpoint("10.0.0.2", new(false)),
+		testEndpoint("10.0.0.1", nil))
 	metrics := testSlice("demo", "widgets", "metrics", 9090, testEndpoint("10.0.0.1", nil))
 	other := testSlice("demo", "gadgets", "https", 6443, testEndpoint("10.0.0.7", nil))
 	again := testSlice("demo", "widgets", "https", 6443, testEndpoint("10.0.0.1", nil))
@@ -79,21 +83,28 @@ func TestEndpoints(t *testing.T) {
 	one := cluster.Endpoint{Address: "10.0.0.1:6443", Ready: true, Pod: "pod-10.0.0.1"}
 	two := cluster.Endpoint{Address: "10.0.0.2:6443", Pod: "pod-10.0.0.2"}
 	ofAnother := clustertest.New(registered, named)
-	ofAnother.Options = cluster.Options{EndpointAddresses: []string{"a:1"}, EndpointsOf: &certs.Service{Name: "other", Namespace: "other"}}
+	ofAnother.Options = cluster.Options{EndpointAddresses: []string{"a:1"},
+		EndpointsOf: &certs.Service{Name: "other", Namespace: "other"}}
 	for name, tc := range map[string]struct {
 		cluster *cluster.Cluster
 		want    []cluster.Endpoint
 	}{
-		"the port of the APIService": {clustertest.New(registered, service, https, metrics, other, again), []cluster.Endpoint{one, two}},
+		"the port of the APIService": {clustertest.New(registered, service, https, metrics, other, again),
+			[]cluster.Endpoint{one, two}},
 		"every port before registration": {clustertest.New(nil, service, https, metrics), []cluster.Endpoint{
 			one, {Address: "10.0.0.1:9090", Ready: true, Pod: "pod-10.0.0.1"}, two,
 		}},
-		"each pod's addresses together": {clustertest.New(registered, service, dual("IPv4", "10.0.0.2", "10.0.0.1"), dual("IPv6", "fd00::2", "fd00::1")), []cluster.Endpoint{
-			{Address: "10.0.0.2:6443", Ready: true, Pod: "pod-1"}, {Address: "[fd00::2]:6443", Ready: true, Pod: "pod-1"},
-			{Address: "10.0.0.1:6443", Ready: true, Pod: "pod-2"}, {Address: "[fd00::1]:6443", Ready: true, Pod: "pod-2"},
+		"each pod's addresses together": {clustertest.New(registered, service, dual("IPv4", "10.0.0.2", "10.0.0.1"),
+			dual("IPv6", "fd00::2", "fd00::1")), []cluster.Endpoint{
+			{Address: "10.0.0.2:6443", Ready: true, Pod: "pod-1"},
+			{Address: "[fd00::2]:6443", Ready: true, Pod: "pod-1"},
+			{Address: "10.0.0.1:6443", Ready: true, Pod: "pod-2"},
+			{Address: "[fd00::1]:6443", Ready: true, Pod: "pod-2"},
 		}},
-		"a name":               {clustertest.New(registered, named), []cluster.Endpoint{{Address: "widgets.example.com:443", Ready: true}}},
-		"addresses":            {&cluster.Cluster{Options: cluster.Options{EndpointAddresses: []string{"a:1"}}}, []cluster.Endpoint{{Address: "a:1", Ready: true}}},
+		"a name": {clustertest.New(registered, named),
+			[]cluster.Endpoint{{Address: "widgets.example.com:443", Ready: true}}},
+		"addresses": {&cluster.Cluster{Options: cluster.Options{EndpointAddresses: []string{"a:1"}}},
+			[]cluster.Endpoint{{Address: "a:1", Ready: true}}},
 		"addresses of another": {ofAnother, []cluster.Endpoint{{Address: "widgets.example.com:443", Ready: true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +120,8 @@ func TestEndpoints(t *testing.T) {
 }
 
 func TestKubeAPIServers(t *testing.T) {
-	slice := testSlice("default", "kubernetes", "https", 6443, testEndpoint("10.0.0.2", nil), testEndpoint("fd00::1", nil))
+	slice := testSlice("default", "kubernetes", "https", 6443, testEndpoint("10.0.0.2", nil),
+		testEndpoint("fd00::1", nil))
 	slice.Name = "kubernetes"
 	got, err := clustertest.New(nil, slice).KubeAPIServers(t.Context())
 	if diff := cmp.Diff([]string{"https://10.0.0.2:6443", "https://[fd00::1]:6443"}, got); diff != "" || err != nil {
@@ -128,11 +140,13 @@ func TestIdentities(t *testing.T) {
 	lease := func(name, label string, age time.Duration) *coordinationv1.Lease {
 		renewed := metav1.NewMicroTime(clustertest.Now.Add(-age))
 		return &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, Labels: map[string]string{"apiserver.kubernetes.io/identity": label}},
-			Spec:       coordinationv1.LeaseSpec{RenewTime: &renewed},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name,
+				Labels: map[string]string{"apiserver.kubernetes.io/identity": label}},
+			Spec: coordinationv1.LeaseSpec{RenewTime: &renewed},
 		}
 	}
-	c := clustertest.New(nil, lease("a", "kube-apiserver", 10*time.Second), lease("b", "kube-apiserver", 50*time.Second), lease("gone", "kube-apiserver", 2*time.Minute),
+	c := clustertest.New(nil, lease("a", "kube-apiserver", 10*time.Second),
+		lease("b", "kube-apiserver", 50*time.Second), lease("gone", "kube-apiserver", 2*time.Minute),
 		lease("other", "extension-apiserver", 0))
 	if n, err := c.Identities(t.Context()); n != 2 || err != nil {
 		t.Errorf("got %d, %v; want 2", n, err)
@@ -141,7 +155,8 @@ func TestIdentities(t *testing.T) {
 
 // TestServed: the verdict is kube-aggregator's, and a refused certificate is seen all the same.
 func TestServed(t *testing.T) {
-	ca, other := clustertest.NewCA(t, "serving-ca", x509.ExtKeyUsageServerAuth), clustertest.NewCA(t, "other-ca", x509.ExtKeyUsageServerAuth)
+	ca, other := clustertest.NewCA(t, "serving-ca", x509.ExtKeyUsageServerAuth),
+		clustertest.NewCA(t, "other-ca", x509.ExtKeyUsageServerAuth)
 	right, wrong := clustertest.NewServing(t, ca, "widgets.demo.svc"), clustertest.NewServing(t, ca, "gadgets.demo.svc")
 	for name, tc := range map[string]struct {
 		pair  *certs.KeyPair
@@ -149,11 +164,13 @@ func TestServed(t *testing.T) {
 		at    time.Time
 		want  string
 	}{
-		"accepted":     {right, certs.Bundle{other.Certificate, ca.Certificate}, clustertest.Now, ""},
-		"another CA":   {right, certs.Bundle{other.Certificate}, clustertest.Now, "unknown authority"},
-		"no CA":        {right, nil, clustertest.Now, "unknown authority"},
-		"another name": {wrong, certs.Bundle{ca.Certificate}, clustertest.Now, "valid for gadgets.demo.svc, not widgets.demo.svc"},
-		"expired":      {right, certs.Bundle{ca.Certificate}, clustertest.Now.Add(certs.LeafLifetime + time.Hour), "expired"},
+		"accepted":   {right, certs.Bundle{other.Certificate, ca.Certificate}, clustertest.Now, ""},
+		"another CA": {right, certs.Bundle{other.Certificate}, clustertest.Now, "unknown authority"},
+		"no CA":      {right, nil, clustertest.Now, "unknown authority"},
+		"another name": {wrong, certs.Bundle{ca.Certificate}, clustertest.Now,
+			"valid for gadgets.demo.svc, not widgets.demo.svc"},
+		"expired": {right, certs.Bundle{ca.Certificate},
+			clustertest.Now.Add(certs.LeafLifetime + time.Hour), "expired"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &cluster.Cluster{Config: &rest.Config{}, Now: func() time.Time { return tc.at }}
@@ -162,7 +179,8 @@ func TestServed(t *testing.T) {
 			if err != nil || len(got) != 1 || got[0].Leaf == nil || !got[0].Leaf.Equal(tc.pair.Certificate) {
 				t.Fatalf("got %+v, %v; want the certificate", got, err)
 			}
-			if verdict := fmt.Sprint(got[0].Verdict); tc.want == "" && got[0].Verdict != nil || !strings.Contains(verdict, tc.want) {
+			if verdict := fmt.Sprint(got[0].Verdict); tc.want == "" && got[0].Verdict != nil ||
+				!strings.Contains(verdict, tc.want) {
 				t.Errorf("got verdict %s, want %q", verdict, tc.want)
 			}
 		})
@@ -171,7 +189,8 @@ func TestServed(t *testing.T) {
 	defer plain.Close()
 	for _, address := range []string{"127.0.0.1:1", plain.Listener.Addr().String()} {
 		c := &cluster.Cluster{Config: &rest.Config{}, Options: cluster.Options{EndpointAddresses: []string{address}}}
-		if got, err := c.Served(t.Context(), clustertest.Service, nil); err != nil || len(got) != 1 || got[0].Leaf != nil || got[0].Verdict == nil {
+		if got, err := c.Served(t.Context(), clustertest.Service, nil); err != nil || len(got) != 1 ||
+			got[0].Leaf != nil || got[0].Verdict == nil {
 			t.Errorf("%s: got %+v, %v; want a verdict without a certificate", address, got, err)
 		}
 	}
@@ -180,18 +199,23 @@ func TestServed(t *testing.T) {
 // TestServedThroughHTTPS: the certificate of a proxy is never taken for that of the endpoint, even one that could be.
 func TestServedThroughHTTPS(t *testing.T) {
 	ca := clustertest.NewCA(t, "serving-ca", x509.ExtKeyUsageServerAuth)
-	proxy := &url.URL{Scheme: "https", Host: clustertest.ServeTLS(t, clustertest.NewServing(t, ca, "widgets.demo.svc"), nil)}
-	c := &cluster.Cluster{Config: &rest.Config{Proxy: http.ProxyURL(proxy)}, Options: cluster.Options{EndpointAddresses: []string{"127.0.0.1:1"}}}
+	proxy := &url.URL{Scheme: "https", Host: clustertest.ServeTLS(t,
+		clustertest.NewServing(t, ca, "widgets.demo.svc"), nil)}
+	c := &cluster.Cluster{Config: &rest.Config{Proxy: http.ProxyURL(proxy)},
+		Options: cluster.Options{EndpointAddresses: []string{"127.0.0.1:1"}}}
 	got, err := c.Served(t.Context(), clustertest.Service, certs.Bundle{ca.Certificate})
-	if err != nil || len(got) != 1 || got[0].Leaf != nil || !strings.Contains(fmt.Sprint(got[0].Verdict), "expected http:// or socks5://") {
+	if err != nil || len(got) != 1 || got[0].Leaf != nil ||
+		!strings.Contains(fmt.Sprint(got[0].Verdict), "expected http:// or socks5://") {
 		t.Errorf("got %+v, %v; want that the proxy is refused", got, err)
 	}
 }
 
 // TestProbeFrontProxy: the five answers, with the certificate sent and the user named.
 func TestProbeFrontProxy(t *testing.T) {
-	ca, proxyCA := clustertest.NewCA(t, "serving-ca", x509.ExtKeyUsageServerAuth), clustertest.NewCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth)
-	serving, proxy := clustertest.NewServing(t, ca, "widgets.demo.svc"), clustertest.NewProxy(t, proxyCA, certs.FrontProxyUser)
+	ca, proxyCA := clustertest.NewCA(t, "serving-ca", x509.ExtKeyUsageServerAuth),
+		clustertest.NewCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth)
+	serving, proxy := clustertest.NewServing(t, ca, "widgets.demo.svc"),
+		clustertest.NewProxy(t, proxyCA, certs.FrontProxyUser)
 	for want, answer := range map[cluster.ProbeResult]func(user string) (int, string){
 		cluster.Accepted:   func(user string) (int, string) { return 403, user },
 		cluster.NotTrusted: func(string) (int, string) { return 401, "" },
@@ -207,22 +231,26 @@ func TestProbeFrontProxy(t *testing.T) {
 			}
 			address := clustertest.ServeTLS(t, serving, func(w http.ResponseWriter, r *http.Request) {
 				user := r.Header.Get("X-Remote-User")
-				if len(r.TLS.PeerCertificates) != 1 || !r.TLS.PeerCertificates[0].Equal(proxy.Certificate) || !strings.HasPrefix(r.URL.Path, "/certgen-probe-") || r.Host != "widgets.demo.svc" {
+				if len(r.TLS.PeerCertificates) != 1 || !r.TLS.PeerCertificates[0].Equal(proxy.Certificate) ||
+					!strings.HasPrefix(r.URL.Path, "/certgen-probe-") || r.Host != "widgets.demo.svc" {
 					t.Errorf("got %d certificates, path %s, host %s", len(r.TLS.PeerCertificates), r.URL.Path, r.Host)
 				}
 				status, name := answer(user)
 				w.WriteHeader(status)
-				err := json.NewEncoder(w).Encode(metav1.Status{Message: fmt.Sprintf("forbidden: User %q cannot get path %q", name, r.URL.Path)})
+				err := json.NewEncoder(w).Encode(metav1.Status{Message: fmt.Sprintf(
+					"forbidden: User %q cannot get path %q", name, r.URL.Path)})
 				if err != nil {
 					t.Error(err)
 				}
 			})
 			c := &cluster.Cluster{Config: &rest.Config{}, Now: func() time.Time { return clustertest.Now }}
-			got, err := c.ProbeFrontProxy(t.Context(), cluster.Endpoint{Address: address}, clustertest.Service, certs.Bundle{ca.Certificate}, proxy)
+			got, err := c.ProbeFrontProxy(t.Context(), cluster.Endpoint{Address: address}, clustertest.Service,
+				certs.Bundle{ca.Certificate}, proxy)
 			if got != want || err != nil {
 				t.Errorf("got %q, %v; want %s", got, err, want)
 			}
-			if got, err := c.ProbeFrontProxy(t.Context(), cluster.Endpoint{Address: address}, clustertest.Service, nil, proxy); err == nil {
+			if got, err := c.ProbeFrontProxy(t.Context(), cluster.Endpoint{Address: address}, clustertest.Service, nil,
+				proxy); err == nil {
 				t.Errorf("a server that is not trusted: got %q, want an error", got)
 			}
 		})
@@ -245,7 +273,8 @@ func TestAnswers(t *testing.T) {
 		t.Error(err)
 	}
 	for _, status = range []int{401, 403, 404, 500, 503} {
-		if got, ok := errors.AsType[*cluster.StatusError](c.CheckResponds(t.Context(), server.URL, a)); !ok || got.Status != status {
+		if got, ok := errors.AsType[*cluster.StatusError](c.CheckResponds(t.Context(), server.URL, a)); !ok ||
+			got.Status != status {
 			t.Errorf("got %v, want status %d", got, status)
 		}
 	}
@@ -266,7 +295,8 @@ func TestAggregatedServices(t *testing.T) {
 		return a
 	}
 	c := &cluster.Cluster{Aggregator: aggregatorfake.NewClientset(
-		apiService("v1.b", "demo", "widgets"), apiService("v1.apps", "", ""), apiService("v2.b", "demo", "widgets"), apiService("v1.a", "demo", "metrics"),
+		apiService("v1.b", "demo", "widgets"), apiService("v1.apps", "", ""), apiService("v2.b", "demo", "widgets"),
+		apiService("v1.a", "demo", "metrics"),
 	)}
 	got, err := c.AggregatedServices(t.Context())
 	if err != nil {

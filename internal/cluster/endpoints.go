@@ -70,7 +70,8 @@ func (c *Cluster) Endpoints(ctx context.Context, s certs.Service) ([]Endpoint, e
 	var out []Endpoint
 	if service.Spec.Type == corev1.ServiceTypeExternalName {
 		for _, port := range numbers {
-			out = append(out, Endpoint{Address: net.JoinHostPort(service.Spec.ExternalName, strconv.Itoa(int(port))), Ready: true})
+			out = append(out, Endpoint{Address: net.JoinHostPort(service.Spec.ExternalName, strconv.Itoa(int(port))),
+				Ready: true})
 		}
 		return out, nil
 	}
@@ -87,7 +88,10 @@ func (c *Cluster) Endpoints(ctx context.Context, s certs.Service) ([]Endpoint, e
 			})
 		})...)
 	}
-	slices.SortFunc(out, func(a, b Endpoint) int { return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Address, b.Address)) })
+	slices.SortFunc(out, func(a, b Endpoint) int {
+		return cmp.Or(cmp.Compare(a.Pod, b.Pod),
+			cmp.Compare(a.Address, b.Address))
+	})
 	// While a slice is split, an endpoint is in two.
 	return slices.CompactFunc(out, func(a, b Endpoint) bool { return a.Address == b.Address }), nil
 }
@@ -108,7 +112,8 @@ func BackendPorts(apiServices []apiregistrationv1.APIService) []int32 {
 func addresses(slice discoveryv1.EndpointSlice, take func(portName string) bool) []Endpoint {
 	var out []Endpoint
 	for _, port := range slice.Ports {
-		if port.Port == nil || ptr.Deref(port.Protocol, corev1.ProtocolTCP) != corev1.ProtocolTCP || !take(ptr.Deref(port.Name, "")) {
+		if port.Port == nil || ptr.Deref(port.Protocol, corev1.ProtocolTCP) != corev1.ProtocolTCP ||
+			!take(ptr.Deref(port.Name, "")) {
 			continue
 		}
 		for _, e := range slice.Endpoints {
@@ -150,7 +155,8 @@ func (c *Cluster) Present(ctx context.Context, e Endpoint, s certs.Service, trus
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	presented := make(chan *x509.Certificate, 2) // the transport goes on when the request has ended
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{TLSHandshakeDone: func(state tls.ConnectionState, err error) {
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{TLSHandshakeDone: func(
+		state tls.ConnectionState, err error) {
 		if err == nil {
 			presented <- state.PeerCertificates[0]
 			cancel() // whatever it would answer
@@ -178,7 +184,8 @@ func (c *Cluster) Present(ctx context.Context, e Endpoint, s certs.Service, trus
 
 // request sends a GET to an endpoint on a connection of its own, since a server may judge each connection once: through
 // the proxy that the kubeconfig names, if it does. What the variable HTTPS_PROXY names seldom leads to pods.
-func (c *Cluster) request(ctx context.Context, e Endpoint, s certs.Service, path string, header http.Header, config *tls.Config) (*http.Response, error) {
+func (c *Cluster) request(ctx context.Context, e Endpoint, s certs.Service, path string, header http.Header,
+	config *tls.Config) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+e.Address+path, nil)
 	if err != nil {
 		return nil, err
@@ -186,14 +193,18 @@ func (c *Cluster) request(ctx context.Context, e Endpoint, s certs.Service, path
 	request.Host, request.Header = s.ServerName(), header
 	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, DialContext: c.Dial}
 	if c.PortForward && e.Pod != "" { // kube-apiserver is asked through the proxy
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return c.forward(ctx, s.Namespace, e) }
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn,
+			error) {
+			return c.forward(ctx, s.Namespace, e)
+		}
 	} else if c.Config.Proxy != nil {
 		proxy, err := c.Config.Proxy(request)
 		if err != nil {
 			return nil, err
 		}
 		if proxy != nil && proxy.Scheme == "https" { // net/http would want of it the endpoint's own certificate
-			return nil, fmt.Errorf("through the proxy-url %s of the kubeconfig: expected http:// or socks5://", proxy.Redacted())
+			return nil, fmt.Errorf("through the proxy-url %s of the kubeconfig: expected http:// or socks5://",
+				proxy.Redacted())
 		}
 		transport.Proxy = http.ProxyURL(proxy)
 	}

@@ -37,7 +37,8 @@ func (c *Cluster) KubeAPIServers(ctx context.Context) ([]string, error) {
 		return slices.Clone(c.KubeAPIServerURLs), nil
 	}
 	// Each enters itself in this one (k8s.io/kubernetes/pkg/controlplane/reconcilers).
-	slice, err := c.Core.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
+	slice, err := c.Core.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx, "kubernetes",
+		metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("get EndpointSlice default/kubernetes: %w", err)
 	}
@@ -47,7 +48,8 @@ func (c *Cluster) KubeAPIServers(ctx context.Context) ([]string, error) {
 	}
 	slices.Sort(out)
 	if out = slices.Compact(out); len(out) == 0 {
-		return nil, fmt.Errorf("expected the endpoints of Service default/kubernetes, found none; name the kube-apiservers' URLs")
+		return nil, fmt.Errorf(
+			"expected the endpoints of Service default/kubernetes, found none; name the kube-apiservers' URLs")
 	}
 	return out, nil
 }
@@ -58,7 +60,8 @@ const IdentityAge = time.Minute
 // Identities is how many kube-apiservers have renewed their identity Lease within a minute, by the clock of
 // kube-apiserver. Those on hosts of one name share one.
 func (c *Cluster) Identities(ctx context.Context) (int, error) {
-	list, err := c.Core.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "apiserver.kubernetes.io/identity=kube-apiserver"})
+	list, err := c.Core.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx,
+		metav1.ListOptions{LabelSelector: "apiserver.kubernetes.io/identity=kube-apiserver"})
 	if err != nil {
 		return 0, fmt.Errorf("list the identity Leases of kube-apiservers: %w", err)
 	}
@@ -82,7 +85,8 @@ func (c *Cluster) at(kubeAPIServer string) (aggregatorclient.Interface, error) {
 		return client, nil
 	}
 	config := rest.CopyConfig(c.Config)
-	config.Host = kubeAPIServer // through the proxy of the kubeconfig, if it names one: it connects to the address that it is asked for
+	// through the proxy of the kubeconfig, if it names one: it connects to the address that it is asked for
+	config.Host = kubeAPIServer
 	config.Timeout = dialTimeout
 	u, err := url.Parse(kubeAPIServer)
 	if err != nil {
@@ -110,12 +114,15 @@ func (c *Cluster) CheckObserved(ctx context.Context, kubeAPIServer string, a api
 	if err != nil {
 		return err
 	}
-	got, err := client.ApiregistrationV1().APIServices().Get(ctx, a.Name, metav1.GetOptions{ResourceVersion: a.ResourceVersion})
+	got, err := client.ApiregistrationV1().APIServices().Get(ctx, a.Name,
+		metav1.GetOptions{ResourceVersion: a.ResourceVersion})
 	switch {
 	case err != nil:
-		return fmt.Errorf("get APIService %s at resourceVersion %s from %s: %w", a.Name, a.ResourceVersion, kubeAPIServer, err)
+		return fmt.Errorf("get APIService %s at resourceVersion %s from %s: %w", a.Name, a.ResourceVersion,
+			kubeAPIServer, err)
 	case got.UID != a.UID:
-		return fmt.Errorf("expected APIService %s with uid %s at %s, found uid %s: it was deleted and recreated", a.Name, a.UID, kubeAPIServer, got.UID)
+		return fmt.Errorf("expected APIService %s with uid %s at %s, found uid %s: it was deleted and recreated",
+			a.Name, a.UID, kubeAPIServer, got.UID)
 	}
 	return nil
 }
@@ -155,14 +162,16 @@ var ErrNoIdentityReview = errors.New("it serves no IdentityReview")
 // FrontProxyCertificate asks the API, through one kube-apiserver, for an IdentityReview, and returns the SHA-256 of the
 // certificate that the kube-apiserver showed to it, in hexadecimal. ErrNoIdentityReview means that this API has no such kind,
 // or keeps it from this user.
-func (c *Cluster) FrontProxyCertificate(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) (string, error) {
+func (c *Cluster) FrontProxyCertificate(ctx context.Context, kubeAPIServer string,
+	a apiregistrationv1.APIService) (string, error) {
 	client, err := c.at(kubeAPIServer)
 	if err != nil {
 		return "", err
 	}
 	groupVersion := a.Spec.Group + "/" + a.Spec.Version
 	body := fmt.Appendf(nil, `{"apiVersion": %q, "kind": "IdentityReview"}`, groupVersion)
-	data, err := client.Discovery().RESTClient().Post().AbsPath("/apis", groupVersion, "identityreviews").SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Raw()
+	data, err := client.Discovery().RESTClient().Post().AbsPath("/apis", groupVersion, "identityreviews").SetHeader(
+		"Content-Type", "application/json").Body(body).Do(ctx).Raw()
 	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsForbidden(err) {
 		return "", ErrNoIdentityReview
 	}
@@ -223,5 +232,6 @@ func CheckClock(ctx context.Context, o interface {
 		direction = "behind"
 	}
 	return &certs.RefusedError{Path: "the clock of this machine", Reason: fmt.Sprintf(
-		"expected at most %s between it and that of kube-apiserver, found it %s %s; put the wrong one right", maxClockSkew, skew.Abs(), direction)}
+		"expected at most %s between it and that of kube-apiserver, found it %s %s; put the wrong one right",
+		maxClockSkew, skew.Abs(), direction)}
 }

@@ -19,7 +19,8 @@ import (
 // service-ca operator.
 var injectors = map[string]string{
 	"cert-manager.io/inject-ca-from": "cert-manager", "cert-manager.io/inject-apiserver-ca": "cert-manager",
-	"service.beta.openshift.io/inject-cabundle": "the service-ca operator", "service.alpha.openshift.io/inject-cabundle": "the service-ca operator",
+	"service.beta.openshift.io/inject-cabundle":  "the service-ca operator",
+	"service.alpha.openshift.io/inject-cabundle": "the service-ca operator",
 }
 
 // OwnedError says that somebody else keeps an APIService's caBundle. Nothing was written.
@@ -32,14 +33,17 @@ type OwnedError struct {
 func (e *OwnedError) Error() string {
 	if e.Injector != "" {
 		return fmt.Sprintf("APIService %s: %s keeps its caBundle (annotation %s), so nothing was written; "+
-			"leave the certificates to it and look with certgen verify, or take the annotation away first", e.APIService, e.Injector, e.Owner)
+			"leave the certificates to it and look with certgen verify, or take the annotation away first",
+			e.APIService, e.Injector, e.Owner)
 	}
-	return fmt.Sprintf("APIService %s: expected the field manager %s to own spec.caBundle, found %s, so nothing was written; "+
+	return fmt.Sprintf("APIService %s: expected the field manager %s to own spec.caBundle, found %s, so nothing was "+
+		"written; "+
 		"take caBundle out of what it applies, and %s", e.APIService, FieldManager, e.Owner, TakeOver)
 }
 
 // TakeOver is what to do where another field manager owns what certgen has to write.
-const TakeOver = "take the field over once: certgen apply --force-conflicts, or for certificates in Secrets certgen renew --force-conflicts"
+const TakeOver = "take the field over once: certgen apply --force-conflicts, or for certificates in Secrets certgen " +
+	"renew --force-conflicts"
 
 // InjectedBy returns the annotation by which an injector keeps the caBundle, and who that is; nil where nobody does.
 func InjectedBy(a apiregistrationv1.APIService) *OwnedError {

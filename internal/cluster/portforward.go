@@ -27,7 +27,8 @@ func (c *Cluster) forward(ctx context.Context, namespace string, e Endpoint) (ne
 		return nil, fmt.Errorf("forward to pod %s/%s: %w", namespace, e.Pod, err)
 	}
 	stop, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"127.0.0.1"}, []string{"0:" + port}, stop, ready, io.Discard, io.Discard)
+	forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"127.0.0.1"}, []string{"0:" + port}, stop,
+		ready, io.Discard, io.Discard)
 	if err != nil {
 		return nil, fmt.Errorf("forward to pod %s/%s: %w", namespace, e.Pod, err)
 	}
@@ -44,7 +45,8 @@ func (c *Cluster) forward(ctx context.Context, namespace string, e Endpoint) (ne
 		ports, err = forwarder.GetPorts()
 	}
 	if err == nil {
-		conn.Conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", ports[0].Local)) // the one that was asked for
+		// the one that was asked for
+		conn.Conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", ports[0].Local))
 	}
 	if err != nil {
 		conn.stop()
@@ -55,7 +57,8 @@ func (c *Cluster) forward(ctx context.Context, namespace string, e Endpoint) (ne
 
 // podDialer speaks WebSocket or, to a kube-apiserver or through a proxy that does not, SPDY, as kubectl (KEP-4006).
 func (c *Cluster) podDialer(namespace, pod string) (httpstream.Dialer, error) {
-	url := c.Core.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("portforward").URL()
+	url := c.Core.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource(
+		"portforward").URL()
 	transport, upgrader, err := spdy.RoundTripperFor(c.Config)
 	if err != nil {
 		return nil, err

@@ -24,8 +24,9 @@ type ProbeResult string
 const (
 	Accepted   ProbeResult = "Accepted"   // it accepts which user the front proxy names
 	NotTrusted ProbeResult = "NotTrusted" // 401: it does not trust the CA, or does not allow the common name
-	Anonymous  ProbeResult = "Anonymous"  // it sees neither front proxy nor user: it verifies no front proxy, or reads other headers
-	AsUser     ProbeResult = "AsUser"     // it takes the front proxy for a user: its CA is among those of users
+	// it sees neither front proxy nor user: it verifies no front proxy, or reads other headers
+	Anonymous ProbeResult = "Anonymous"
+	AsUser    ProbeResult = "AsUser" // it takes the front proxy for a user: its CA is among those of users
 	// Inconclusive: it answered the probe's path with something else than 401 or 403, so it asks another authorizer.
 	Inconclusive ProbeResult = "Inconclusive"
 )
@@ -34,11 +35,13 @@ const (
 // in the name of a user that nobody knows. The answer tells what the certificate is worth there. Trust stands in the
 // place of the caBundle. The header is X-Remote-User, whatever the ConfigMap says. An error means that there was no
 // answer.
-func (c *Cluster) ProbeFrontProxy(ctx context.Context, e Endpoint, s certs.Service, trust certs.Bundle, proxy *certs.KeyPair) (ProbeResult, error) {
+func (c *Cluster) ProbeFrontProxy(ctx context.Context, e Endpoint, s certs.Service, trust certs.Bundle,
+	proxy *certs.KeyPair) (ProbeResult, error) {
 	nonce := rand.Text()
 	user := "certgen-probe-" + nonce
 	config := c.tlsConfig(s, trust)
-	pair := tls.Certificate{Certificate: [][]byte{proxy.Certificate.Raw}, PrivateKey: proxy.Key, Leaf: proxy.Certificate}
+	pair := tls.Certificate{Certificate: [][]byte{proxy.Certificate.Raw}, PrivateKey: proxy.Key,
+		Leaf: proxy.Certificate}
 	// Certificates would be left out when the server does not list their CA; kube-aggregator sends its own always.
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	response, err := c.request(ctx, e, s, "/certgen-probe-"+nonce, http.Header{"X-Remote-User": {user}}, config)
@@ -64,7 +67,8 @@ func probeResultOf(status int, body []byte, user, commonName string) ProbeResult
 		if err := json.Unmarshal(body, &s); err == nil {
 			text = s.Message
 		}
-		for name, result := range map[string]ProbeResult{user: Accepted, "system:anonymous": Anonymous, commonName: AsUser} {
+		for name, result := range map[string]ProbeResult{user: Accepted, "system:anonymous": Anonymous,
+			commonName: AsUser} {
 			if strings.Contains(text, fmt.Sprintf("User %q ", name)) {
 				return result
 			}

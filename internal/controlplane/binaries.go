@@ -67,14 +67,17 @@ func findCache(progress io.Writer) (*Binaries, error) {
 		root = filepath.Join(user, "extension-apiserver")
 	}
 	if !filepath.IsAbs(root) {
-		return nil, fmt.Errorf("find the cache directory: %s is %q, expected an absolute path: each test runs in a directory of its own", cacheVariable, root)
+		return nil, fmt.Errorf(
+			"find the cache directory: %s is %q, expected an absolute path: each test runs in a directory of its own",
+			cacheVariable, root)
 	}
 	return &Binaries{cache: filepath.Join(root, "controlplane", Minor()+"-"+cacheKey()), progress: progress}, nil
 }
 
 // Path is where a program is, or will be when it is built.
 func (b *Binaries) Path(name string) string {
-	if given := filepath.Join(b.given, name); b.given != "" && slices.Contains(envtestPrograms, name) && Executable(given) {
+	if given := filepath.Join(b.given, name); b.given != "" && slices.Contains(envtestPrograms, name) &&
+		Executable(given) {
 		return given
 	}
 	return filepath.Join(b.cache, name)
@@ -108,7 +111,8 @@ func (b *Binaries) checkGiven(ctx context.Context) error {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("use %s=%s: %s; unset it, or install %s of Kubernetes %s there: setup-envtest use %[5]s",
-			assetsVariable, b.given, strings.ReplaceAll(err.Error(), "\n", "; "), strings.Join(EnvtestPrograms, ", "), Minor())
+			assetsVariable, b.given, strings.ReplaceAll(err.Error(), "\n", "; "),
+			strings.Join(EnvtestPrograms, ", "), Minor())
 	}
 	return nil
 }
@@ -138,7 +142,8 @@ func checkProgram(ctx context.Context, path string) error {
 		if !slices.Contains(EnvtestPrograms, name) {
 			want += ", or none"
 		}
-		return fmt.Errorf("its %s is of version %s, expected %s", name, cmp.Or(found, fmt.Sprintf("%q (%v)", out, err)), want)
+		return fmt.Errorf("its %s is of version %s, expected %s", name,
+			cmp.Or(found, fmt.Sprintf("%q (%v)", out, err)), want)
 	}
 	return nil
 }
@@ -188,7 +193,8 @@ func (b *Binaries) Ensure(ctx context.Context, names ...string) error {
 }
 
 func (b *Binaries) notWritable(err error) error {
-	return fmt.Errorf("build the control plane: %w; %s", err, cmp.Or(gobuild.Hint(err.Error()), "set "+cacheVariable+" to a directory that can be written"))
+	return fmt.Errorf("build the control plane: %w; %s", err,
+		cmp.Or(gobuild.Hint(err.Error()), "set "+cacheVariable+" to a directory that can be written"))
 }
 
 func waitForLock(ctx context.Context, lock *os.File) error {

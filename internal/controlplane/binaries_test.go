@@ -47,19 +47,28 @@ func says(version string) string { return "echo '" + version + "'" }
 // TestGivenBinaries: what KUBEBUILDER_ASSETS names is checked before it is used, and the error says all that is wrong
 // with it.
 func TestGivenBinaries(t *testing.T) {
-	good := map[string]string{"etcd": says("etcd Version: 3.7.9\nGit SHA: 1.2.3"), "kube-apiserver": says("Kubernetes v1.37.0"), "kubectl": `[ "$1" = version ] && ` + says("Client Version: v1.37.0\nKustomize Version: v5.7.1")}
+	good := map[string]string{"etcd": says("etcd Version: 3.7.9\nGit SHA: 1.2.3"),
+		"kube-apiserver": says("Kubernetes v1.37.0"), "kubectl": `[ "$1" = version ] && ` +
+			says("Client Version: v1.37.0\nKustomize Version: v5.7.1")}
 	for name, tc := range map[string]struct {
 		other map[string]string
 		want  []string
 	}{
 		"as they should be": {},
-		"another minor":     {other: map[string]string{"kube-apiserver": says("Kubernetes v1.35.4")}, want: []string{"kube-apiserver is of version 1.35, expected 1.37"}},
-		"another kubectl":   {other: map[string]string{"kubectl": says("Client Version: v1.34.4\nKustomize Version: v5.7.1")}, want: []string{"kubectl is of version 1.34, expected 1.37"}},
-		"an old etcd":       {other: map[string]string{"etcd": says("etcd Version: 3.4.13")}, want: []string{"etcd is of version 3.4, expected 3.7"}},
-		"two missing":       {other: map[string]string{"kubectl": "-", "etcd": "-"}, want: []string{"it has no kubectl", "it has no etcd"}},
-		"one that fails":    {other: map[string]string{"etcd": "echo broken; exit 3"}, want: []string{"broken", "exit status 3", "expected 3.7"}},
-		"another program":   {other: map[string]string{"kube-proxy": says("Kubernetes v1.34.1")}},
-		"old controllers":   {other: map[string]string{"kube-controller-manager": says("Kubernetes v1.34.1")}, want: []string{"kube-controller-manager is of version 1.34, expected 1.37"}},
+		"another minor": {other: map[string]string{"kube-apiserver": says("Kubernetes v1.35.4")},
+			want: []string{"kube-apiserver is of version 1.35, expected 1.37"}},
+		"another kubectl": {other: map[string]string{"kubectl": says(
+			"Client Version: v1.34.4\nKustomize Version: v5.7.1")}, want: []string{"kubectl is of version 1.34, " +
+			"expected 1.37"}},
+		"an old etcd": {other: map[string]string{"etcd": says("etcd Version: 3.4.13")},
+			want: []string{"etcd is of version 3.4, expected 3.7"}},
+		"two missing": {other: map[string]string{"kubectl": "-", "etcd": "-"},
+			want: []string{"it has no kubectl", "it has no etcd"}},
+		"one that fails": {other: map[string]string{"etcd": "echo broken; exit 3"},
+			want: []string{"broken", "exit status 3", "expected 3.7"}},
+		"another program": {other: map[string]string{"kube-proxy": says("Kubernetes v1.34.1")}},
+		"old controllers": {other: map[string]string{"kube-controller-manager": says("Kubernetes v1.34.1")},
+			want: []string{"kube-controller-manager is of version 1.34, expected 1.37"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -76,8 +85,10 @@ func TestGivenBinaries(t *testing.T) {
 			t.Setenv(assetsVariable, dir)
 			b, err := Find(t.Context(), io.Discard)
 			wantError(t, err, tc.want...)
-			if len(tc.want) == 0 && (b.Path("etcd") != filepath.Join(dir, "etcd") || strings.HasPrefix(b.Path("kube-proxy"), dir)) {
-				t.Errorf("paths: got %s and %s, want the first in %s and the other in the cache", b.Path("etcd"), b.Path("kube-proxy"), dir)
+			if len(tc.want) == 0 && (b.Path("etcd") != filepath.Join(dir, "etcd") ||
+				strings.HasPrefix(b.Path("kube-proxy"), dir)) {
+				t.Errorf("paths: got %s and %s, want the first in %s and the other in the cache", b.Path("etcd"),
+					b.Path("kube-proxy"), dir)
 			}
 		})
 	}
@@ -94,7 +105,8 @@ func TestGivenBinaries(t *testing.T) {
 		}
 		t.Setenv(assetsVariable, dir)
 		_, err := Find(t.Context(), io.Discard)
-		wantError(t, err, "its kubectl is not executable", "its kube-controller-manager is not executable", "setup-envtest use 1.37")
+		wantError(t, err, "its kubectl is not executable", "its kube-controller-manager is not executable",
+			"setup-envtest use 1.37")
 	})
 	t.Run("a relative path", func(t *testing.T) {
 		t.Setenv(assetsVariable, "bin/k8s")
@@ -162,18 +174,21 @@ func TestCannotBuild(t *testing.T) {
 		t.Setenv(cacheVariable, "/proc/cache") // root cannot either
 		b, err := findCache(io.Discard)
 		wantError(t, err)
-		wantError(t, b.Ensure(t.Context(), "etcd"), "/proc/cache", "set EXTENSION_APISERVER_CACHE to a directory that can be written")
+		wantError(t, b.Ensure(t.Context(), "etcd"), "/proc/cache",
+			"set EXTENSION_APISERVER_CACHE to a directory that can be written")
 	})
 	t.Run("no go command", func(t *testing.T) {
 		b := emptyCache(t)
 		t.Setenv("PATH", t.TempDir())
-		wantError(t, b.Ensure(t.Context(), "kubectl"), "build kubectl", `"go": executable file not found`, "install Go, or have kubectl of Kubernetes 1.37 in the directory that KUBEBUILDER_ASSETS names")
+		wantError(t, b.Ensure(t.Context(), "kubectl"), "build kubectl", `"go": executable file not found`,
+			"install Go, or have kubectl of Kubernetes 1.37 in the directory that KUBEBUILDER_ASSETS names")
 	})
 	t.Run("no network and nothing cached", func(t *testing.T) {
 		b := emptyCache(t)
 		t.Setenv("GOMODCACHE", t.TempDir())
 		t.Setenv("GOPROXY", "off")
-		wantError(t, b.Ensure(t.Context(), "etcd"), "build etcd", "module lookup disabled by GOPROXY=off", "it needs the Go module proxy once")
+		wantError(t, b.Ensure(t.Context(), "etcd"), "build etcd", "module lookup disabled by GOPROXY=off",
+			"it needs the Go module proxy once")
 	})
 	t.Run("no space", func(t *testing.T) {
 		b := emptyCache(t)
@@ -183,7 +198,8 @@ func TestCannotBuild(t *testing.T) {
 while [ "$1" != -o ]; do shift; done
 printf '#!/bin/sh\n' >"$2/server"; chmod 700 "$2/server"`)
 		t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-		wantError(t, b.Ensure(t.Context(), "etcd"), "no space left on device", "GB once, in the directories of go env GOCACHE")
+		wantError(t, b.Ensure(t.Context(), "etcd"), "no space left on device",
+			"GB once, in the directories of go env GOCACHE")
 		script(t, filepath.Join(dir, "space"), "")
 		wantError(t, b.Ensure(t.Context(), "etcd"))
 	})
@@ -199,7 +215,8 @@ while [ "$1" != -o ]; do shift; done
 printf '#!/bin/sh\n' >"$2/server"; chmod 700 "$2/server"`)
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	wantError(t, b.Ensure(t.Context(), "etcd"))
-	if want := regexp.MustCompile(`^control plane: builds etcd once, in ` + regexp.QuoteMeta(b.cache) + `: 240 packages, about [12] minutes with \d+ CPUs\n$`); !want.MatchString(progress.String()) {
+	if want := regexp.MustCompile(`^control plane: builds etcd once, in ` + regexp.QuoteMeta(b.cache) +
+		`: 240 packages, about [12] minutes with \d+ CPUs\n$`); !want.MatchString(progress.String()) {
 		t.Errorf("got the progress %q, want %s", progress.String(), want)
 	}
 }
@@ -242,10 +259,11 @@ echo exit 0 >>"$2/server"`)
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	ctx, cut := context.WithCancelCause(t.Context())
 	go func() {
-		_ = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-			_, err := os.Stat(filepath.Join(bin, "begun"))
-			return err == nil, nil
-		})
+		_ = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 10*time.Second, true,
+			func(context.Context) (bool, error) {
+				_, err := os.Stat(filepath.Join(bin, "begun"))
+				return err == nil, nil
+			})
 		cut(errors.New("cut short"))
 	}()
 	wantError(t, b.Ensure(ctx, "etcd"), "build etcd", "cut short")
@@ -324,10 +342,12 @@ func TestBuildTwiceAtOnce(t *testing.T) {
 	if n := strings.Count("\n"+string(log), "\nbuild "); n != 1 {
 		t.Errorf("go build was called %d times (%v), want 1:\n%s", n, err, log)
 	}
-	if said := strings.Join(outputs, ""); !strings.Contains(said, "waits for another process") || !strings.Contains(said, "builds etcd in "+b.cache) {
+	if said := strings.Join(outputs, ""); !strings.Contains(said, "waits for another process") ||
+		!strings.Contains(said, "builds etcd in "+b.cache) {
 		t.Errorf("the two said %q, want one that builds and one that waits", said)
 	}
-	if out, err := exec.CommandContext(t.Context(), b.Path("etcd"), "--version").CombinedOutput(); err != nil || majorMinor(string(out)) != "3.7" {
+	if out, err := exec.CommandContext(t.Context(), b.Path("etcd"), "--version").CombinedOutput(); err != nil ||
+		majorMinor(string(out)) != "3.7" {
 		t.Errorf("etcd --version: %s (%v), want 3.7", out, err)
 	}
 }

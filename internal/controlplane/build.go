@@ -25,7 +25,8 @@ func (b *Binaries) build(ctx context.Context, programs []program) error {
 	}
 	what := strings.Join(names, ", ")
 	if _, err := exec.LookPath("go"); err != nil {
-		return fmt.Errorf("build %s: %w; install Go, or have %[1]s of Kubernetes %[3]s in the directory that %[4]s names", what, err, Minor(), assetsVariable)
+		return fmt.Errorf("build %s: %w; install Go, or have %[1]s of Kubernetes %[3]s in the directory that %[4]s "+
+			"names", what, err, Minor(), assetsVariable)
 	}
 	set := programs[0].set()
 	module := filepath.Join(b.cache, ".pins-"+set)
@@ -41,11 +42,13 @@ func (b *Binaries) build(ctx context.Context, programs []program) error {
 		return "control plane: " + cmp.Or(log.String(), fmt.Sprintf("builds %s in %s", what, b.cache))
 	}
 	err := gobuild.WithProgress(b.progress, doing, func() error {
-		list := slices.Concat([]string{"list", "-mod=readonly"}, strings.Fields(compileFlags), gobuild.Stale(packages...))
+		list := slices.Concat([]string{"list", "-mod=readonly"}, strings.Fields(compileFlags),
+			gobuild.Stale(packages...))
 		if log.CountStale(goInPins(ctx, module, list), RunChild) {
 			fmt.Fprintf(b.progress, "control plane: builds %s once, in %s: %s\n", what, b.cache, log.Estimate())
 		}
-		cmd := goInPins(ctx, module, slices.Concat(buildArgs(set), []string{"-v", "-o", fresh + string(filepath.Separator)}, packages))
+		cmd := goInPins(ctx, module, slices.Concat(buildArgs(set),
+			[]string{"-v", "-o", fresh + string(filepath.Separator)}, packages))
 		cmd.Stdout, cmd.Stderr = log, log
 		return RunChild(cmd)
 	})

@@ -135,7 +135,8 @@ func versionFlags(version string) string {
 	minor, _, _ := strings.Cut(rest, ".")
 	var flags strings.Builder
 	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
-		fmt.Fprintf(&flags, " -X %[1]s.gitVersion=v%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s -X %[1]s.gitTreeState=clean", pkg, version, major, minor)
+		fmt.Fprintf(&flags, " -X %[1]s.gitVersion=v%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s -X "+
+			"%[1]s.gitTreeState=clean", pkg, version, major, minor)
 	}
 	return flags.String()
 }

@@ -16,7 +16,8 @@ import (
 func Config(ctx context.Context, t storagebackend.TransportConfig) (clientv3.Config, error) {
 	config := clientv3.Config{Context: ctx, Endpoints: t.ServerList}
 	if t.TrustedCAFile != "" || t.CertFile != "" {
-		tlsConfig, err := transport.TLSInfo{CertFile: t.CertFile, KeyFile: t.KeyFile, TrustedCAFile: t.TrustedCAFile}.ClientConfig()
+		tlsConfig, err := transport.TLSInfo{CertFile: t.CertFile, KeyFile: t.KeyFile,
+			TrustedCAFile: t.TrustedCAFile}.ClientConfig()
 		if err != nil {
 			return config, fmt.Errorf("load etcd client certificate: %w", err)
 		}

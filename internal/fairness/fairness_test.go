@@ -90,7 +90,8 @@ func TestTotal(t *testing.T) {
 }
 
 func TestHost(t *testing.T) {
-	for address, want := range map[string]string{"192.0.2.1:1234": "192.0.2.1", "[2001:db8::1:2]:1234": "2001:db8::/64", "@": "@", "": ""} {
+	for address, want := range map[string]string{"192.0.2.1:1234": "192.0.2.1", "[2001:db8::1:2]:1234": "2001:db8::/64",
+		"@": "@", "": ""} {
 		if got := ClientKey(address); got != want {
 			t.Errorf("Host(%q): got %q, want %q", address, got, want)
 		}

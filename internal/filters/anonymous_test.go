@@ -24,7 +24,8 @@ func startCounting(t *testing.T, handler http.Handler) *counting {
 	s.EnableHTTP2 = true
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	s.Client().Transport.(*http.Transport).DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+	s.Client().Transport.(*http.Transport).DialContext = func(ctx context.Context, network,
+		_ string) (net.Conn, error) {
 		s.connections.Add(1)
 		return (&net.Dialer{}).DialContext(ctx, network, s.Listener.Addr().String())
 	}
@@ -72,7 +73,8 @@ func TestS38TakenBack(t *testing.T) {
 			}
 			<-ended
 			// Requests with credentials never close: a second connection is the doing of the one that was taken back.
-			for deadline := time.Now().Add(30 * time.Second); s.connections.Load() == 1 && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(30 * time.Second); s.connections.Load() == 1 &&
+				time.Now().Before(deadline); {
 				for range 10 {
 					if err := s.get(t.Context(), t, "/", "Bearer x"); err != nil {
 						t.Fatal(err)

@@ -128,12 +128,15 @@ func (c *bodyContent) addFields(fields int) {
 func (c *bodyContent) check() error {
 	switch {
 	case c.values > maxValues:
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d values, and may have %d", c.values, maxValues))
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d values, and may have %d",
+			c.values, maxValues))
 	case c.compared > maxList*maxList:
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the lists and objects of the body are too long, one list alone may have %d elements, one "+
-			"object %d fields", maxList, fieldsOfElem*maxList))
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+			"the lists and objects of the body are too long, one list alone may have %d elements, one "+
+				"object %d fields", maxList, fieldsOfElem*maxList))
 	case c.owners > patch.MaxOwners:
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d ownerReferences, and may have %d", c.owners, patch.MaxOwners))
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d ownerReferences, and may have %d",
+			c.owners, patch.MaxOwners))
 	}
 	return nil
 }
@@ -329,5 +332,6 @@ func protobufVarint(data []byte) (v uint64, size int) {
 
 // isText reports whether a value is UTF-8 without control characters.
 func isText(value []byte) bool {
-	return utf8.Valid(value) && !bytes.ContainsFunc(value, func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) })
+	return utf8.Valid(value) && !bytes.ContainsFunc(value,
+		func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) })
 }

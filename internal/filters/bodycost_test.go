@@ -39,41 +39,61 @@ func TestCostOfBodies(t *testing.T) {
 		body     []byte
 		values   int // 0 means too many
 	}{
-		"JSON, a text":                        {jsonEncoding, []byte(`{"a":"` + strings.Repeat("x", 1000) + `"}`), 1},
-		"JSON, numbers":                       {jsonEncoding, []byte(strings.Repeat("1,", 1000)), 500},
-		"JSON, objects":                       {jsonEncoding, []byte(strings.Repeat("{},", 1000)), 1000},
-		"JSON, fields":                        {jsonEncoding, []byte(strings.Repeat(`"a":1,`, 1000)), 1000},
-		"JSON, most":                          {jsonEncoding, []byte(strings.Repeat(`{"a":1},`, maxValues*2/3)), maxValues * 2 / 3 * 3 / 2},
-		"JSON, a list":                        {jsonEncoding, []byte("[[" + strings.Repeat(`"[,",`, maxList-1) + "1]]"), maxList / 2},
-		"JSON, a long list":                   {jsonEncoding, []byte("[[" + strings.Repeat("1,", maxList) + "1]]"), 0},
-		"JSON, a long list in a list":         {jsonEncoding, []byte(`{"a":[1,{"b":[` + strings.Repeat("{},", maxList) + `{}]}]}`), 0},
-		"JSON, two long lists":                {jsonEncoding, []byte(`{"a":[` + strings.Repeat("1,", maxList*3/4) + `1],"b":[` + strings.Repeat("1,", maxList*3/4) + `1]}`), 0},
-		"JSON, operations":                    {jsonEncoding, []byte("[" + strings.Repeat("1,", maxList) + "1]"), maxList / 2},
-		"JSON in YAML, a long list":           {yamlEncoding, []byte("[[" + strings.Repeat("1,", maxList) + "1]]"), 0},
-		"JSON, deep":                          {jsonEncoding, []byte(strings.Repeat("[", 1000) + strings.Repeat("]", 1000)), 500},
-		"JSON, too many":                      {jsonEncoding, []byte(strings.Repeat(`"a":1,`, maxValues+1)), 0},
-		"protobuf, a text":                    {protobufEncoding, []byte("k8s\x00\x0a\x05abcde"), 1},
-		"protobuf, empty messages":            {protobufEncoding, append([]byte("k8s\x00"), empty(1000)...), 1000},
-		"protobuf, nested":                    {protobufEncoding, append([]byte("k8s\x00"), nested(empty(1000), 10)...), 1010},
-		"protobuf, deep":                      {protobufEncoding, append([]byte("k8s\x00"), nested(empty(1000), maxNested+5)...), 1000 + maxNested + 7},
-		"protobuf, a list":                    {protobufEncoding, empty(maxList), maxList},
-		"protobuf, a long list":               {protobufEncoding, empty(maxList + 1), 0},
-		"protobuf, a long list, deep":         {protobufEncoding, nested(empty(maxList+1), 10), 0},
-		"protobuf, what only gogo reads":      {protobufEncoding, append([]byte("\x12"), lengthOf(append(empty(maxList+1), 0xa0, 0x86, 0x80, 0x80, 0x80, 0x01, 0))...), 0},
-		"protobuf, groups that end otherwise": {protobufEncoding, append([]byte("k8s\x00\x73\x7c\x12"), lengthOf(empty(maxList+1))...), 0},
-		"protobuf, groups":                    {protobufEncoding, append([]byte("k8s\x00\x73\x0a\x01a\x73\x74\x74\x12"), lengthOf(empty(10))...), 12},
-		"protobuf, a long text":               {protobufEncoding, append([]byte("\x12"), lengthOf([]byte(strings.Repeat("lorem ipsum ", 10_000)))...), 1},
-		"protobuf, owners":                    {protobufEncoding, append([]byte("\x12"), lengthOf(append([]byte("\x0a"), lengthOf(bytes.Repeat([]byte{13<<3 | 2, 0}, patch.MaxOwners+1))...))...), 0},
-		"JSON, owners":                        {jsonEncoding, []byte(`{"ownerReferences":[` + strings.Repeat("{},", patch.MaxOwners) + "{}]}"), 0},
-		"JSON, other lists":                   {jsonEncoding, []byte(`{"ownerReferences":1,"a":[` + strings.Repeat("{},", patch.MaxOwners) + "{}]}"), patch.MaxOwners + 3},
-		"JSON, many fields":                   {jsonEncoding, []byte("{" + strings.Repeat(`"a":1,`, 3*maxList+3) + `"a":1}`), 0},
-		"CBOR, too many":                      {cborEncoding, make([]byte, maxValues+1), 0},
-		"protobuf, most":                      {protobufEncoding, []byte(protobufValues(maxValues)), maxValues},
-		"protobuf, too many":                  {protobufEncoding, []byte(protobufValues(maxValues + 1000)), 0},
-		"protobuf, too many, deep":            {protobufEncoding, nested([]byte(protobufValues(maxValues)), 20), 0},
+		"JSON, a text":  {jsonEncoding, []byte(`{"a":"` + strings.Repeat("x", 1000) + `"}`), 1},
+		"JSON, numbers": {jsonEncoding, []byte(strings.Repeat("1,", 1000)), 500},
+		"JSON, objects": {jsonEncoding, []byte(strings.Repeat("{},", 1000)), 1000},
+		"JSON, fields":  {jsonEncoding, []byte(strings.Repeat(`"a":1,`, 1000)), 1000},
+		"JSON, most": {jsonEncoding, []byte(strings.Repeat(`{"a":1},`, maxValues*2/3)),
+			maxValues * 2 / 3 * 3 / 2},
+		"JSON, a list": {jsonEncoding,
+			[]byte("[[" + strings.Repeat(`"[,",`, maxList-1) + "1]]"), maxList / 2},
+		"JSON, a long list": {jsonEncoding, []byte("[[" + strings.Repeat("1,", maxList) + "1]]"), 0},
+		"JSON, a long list in a list": {jsonEncoding,
+			[]byte(`{"a":[1,{"b":[` + strings.Repeat("{},", maxList) + `{}]}]}`), 0},
+		"JSON, two long lists": {jsonEncoding,
+			[]byte(`{"a":[` + strings.Repeat("1,", maxList*3/4) + `1],"b":[` +
+				strings.Repeat("1,", maxList*3/4) + `1]}`), 0},
+		"JSON, operations": {jsonEncoding,
+			[]byte("[" + strings.Repeat("1,", maxList) + "1]"), maxList / 2},
+		"JSON in YAML, a long list": {yamlEncoding, []byte("[[" + strings.Repeat("1,", maxList) + "1]]"), 0},
+		"JSON, deep": {jsonEncoding,
+			[]byte(strings.Repeat("[", 1000) + strings.Repeat("]", 1000)), 500},
+		"JSON, too many":           {jsonEncoding, []byte(strings.Repeat(`"a":1,`, maxValues+1)), 0},
+		"protobuf, a text":         {protobufEncoding, []byte("k8s\x00\x0a\x05abcde"), 1},
+		"protobuf, empty messages": {protobufEncoding, append([]byte("k8s\x00"), empty(1000)...), 1000},
+		"protobuf, nested": {protobufEncoding,
+			append([]byte("k8s\x00"), nested(empty(1000), 10)...), 1010},
+		"protobuf, deep": {protobufEncoding,
+			append([]byte("k8s\x00"), nested(empty(1000), maxNested+5)...), 1000 + maxNested + 7},
+		"protobuf, a list":            {protobufEncoding, empty(maxList), maxList},
+		"protobuf, a long list":       {protobufEncoding, empty(maxList + 1), 0},
+		"protobuf, a long list, deep": {protobufEncoding, nested(empty(maxList+1), 10), 0},
+		"protobuf, what only gogo reads": {protobufEncoding,
+			append([]byte("\x12"), lengthOf(append(empty(maxList+1), 0xa0, 0x86, 0x80, 0x80, 0x80, 0x01, 0))...), 0},
+		"protobuf, groups that end otherwise": {protobufEncoding,
+			append([]byte("k8s\x00\x73\x7c\x12"), lengthOf(empty(maxList+1))...), 0},
+		"protobuf, groups": {protobufEncoding,
+			append([]byte("k8s\x00\x73\x0a\x01a\x73\x74\x74\x12"), lengthOf(empty(10))...), 12},
+		"protobuf, a long text": {protobufEncoding,
+			append([]byte("\x12"), lengthOf([]byte(strings.Repeat("lorem ipsum ", 10_000)))...), 1},
+		"protobuf, owners": {protobufEncoding,
+			append([]byte("\x12"), lengthOf(append([]byte("\x0a"),
+				lengthOf(bytes.Repeat([]byte{13<<3 | 2, 0}, patch.MaxOwners+1))...))...), 0},
+		"JSON, owners": {jsonEncoding,
+			[]byte(`{"ownerReferences":[` + strings.Repeat("{},", patch.MaxOwners) + "{}]}"), 0},
+		"JSON, other lists": {jsonEncoding,
+			[]byte(`{"ownerReferences":1,"a":[` + strings.Repeat("{},", patch.MaxOwners) + "{}]}"),
+			patch.MaxOwners + 3},
+		"JSON, many fields": {jsonEncoding,
+			[]byte("{" + strings.Repeat(`"a":1,`, 3*maxList+3) + `"a":1}`), 0},
+		"CBOR, too many":           {cborEncoding, make([]byte, maxValues+1), 0},
+		"protobuf, most":           {protobufEncoding, []byte(protobufValues(maxValues)), maxValues},
+		"protobuf, too many":       {protobufEncoding, []byte(protobufValues(maxValues + 1000)), 0},
+		"protobuf, too many, deep": {protobufEncoding, nested([]byte(protobufValues(maxValues)), 20), 0},
 	} {
 		content, err := tc.encoding.content(tc.body)
-		if refused := apierrors.IsRequestEntityTooLargeError(err); refused != (tc.values == 0) || refused != (err != nil) {
+		if refused := apierrors.IsRequestEntityTooLargeError(err); refused != (tc.values == 0) ||
+			refused != (err != nil) {
 			t.Errorf("%s: got %v, want a refusal: %t", name, err, tc.values == 0)
 		}
 		if err == nil && tc.encoding != yamlEncoding && content.values != tc.values {
@@ -81,14 +101,16 @@ func TestCostOfBodies(t *testing.T) {
 		}
 	}
 	for encoding, body := range map[bodyEncoding]string{
-		jsonEncoding: `{"a":[1,2,{"b":[],"c":[{},{}]}]}`, yamlEncoding: "a:\n- 1\n- 2\n- b: []", protobufEncoding: "k8s\x00\x0a\x00\x0a\x00\x12\x00\x0a\x00\x0a\x00",
+		jsonEncoding: `{"a":[1,2,{"b":[],"c":[{},{}]}]}`, yamlEncoding: "a:\n- 1\n- 2\n- b: []",
+		protobufEncoding: "k8s\x00\x0a\x00\x0a\x00\x12\x00\x0a\x00\x0a\x00",
 	} {
 		if got, err := encoding.content([]byte(body)); got.elements != 3 || err != nil {
 			t.Errorf("%q: got %d elements beyond the first and error %v, want 3", body, got.elements, err)
 		}
 	}
 	const element = `{"type":"a"},`
-	if got, err := jsonEncoding.cost([]byte(`{"a":[` + strings.Repeat(element, 1000) + "{}]}")); got < 1000*elementCost || err != nil {
+	if got, err := jsonEncoding.cost([]byte(`{"a":[` + strings.Repeat(element, 1000) +
+		"{}]}")); got < 1000*elementCost || err != nil {
 		t.Errorf("1,000 elements: got %d and error %v, want more", got, err)
 	}
 }

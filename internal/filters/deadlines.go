@@ -25,16 +25,19 @@ import (
 // Responses of 401 and 429 have a second, except to the front proxy, which reads what it requested. A connection
 // closes after a 401, and in HTTP/1.1 after a response that precedes the end of the body. Responses to the front
 // proxy are not flushed, so that a short one has a Content-Length.
-func WithDeadlines(handler http.Handler, timeout time.Duration, fromFrontProxy func(context.Context) bool) http.Handler {
+func WithDeadlines(handler http.Handler, timeout time.Duration,
+	fromFrontProxy func(context.Context) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		req = req.WithContext(withSeat(req.Context()))
-		limited := &deadlineWriter{ResponseWriter: w, ctx: req.Context(), controller: http.NewResponseController(w), timeout: timeout,
+		limited := &deadlineWriter{ResponseWriter: w, ctx: req.Context(), controller: http.NewResponseController(w),
+			timeout:    timeout,
 			frontProxy: fromFrontProxy(req.Context())}
 		defer limited.end(req)
 		defer neverInterrupt(req.Context())
 		if req.Body != nil && req.Body != http.NoBody {
 			_ = limited.controller.SetReadDeadline(time.Now().Add(timeout))
-			limited.body = &deadlineBody{ReadCloser: req.Body, ctx: req.Context(), protocol: req.ProtoMajor, controller: limited.controller}
+			limited.body = &deadlineBody{ReadCloser: req.Body, ctx: req.Context(), protocol: req.ProtoMajor,
+				controller: limited.controller}
 			req.Body = limited.body
 		}
 		handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(limited), req)

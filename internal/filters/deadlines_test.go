@@ -23,28 +23,29 @@ func TestS37WriteDeadline(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("http2=%t", http2), func(t *testing.T) {
 			ended := make(chan error, 1)
-			ts := httptest.NewUnstartedServer(WithDeadlines(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-				flusher := w.(http.Flusher)
-				flusher.Flush()
-				if req.URL.Path == "/silent" {
-					// Longer than the deadline, which only a piece has.
-					var err error
-					for _, piece := range []string{"la", "te"} {
-						<-time.After(2 * timeout)
-						if _, failed := io.WriteString(w, piece); failed != nil {
-							err = failed
+			ts := httptest.NewUnstartedServer(WithDeadlines(
+				http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					flusher := w.(http.Flusher)
+					flusher.Flush()
+					if req.URL.Path == "/silent" {
+						// Longer than the deadline, which only a piece has.
+						var err error
+						for _, piece := range []string{"la", "te"} {
+							<-time.After(2 * timeout)
+							if _, failed := io.WriteString(w, piece); failed != nil {
+								err = failed
+							}
 						}
-					}
-					ended <- err
-					return
-				}
-				for {
-					if _, err := w.Write(piece); err != nil {
 						ended <- err
 						return
 					}
-				}
-			}), timeout, nobody))
+					for {
+						if _, err := w.Write(piece); err != nil {
+							ended <- err
+							return
+						}
+					}
+				}), timeout, nobody))
 			ts.EnableHTTP2 = http2
 			ts.StartTLS()
 			defer ts.Close()
@@ -86,21 +87,22 @@ func TestS37ReadDeadline(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("http2=%t", http2), func(t *testing.T) {
 			ended := make(chan error, 1)
-			ts := httptest.NewUnstartedServer(WithDeadlines(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-				if req.URL.Path == "/unauthorized" {
-					w.WriteHeader(http.StatusUnauthorized)
-					return
-				}
-				_, err := io.ReadAll(req.Body)
-				if req.URL.Path == "/long" && err == nil {
-					select {
-					case <-req.Context().Done():
-						err = req.Context().Err()
-					case <-time.After(3 * timeout):
+			ts := httptest.NewUnstartedServer(WithDeadlines(
+				http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					if req.URL.Path == "/unauthorized" {
+						w.WriteHeader(http.StatusUnauthorized)
+						return
 					}
-				}
-				ended <- err
-			}), timeout, nobody))
+					_, err := io.ReadAll(req.Body)
+					if req.URL.Path == "/long" && err == nil {
+						select {
+						case <-req.Context().Done():
+							err = req.Context().Err()
+						case <-time.After(3 * timeout):
+						}
+					}
+					ended <- err
+				}), timeout, nobody))
 			ts.EnableHTTP2 = http2
 			ts.StartTLS()
 			defer ts.Close()
@@ -163,7 +165,8 @@ func TestS37AnswerBeforeBody(t *testing.T) {
 		read   bool
 		status int
 		want   string
-	}{"no status": {false, 0, "close"}, "status": {false, http.StatusForbidden, "close"}, "after the body": {true, 0, ""}} {
+	}{"no status": {false, 0, "close"}, "status": {false, http.StatusForbidden, "close"},
+		"after the body": {true, 0, ""}} {
 		t.Run(name, func(t *testing.T) {
 			rec := httptest.NewRecorder()
 			WithDeadlines(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -174,7 +177,8 @@ func TestS37AnswerBeforeBody(t *testing.T) {
 					w.WriteHeader(tc.status)
 				}
 				_, _ = io.WriteString(w, "answer")
-			}), time.Minute, nobody).ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader("body")))
+			}), time.Minute, nobody).ServeHTTP(rec, httptest.NewRequestWithContext(
+				t.Context(), http.MethodPost, "/", strings.NewReader("body")))
 			if got := rec.Header().Get("Connection"); got != tc.want {
 				t.Errorf("Connection: got %q, want %q", got, tc.want)
 			}
@@ -231,7 +235,10 @@ func TestS37StreamsForgotten(t *testing.T) {
 	w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader("body"))
 	req.ProtoMajor = 2
-	WithDeadlines(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }), time.Hour, nobody).ServeHTTP(w, req)
+	WithDeadlines(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+	}), time.Hour, nobody).ServeHTTP(w, req)
 	if !w.Flushed {
 		t.Error("the answer was not sent in the handler, where it has a deadline")
 	}

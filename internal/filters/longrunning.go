@@ -61,8 +61,10 @@ type LongRunning struct {
 
 // NewLongRunning returns a LongRunning that checks callers with the authenticator and the authorizer again, counts
 // panics in upgraded connections, and accepts perUser watches of a user and total watches, plus 20 of each user.
-func NewLongRunning(a authenticator.Request, z authorizer.UnconditionalAuthorizer, panics *metrics.Counter, perUser, total int) *LongRunning {
-	return &LongRunning{a, z, panics, confirmPeriod, confirmLimit, fairness.Limits{PerKey: perUser, Total: total, Reserved: ReservedWatches}}
+func NewLongRunning(a authenticator.Request, z authorizer.UnconditionalAuthorizer, panics *metrics.Counter, perUser,
+	total int) *LongRunning {
+	return &LongRunning{a, z, panics, confirmPeriod, confirmLimit,
+		fairness.Limits{PerKey: perUser, Total: total, Reserved: ReservedWatches}}
 }
 
 // grant is how a request was let in.
@@ -112,7 +114,8 @@ func (l *LongRunning) AuthenticateRequest(req *http.Request) (*authenticator.Res
 	resp, ok, err := l.authenticator.AuthenticateRequest(req)
 	if a := grantFrom(req.Context()); a != nil && ok && err == nil {
 		a.user, a.path = resp.User, req.URL.Path
-		if credential, _ := authentication.CredentialFrom(req.Context()); credential.Authenticator != authentication.RequestHeader {
+		if credential, _ := authentication.CredentialFrom(
+			req.Context()); credential.Authenticator != authentication.RequestHeader {
 			a.request = original
 		}
 	}
@@ -254,7 +257,8 @@ func (l *LongRunning) confirm(ctx context.Context, cancel context.CancelCauseFun
 		case denied == nil && time.Since(confirmed) < l.limit:
 			continue
 		case denied == nil:
-			klog.FromContext(ctx).Error(err, "Ending a request whose caller cannot be confirmed", "user", granted.user.GetName(), "path", granted.path)
+			klog.FromContext(ctx).Error(err, "Ending a request whose caller cannot be confirmed", "user",
+				granted.user.GetName(), "path", granted.path)
 			denied = apierrors.NewUnauthorized("the identity or the rights of the caller could not be confirmed")
 		}
 		cancel(denied)
@@ -264,7 +268,8 @@ func (l *LongRunning) confirm(ctx context.Context, cancel context.CancelCauseFun
 
 // sameUser ignores the extras: they can tell about a single request.
 func sameUser(a, b user.Info) bool {
-	return a.GetName() == b.GetName() && a.GetUID() == b.GetUID() && sets.New(a.GetGroups()...).Equal(sets.New(b.GetGroups()...))
+	return a.GetName() == b.GetName() && a.GetUID() == b.GetUID() &&
+		sets.New(a.GetGroups()...).Equal(sets.New(b.GetGroups()...))
 }
 
 // check returns denied when the caller is refused, and err when that could not be found out.
@@ -277,7 +282,8 @@ func (l *LongRunning) check(ctx context.Context, granted *grant) (denied *apierr
 			return nil, err
 		}
 		if !ok || !sameUser(resp.User, granted.user) {
-			return apierrors.NewUnauthorized("the caller is not authenticated any more as the user and with the groups of the beginning"), nil
+			return apierrors.NewUnauthorized(
+				"the caller is not authenticated any more as the user and with the groups of the beginning"), nil
 		}
 	}
 	for _, attributes := range granted.allowed {
@@ -287,7 +293,8 @@ func (l *LongRunning) check(ctx context.Context, granted *grant) (denied *apierr
 		}
 		if decision != authorizer.DecisionAllow {
 			resource := schema.GroupResource{Group: attributes.GetAPIGroup(), Resource: attributes.GetResource()}
-			return apierrors.NewForbidden(resource, attributes.GetName(), fmt.Errorf("the right to %s was taken away: %s", attributes.GetVerb(), reason)), nil
+			return apierrors.NewForbidden(resource, attributes.GetName(),
+				fmt.Errorf("the right to %s was taken away: %s", attributes.GetVerb(), reason)), nil
 		}
 	}
 	return nil, nil

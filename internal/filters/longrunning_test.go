@@ -73,7 +73,8 @@ func (l *LongRunning) admit(t *testing.T, handler http.Handler) http.Handler {
 		}
 		req.Header.Del("Authorization")
 		attributes := authorizer.AttributesRecord{User: resp.User, Verb: "watch", Resource: "gadgets"}
-		if decision, _, err := l.authorizer.Authorize(req.Context(), attributes); decision != authorizer.DecisionAllow || err != nil {
+		if decision, _, err := l.authorizer.Authorize(req.Context(),
+			attributes); decision != authorizer.DecisionAllow || err != nil {
 			t.Errorf("authorize: got %v and %v, want it allowed", decision, err)
 		}
 		handler.ServeHTTP(w, req.WithContext(genericapirequest.WithUser(req.Context(), resp.User)))
@@ -81,7 +82,8 @@ func (l *LongRunning) admit(t *testing.T, handler http.Handler) http.Handler {
 }
 
 func newLasting(c *caller) *LongRunning {
-	return &LongRunning{authenticator: c, authorizer: recording{c}, panics: PanicCounter("test"), period: confirmPeriod, limit: confirmLimit, watches: fairness.Limits{PerKey: 30, Total: 40, Reserved: ReservedWatches}}
+	return &LongRunning{authenticator: c, authorizer: recording{c}, panics: PanicCounter("test"), period: confirmPeriod,
+		limit: confirmLimit, watches: fairness.Limits{PerKey: 30, Total: 40, Reserved: ReservedWatches}}
 }
 
 // TestS12EndWatches: a watch ends soon after its caller lost the right or the identity, and outlives a
@@ -95,11 +97,14 @@ func TestS12EndWatches(t *testing.T) {
 		cause  string
 	}{
 		{"nothing", func(*caller) {}, 0, ""},
-		{"no right", func(c *caller) { c.denied = errors.New("role gone") }, soon, "the right to watch was taken away: role gone"},
+		{"no right", func(c *caller) { c.denied = errors.New("role gone") }, soon,
+			"the right to watch was taken away: role gone"},
 		{"another user", func(c *caller) { c.name = "bob" }, soon, "not authenticated any more"},
 		{"a group less", func(c *caller) { c.groups = nil }, soon, "not authenticated any more"},
-		{"no trust", func(c *caller) { c.identified = errors.New("unknown authority") }, confirmLimit + soon, "could not be confirmed"},
-		{"silence", func(c *caller) { c.unanswered = errors.New("no route") }, confirmLimit + soon, "could not be confirmed"},
+		{"no trust", func(c *caller) { c.identified = errors.New("unknown authority") }, confirmLimit + soon,
+			"could not be confirmed"},
+		{"silence", func(c *caller) { c.unanswered = errors.New("no route") }, confirmLimit + soon,
+			"could not be confirmed"},
 		{"short silence", func(c *caller) {
 			c.unanswered = errors.New("no route")
 			time.AfterFunc(confirmPeriod, func() { c.unanswered = nil })
@@ -112,7 +117,8 @@ func TestS12EndWatches(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
 				info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch", Resource: "gadgets"}
-				req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(ctx, info), http.MethodGet, "/", nil)
+				req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(ctx, info),
+					http.MethodGet, "/", nil)
 				req.Header.Set("Authorization", "Bearer ann")
 				l.admit(t, l.WithWatchLimit(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 					<-time.After(10 * time.Minute)
@@ -159,11 +165,15 @@ func TestLongSelectorWatches(t *testing.T) {
 				} else {
 					open++
 				}
-				handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(req.Context(), http.MethodGet, "/", nil))
+				handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(req.Context(),
+					http.MethodGet, "/", nil))
 			}), testCodecs)
-			path := "/?labelSelector=" + strings.Repeat("a", tc.labels) + "&fieldSelector=" + strings.Repeat("%61", tc.fields)
-			ctx := genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch"})
-			ctx = genericapirequest.WithUser(context.WithValue(ctx, grantKey{}, &grant{}), &user.DefaultInfo{Name: "ann"})
+			path := "/?labelSelector=" + strings.Repeat("a", tc.labels) + "&fieldSelector=" +
+				strings.Repeat("%61", tc.fields)
+			ctx := genericapirequest.WithRequestInfo(t.Context(),
+				&genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch"})
+			ctx = genericapirequest.WithUser(context.WithValue(ctx, grantKey{}, &grant{}),
+				&user.DefaultInfo{Name: "ann"})
 			for range 2 { // all places are given back
 				rec := httptest.NewRecorder()
 				handler.ServeHTTP(rec, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
@@ -208,7 +218,8 @@ func TestLargeEventWatches(t *testing.T) {
 			other := httptest.NewRequestWithContext(context.WithoutCancel(req.Context()), http.MethodGet, "/", nil)
 			handler.ServeHTTP(nestedWriter{httptest.NewRecorder(), event}, other)
 		}), testCodecs)
-		ctx := genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch"})
+		ctx := genericapirequest.WithRequestInfo(t.Context(),
+			&genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch"})
 		ctx = genericapirequest.WithUser(context.WithValue(ctx, grantKey{}, &grant{}), &user.DefaultInfo{Name: "ann"})
 		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/?large=1", nil))
 	}
@@ -234,7 +245,8 @@ func TestUserWatches(t *testing.T) {
 		<-end
 	}), testCodecs)
 	watch := func(name string) int {
-		ctx := genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch"})
+		ctx := genericapirequest.WithRequestInfo(t.Context(),
+			&genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch"})
 		ctx = genericapirequest.WithUser(context.WithValue(ctx, grantKey{}, &grant{}), &user.DefaultInfo{Name: name})
 		rec := httptest.NewRecorder()
 		handler.ServeHTTP(rec, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))

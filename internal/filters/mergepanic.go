@@ -21,7 +21,8 @@ import (
 
 // serveMerge lets the handler merge a patch into the object, and responds with 422 if the library cannot: if it panics,
 // or if it returns an error that no storage has replaced, as in dry runs.
-func serveMerge(handler http.Handler, w http.ResponseWriter, req *http.Request, kind schema.GroupKind, serializer runtime.NegotiatedSerializer) {
+func serveMerge(handler http.Handler, w http.ResponseWriter, req *http.Request, kind schema.GroupKind,
+	serializer runtime.NegotiatedSerializer) {
 	held := &heldError{ResponseWriter: w}
 	defer func() {
 		info, _ := genericapirequest.RequestInfoFrom(req.Context()) // a patch has it

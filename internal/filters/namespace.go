@@ -28,7 +28,8 @@ func WithNamespaceCheck(handler http.Handler, serializer runtime.NegotiatedSeria
 			handler.ServeHTTP(w, req)
 			return
 		}
-		err := apierrors.NewBadRequest(fmt.Sprintf("invalid namespace %q: %s", info.Namespace, strings.Join(faults, ", ")))
+		err := apierrors.NewBadRequest(fmt.Sprintf("invalid namespace %q: %s", info.Namespace,
+			strings.Join(faults, ", ")))
 		responsewriters.RespondWithError(w, req, err, serializer)
 	})
 }

@@ -61,10 +61,12 @@ func (l limitObjects) Admit(ctx context.Context, a admission.Attributes, o admis
 		longest := patch.LongestList(a.GetObject())
 		// A patch can add to what is stored.
 		if longest > maxList && (a.GetOldObject() == nil || longest > patch.LongestList(a.GetOldObject())) {
-			errs = append(errs, field.Forbidden(field.NewPath("object"), fmt.Sprintf("a list would have %d elements, and may have %d", longest, maxList)))
+			errs = append(errs, field.Forbidden(field.NewPath("object"),
+				fmt.Sprintf("a list would have %d elements, and may have %d", longest, maxList)))
 		}
 		if len(errs) > 0 {
-			return apierrors.NewInvalid(a.GetKind().GroupKind(), object.GetName()[:min(len(object.GetName()), maxText)], errs)
+			return apierrors.NewInvalid(a.GetKind().GroupKind(),
+				object.GetName()[:min(len(object.GetName()), maxText)], errs)
 		}
 		if longest > shortList {
 			if err := l.checkDuplicates(a, o); err != nil {
@@ -119,7 +121,8 @@ func metadataErrors(object, old metav1.Object) (errs field.ErrorList) {
 	}
 	if name, length := longestText(object); length > maxText {
 		if _, before := longestText(old); length > before {
-			return append(errs, field.Forbidden(path.Child(name), fmt.Sprintf("a text has %d bytes, and may have %d", length, maxText)))
+			return append(errs, field.Forbidden(path.Child(name),
+				fmt.Sprintf("a text has %d bytes, and may have %d", length, maxText)))
 		}
 	}
 	controllers := 0
@@ -174,7 +177,8 @@ func longestText(object metav1.Object) (name string, length int) {
 		see(ownersName, owner.APIVersion, owner.Kind, owner.Name, string(owner.UID))
 	}
 	for _, entry := range object.GetManagedFields() {
-		see("managedFields", entry.Manager, entry.APIVersion, string(entry.Operation), entry.FieldsType, entry.Subresource)
+		see("managedFields", entry.Manager, entry.APIVersion, string(entry.Operation), entry.FieldsType,
+			entry.Subresource)
 	}
 	return name, length
 }
@@ -185,7 +189,8 @@ func metadataCounts(object metav1.Object) (counts [5]int) {
 		return counts
 	}
 	return [5]int{
-		len(object.GetFinalizers()), len(object.GetOwnerReferences()), len(object.GetLabels()), len(object.GetAnnotations()),
+		len(object.GetFinalizers()), len(object.GetOwnerReferences()), len(object.GetLabels()),
+		len(object.GetAnnotations()),
 		len(object.GetManagedFields()),
 	}
 }

@@ -45,23 +45,36 @@ func TestLimitObjects(t *testing.T) {
 		object, old metav1.ObjectMeta
 		want        string
 	}{
-		"most":                   {metav1.ObjectMeta{Finalizers: many(maxMetadata, good)}, metav1.ObjectMeta{}, ""},
-		"too many":               {metav1.ObjectMeta{Finalizers: many(maxMetadata+1, good)}, metav1.ObjectMeta{}, "metadata.finalizers: Too many: 5001: must have at most 5000 items"},
-		"too many, as before":    {metav1.ObjectMeta{Finalizers: many(maxMetadata+1, good)}, metav1.ObjectMeta{Finalizers: many(maxMetadata+1, good)}, ""},
-		"too many owners":        {metav1.ObjectMeta{OwnerReferences: make([]metav1.OwnerReference, maxMetadata+1)}, metav1.ObjectMeta{}, "metadata.ownerReferences: Too many"},
-		"too many managers":      {metav1.ObjectMeta{ManagedFields: make([]metav1.ManagedFieldsEntry, maxMetadata+1)}, metav1.ObjectMeta{}, "metadata.managedFields: Too many"},
-		"many that are invalid":  {metav1.ObjectMeta{Labels: labels}, metav1.ObjectMeta{}, "metadata: Forbidden: there are 100 more errors"},
-		"few that are invalid":   {metav1.ObjectMeta{Finalizers: []string{"?"}}, metav1.ObjectMeta{}, ""}, // the library's
-		"a long list":            {managers(maxList + 1), metav1.ObjectMeta{}, "a list would have 10001 elements, and may have 10000"},
-		"a longer list":          {managers(maxList + 2), managers(maxList + 1), "a list would have 10002 elements"},
-		"a long list, as before": {metav1.ObjectMeta{Finalizers: many(maxList+1, good)}, metav1.ObjectMeta{Finalizers: many(maxList+1, good)}, ""},
-		"a long name":            {metav1.ObjectMeta{Name: strings.Repeat("<", maxText+1)}, metav1.ObjectMeta{}, "metadata.name: Forbidden: a text has 1025 bytes, and may have 1024"},
-		"a long owner":           {metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Name: strings.Repeat("<", 1<<20)}}}, metav1.ObjectMeta{}, "metadata.ownerReferences: Forbidden"},
-		"a long label":           {metav1.ObjectMeta{Labels: map[string]string{"a": strings.Repeat("<", 1<<20)}}, metav1.ObjectMeta{}, "metadata.labels: Forbidden"},
-		"two controllers":        {metav1.ObjectMeta{OwnerReferences: owners}, metav1.ObjectMeta{}, `metadata.ownerReferences: Invalid value: "2 controllers"`},
-		"one controller":         {metav1.ObjectMeta{OwnerReferences: owners[1:]}, metav1.ObjectMeta{}, ""},
+		"most": {metav1.ObjectMeta{Finalizers: many(maxMetadata, good)}, metav1.ObjectMeta{}, ""},
+		"too many": {metav1.ObjectMeta{Finalizers: many(maxMetadata+1, good)}, metav1.ObjectMeta{},
+			"metadata.finalizers: Too many: 5001: must have at most 5000 items"},
+		"too many, as before": {metav1.ObjectMeta{Finalizers: many(maxMetadata+1, good)},
+			metav1.ObjectMeta{Finalizers: many(maxMetadata+1, good)}, ""},
+		"too many owners": {metav1.ObjectMeta{OwnerReferences: make([]metav1.OwnerReference, maxMetadata+1)},
+			metav1.ObjectMeta{}, "metadata.ownerReferences: Too many"},
+		"too many managers": {metav1.ObjectMeta{ManagedFields: make([]metav1.ManagedFieldsEntry, maxMetadata+1)},
+			metav1.ObjectMeta{}, "metadata.managedFields: Too many"},
+		"many that are invalid": {metav1.ObjectMeta{Labels: labels}, metav1.ObjectMeta{},
+			"metadata: Forbidden: there are 100 more errors"},
+		// the library's
+		"few that are invalid": {metav1.ObjectMeta{Finalizers: []string{"?"}}, metav1.ObjectMeta{}, ""},
+		"a long list": {managers(maxList + 1), metav1.ObjectMeta{},
+			"a list would have 10001 elements, and may have 10000"},
+		"a longer list": {managers(maxList + 2), managers(maxList + 1), "a list would have 10002 elements"},
+		"a long list, as before": {metav1.ObjectMeta{Finalizers: many(maxList+1, good)},
+			metav1.ObjectMeta{Finalizers: many(maxList+1, good)}, ""},
+		"a long name": {metav1.ObjectMeta{Name: strings.Repeat("<", maxText+1)}, metav1.ObjectMeta{},
+			"metadata.name: Forbidden: a text has 1025 bytes, and may have 1024"},
+		"a long owner": {metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Name: strings.Repeat("<",
+			1<<20)}}}, metav1.ObjectMeta{}, "metadata.ownerReferences: Forbidden"},
+		"a long label": {metav1.ObjectMeta{Labels: map[string]string{"a": strings.Repeat("<", 1<<20)}},
+			metav1.ObjectMeta{}, "metadata.labels: Forbidden"},
+		"two controllers": {metav1.ObjectMeta{OwnerReferences: owners}, metav1.ObjectMeta{},
+			`metadata.ownerReferences: Invalid value: "2 controllers"`},
+		"one controller": {metav1.ObjectMeta{OwnerReferences: owners[1:]}, metav1.ObjectMeta{}, ""},
 	} {
-		for operation, old := range map[admission.Operation]runtime.Object{admission.Create: nil, admission.Update: &metav1.PartialObjectMetadata{ObjectMeta: tc.old}} {
+		for operation, old := range map[admission.Operation]runtime.Object{admission.Create: nil,
+			admission.Update: &metav1.PartialObjectMetadata{ObjectMeta: tc.old}} {
 			if operation == admission.Create && len(tc.old.Finalizers)+len(tc.old.ManagedFields) > 0 {
 				continue
 			}
@@ -69,7 +82,8 @@ func TestLimitObjects(t *testing.T) {
 				schema.GroupVersionResource{}, "", operation, nil, false, nil)
 			limits := limitObjects{admission.NewChainHandler(), &p}
 			err := limits.Admit(t.Context(), a, admission.NewObjectInterfacesFromScheme(scheme))
-			if !limits.Handles(operation) || tc.want == "" && err != nil || tc.want != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.want)) {
+			if !limits.Handles(operation) || tc.want == "" && err != nil || tc.want != "" &&
+				(!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("%s, %s: got %.300v, want %q", name, operation, err, tc.want)
 			}
 		}
@@ -94,10 +108,12 @@ func (p *recordingPlugin) Validate(context.Context, admission.Attributes, admiss
 
 // TestLimitObjectsCallsPlugins: plugins are called for the operations that they handle.
 func TestLimitObjectsCallsPlugins(t *testing.T) {
-	for operation, want := range map[admission.Operation]string{admission.Delete: "[admit validate]", admission.Create: "[]"} {
+	for operation, want := range map[admission.Operation]string{admission.Delete: "[admit validate]",
+		admission.Create: "[]"} {
 		plugin := &recordingPlugin{Handler: admission.NewHandler(admission.Delete)}
 		limits := limitObjects{plugin, nil}
-		a := admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "", "", schema.GroupVersionResource{}, "", operation, nil, false, nil)
+		a := admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "", "", schema.GroupVersionResource{},
+			"", operation, nil, false, nil)
 		for _, err := range []error{limits.Admit(t.Context(), a, nil), limits.Validate(t.Context(), a, nil)} {
 			if err != nil {
 				t.Errorf("%s: %v", operation, err)

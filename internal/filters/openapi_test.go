@@ -18,7 +18,8 @@ func TestWithoutOpenAPIHash(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, tc.url, nil)
 			got := ""
-			handler := WithoutOpenAPIHash(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { got = req.URL.String() }))
+			handler := WithoutOpenAPIHash(http.HandlerFunc(
+				func(_ http.ResponseWriter, req *http.Request) { got = req.URL.String() }))
 			handler.ServeHTTP(httptest.NewRecorder(), req)
 			if got != tc.want || req.URL.String() != tc.url {
 				t.Errorf("served: got %s, want %s; the request itself became %s", got, tc.want, req.URL)

@@ -44,7 +44,8 @@ func WithOriginCheck(handler http.Handler, patterns []string, serializer runtime
 // foreignOrigin is 403, but 503 for a watch: fabric8's Java client sends the URL of kube-apiserver as
 // the Origin of its watches, and falls back to plain HTTP on 503 and not on 403.
 func foreignOrigin(req *http.Request, origin string) error {
-	err := fmt.Errorf("an upgrade from the origin %q is not allowed; the server's --cors-allowed-origins can allow it", origin)
+	err := fmt.Errorf("an upgrade from the origin %q is not allowed; the server's --cors-allowed-origins can allow it",
+		origin)
 	info, ok := genericapirequest.RequestInfoFrom(req.Context())
 	switch {
 	case !ok:

@@ -29,35 +29,46 @@ func TestRefuseForeignOrigins(t *testing.T) {
 		refused string
 	}{
 		{"no Origin", nil, upgrade("websocket"), "-"},
-		{"an Origin, none allowed", nil, upgrade("websocket", "https://console.example.com"), "https://console.example.com"},
+		{"an Origin, none allowed", nil, upgrade("websocket", "https://console.example.com"),
+			"https://console.example.com"},
 		{"allowed", allowed, upgrade("websocket", "https://console.example.com"), "-"},
 		{"allowed by the second pattern", allowed, upgrade("websocket", "http://localhost:8080"), "-"},
 		{"another scheme", allowed, upgrade("websocket", "http://console.example.com"), "http://console.example.com"},
-		{"another host", allowed, upgrade("websocket", "https://console.example.com.evil.example"), "https://console.example.com.evil.example"},
+		{"another host", allowed, upgrade("websocket", "https://console.example.com.evil.example"),
+			"https://console.example.com.evil.example"},
 		{"another case", allowed, upgrade("websocket", "https://CONSOLE.example.com"), "https://CONSOLE.example.com"},
 		{"the host of the request", allowed, upgrade("websocket", "https://example.com"), "https://example.com"},
 		{"null", allowed, upgrade("websocket", "null"), "null"},
 		{"null, allowed", []string{"^null$"}, upgrade("websocket", "null"), "-"},
 		{"empty", allowed, upgrade("websocket", ""), ""},
 		{"empty, then allowed", allowed, upgrade("websocket", "", "https://console.example.com"), ""},
-		{"two, the second foreign", allowed, upgrade("websocket", "https://console.example.com", "http://evil.example"), "http://evil.example"},
+		{"two, the second foreign", allowed, upgrade("websocket", "https://console.example.com", "http://evil.example"),
+			"http://evil.example"},
 		{"two, both allowed", allowed, upgrade("websocket", "https://console.example.com", "http://localhost"), "-"},
-		{"a list in one header", allowed, upgrade("websocket", "https://console.example.com http://evil.example"), "https://console.example.com http://evil.example"},
+		{"a list in one header", allowed, upgrade("websocket", "https://console.example.com http://evil.example"),
+			"https://console.example.com http://evil.example"},
 		{"SPDY", allowed, upgrade("SPDY/3.1", "http://evil.example"), "http://evil.example"},
 		{"any other protocol", allowed, upgrade("anything", "http://evil.example"), "http://evil.example"},
-		{"upper case", allowed, http.Header{"Connection": {"keep-alive, UPGRADE"}, "Upgrade": {"WebSocket"}, "Origin": {"http://evil.example"}}, "http://evil.example"},
-		{"Connection twice", allowed, http.Header{"Connection": {"keep-alive", "upgrade"}, "Upgrade": {"websocket"}, "Origin": {"http://evil.example"}}, "http://evil.example"},
+		{"upper case", allowed, http.Header{"Connection": {"keep-alive, UPGRADE"}, "Upgrade": {"WebSocket"},
+			"Origin": {"http://evil.example"}}, "http://evil.example"},
+		{"Connection twice", allowed, http.Header{"Connection": {"keep-alive", "upgrade"}, "Upgrade": {"websocket"},
+			"Origin": {"http://evil.example"}}, "http://evil.example"},
 		{"no upgrade", allowed, http.Header{"Origin": {"http://evil.example"}}, "-"},
-		{"Upgrade without Connection", allowed, http.Header{"Upgrade": {"websocket"}, "Origin": {"http://evil.example"}}, "-"},
+		{"Upgrade without Connection", allowed, http.Header{"Upgrade": {"websocket"},
+			"Origin": {"http://evil.example"}}, "-"},
 		// Some reverse proxies send this with every request.
-		{"Connection without Upgrade", allowed, http.Header{"Connection": {"upgrade"}, "Origin": {"http://evil.example"}}, "-"},
+		{"Connection without Upgrade", allowed, http.Header{"Connection": {"upgrade"},
+			"Origin": {"http://evil.example"}}, "-"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			passed := false
-			handler := WithOriginCheck(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed = true }), tc.allowed, testCodecs)
-			req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{
-				IsResourceRequest: true, APIGroup: "workshop.example.com", Resource: "gadgets", Subresource: "console", Name: "w",
-			}), http.MethodGet, "/", nil)
+			handler := WithOriginCheck(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed = true }),
+				tc.allowed, testCodecs)
+			req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(),
+				&genericapirequest.RequestInfo{
+					IsResourceRequest: true, APIGroup: "workshop.example.com", Resource: "gadgets",
+					Subresource: "console", Name: "w",
+				}), http.MethodGet, "/", nil)
 			req.Header = tc.header
 			recorder := httptest.NewRecorder()
 			handler.ServeHTTP(recorder, req)
@@ -76,10 +87,12 @@ func TestRefuseForeignOrigins(t *testing.T) {
 				t.Fatal(err)
 			}
 			if recorder.Code != http.StatusForbidden || got.Reason != metav1.StatusReasonForbidden ||
-				!strings.Contains(got.Message, "the origin "+string(quoted)+" is not allowed") || !strings.Contains(got.Message, "--cors-allowed-origins") {
+				!strings.Contains(got.Message, "the origin "+string(quoted)+" is not allowed") ||
+				!strings.Contains(got.Message, "--cors-allowed-origins") {
 				t.Errorf("answered %d %+v, want 403 Forbidden that names the origin and the flag", recorder.Code, got)
 			}
-			if diff := cmp.Diff(&metav1.StatusDetails{Group: "workshop.example.com", Kind: "gadgets", Name: "w"}, got.Details); diff != "" {
+			if diff := cmp.Diff(&metav1.StatusDetails{Group: "workshop.example.com", Kind: "gadgets", Name: "w"},
+				got.Details); diff != "" {
 				t.Errorf("details (-want +got):\n%s", diff)
 			}
 		})
@@ -90,12 +103,15 @@ func TestRefuseForeignOrigins(t *testing.T) {
 // other. The status is one on which clients fall back to a watch over HTTP.
 func TestRefuseForeignOriginsWatch(t *testing.T) {
 	handler := WithOriginCheck(http.NotFoundHandler(), nil, testCodecs)
-	info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch", APIGroup: "workshop.example.com", Resource: "gadgets"}
-	req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(), info), http.MethodGet, "/apis/workshop.example.com/v1/gadgets?watch=1", nil)
+	info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch", APIGroup: "workshop.example.com",
+		Resource: "gadgets"}
+	req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(), info), http.MethodGet,
+		"/apis/workshop.example.com/v1/gadgets?watch=1", nil)
 	req.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Origin": {"http://evil.example"}}
 	recorder := httptest.NewRecorder()
 	handler.ServeHTTP(recorder, req)
-	if recorder.Code != http.StatusServiceUnavailable || !strings.Contains(recorder.Body.String(), "http://evil.example") {
+	if recorder.Code != http.StatusServiceUnavailable ||
+		!strings.Contains(recorder.Body.String(), "http://evil.example") {
 		t.Errorf("answered %d %s, want 503 that names the origin", recorder.Code, recorder.Body)
 	}
 }

@@ -199,7 +199,8 @@ func (p *Patches) checkApply(content map[string]any, body []byte, of kind, inval
 		return err
 	}
 	if err := p.FitsSchema(content); err != nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("the apply configuration does not fit the schema of %s: %v", of.Kind, err))
+		return apierrors.NewBadRequest(fmt.Sprintf("the apply configuration does not fit the schema of %s: %v",
+			of.Kind, err))
 	}
 	return nil
 }

@@ -27,11 +27,13 @@ const (
 // WithRequestLimit limits the number of requests at a time, of an address and in all; others get 429. It precedes
 // authentication and all that costs more than to reject a request. It closes a body that no handler reads. The front
 // proxy has no limit, because kube-apiserver has authenticated and queued its requests.
-func WithRequestLimit(handler http.Handler, fromFrontProxy func(context.Context) bool, serializer runtime.NegotiatedSerializer) http.Handler {
+func WithRequestLimit(handler http.Handler, fromFrontProxy func(context.Context) bool,
+	serializer runtime.NegotiatedSerializer) http.Handler {
 	places := fairness.New(fairness.Limits{PerKey: maxAddressRequests, Total: maxRequests, Reserved: reservedRequests})
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		// None of these has a body that is read: nothing is written without credentials.
-		if req.Method == http.MethodGet || req.Method == http.MethodHead || req.Method == http.MethodOptions || !hasCredentials(req) {
+		if req.Method == http.MethodGet || req.Method == http.MethodHead || req.Method == http.MethodOptions ||
+			!hasCredentials(req) {
 			req = withoutBody(req)
 		}
 		if fromFrontProxy(req.Context()) {
@@ -41,7 +43,8 @@ func WithRequestLimit(handler http.Handler, fromFrontProxy func(context.Context)
 		release, err := places.Take(req.Context(), fairness.ClientKey(req.RemoteAddr))
 		if err != nil {
 			w.Header().Set("Connection", "close")
-			responsewriters.RespondWithError(w, withoutBody(req), apierrors.NewTooManyRequests("too many requests at once past kube-apiserver", 1), serializer)
+			responsewriters.RespondWithError(w, withoutBody(req),
+				apierrors.NewTooManyRequests("too many requests at once past kube-apiserver", 1), serializer)
 			return
 		}
 		defer release()

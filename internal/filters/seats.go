@@ -128,7 +128,8 @@ func (s *seats) Handle(ctx context.Context, digest utilflowcontrol.RequestDigest
 		return
 	}
 	seat.user = digest.User.GetName()
-	s.Interface.Handle(ctx, digest, func(schema *flowcontrolv1.FlowSchema, level *flowcontrolv1.PriorityLevelConfiguration, distinguisher string) {
+	s.Interface.Handle(ctx, digest, func(schema *flowcontrolv1.FlowSchema,
+		level *flowcontrolv1.PriorityLevelConfiguration, distinguisher string) {
 		seat.level = level.Name
 		noteFn(schema, level, distinguisher)
 	}, func() flowcontrolrequest.WorkEstimate {
@@ -184,7 +185,8 @@ func (s *seats) check() {
 		more, idle := s.checking, s.idle()
 		s.mutex.Unlock()
 		for _, seat := range idle {
-			klog.InfoS("Ending a request that waits for its client or for memory, since others wait for its seats", "user", seat.user,
+			klog.InfoS("Ending a request that waits for its client or for memory, since others wait for its seats",
+				"user", seat.user,
 				"priorityLevel", seat.level, "seats", seat.width)
 			seat.giveWay()
 		}

@@ -24,7 +24,8 @@ type oneLevel struct {
 	full bool
 }
 
-func (l *oneLevel) Handle(ctx context.Context, _ utilflowcontrol.RequestDigest, noteFn func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string),
+func (l *oneLevel) Handle(ctx context.Context, _ utilflowcontrol.RequestDigest,
+	noteFn func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string),
 	workEstimator func() flowcontrolrequest.WorkEstimate, queueNoteFn fairqueuing.QueueNoteFn, execFn func()) {
 	noteFn(nil, &flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "level"}}, "")
 	workEstimator()
@@ -51,18 +52,24 @@ func TestGiveWay(t *testing.T) {
 		waiting []string
 		want    []int // those of the running that give way
 	}{
-		"nobody waits":             {[]request{{user: "a", width: 20}, {user: "a", width: 20}}, nil, nil},
-		"the same user waits":      {[]request{{user: "a", width: 20}, {user: "a", width: 20}}, []string{"a"}, nil},
-		"another waits":            {[]request{{user: "a", width: 20}, {user: "a", width: 20}}, []string{"b"}, []int{1}},
-		"both wait":                {[]request{{user: "a", width: 20}, {user: "a", width: 20}}, []string{"a", "b"}, []int{1}},
+		"nobody waits":        {[]request{{user: "a", width: 20}, {user: "a", width: 20}}, nil, nil},
+		"the same user waits": {[]request{{user: "a", width: 20}, {user: "a", width: 20}}, []string{"a"}, nil},
+		"another waits": {[]request{{user: "a", width: 20}, {user: "a", width: 20}},
+			[]string{"b"}, []int{1}},
+		"both wait": {[]request{{user: "a", width: 20}, {user: "a", width: 20}},
+			[]string{"a", "b"}, []int{1}},
 		"one is not much":          {[]request{{user: "a", width: 20}}, []string{"b"}, nil},
 		"one is wider than others": {[]request{{user: "a", width: 21}}, []string{"b"}, []int{0}},
 		"22 narrow ones":           {slices.Repeat([]request{{user: "a", width: 1}}, 22), []string{"b"}, []int{20, 21}},
-		"of two users":             {[]request{{user: "a", width: 20}, {user: "b", width: 20}, {user: "b", width: 1}}, []string{"c"}, []int{2}},
-		"those that work":          {[]request{{user: "a", width: 20, busy: true}, {user: "a", width: 20, busy: true}}, []string{"b"}, nil},
-		"one that works counts for nothing": {[]request{{user: "a", width: 20, busy: true}, {user: "a", width: 20}, {user: "a", width: 20}},
+		"of two users": {[]request{{user: "a", width: 20}, {user: "b", width: 20}, {user: "b", width: 1}},
+			[]string{"c"}, []int{2}},
+		"those that work": {[]request{{user: "a", width: 20, busy: true}, {user: "a", width: 20, busy: true}},
+			[]string{"b"}, nil},
+		"one that works counts for nothing": {[]request{{user: "a", width: 20, busy: true}, {user: "a", width: 20},
+			{user: "a", width: 20}},
 			[]string{"b"}, []int{2}},
-		"one that waits for a moment": {[]request{{user: "a", width: 20}, {user: "a", width: 20, after: 900 * time.Millisecond}}, []string{"b"}, nil},
+		"one that waits for a moment": {[]request{{user: "a", width: 20},
+			{user: "a", width: 20, after: 900 * time.Millisecond}}, []string{"b"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -114,7 +121,8 @@ func TestGiveWay(t *testing.T) {
 				s.mutex.Lock()
 				defer s.mutex.Unlock()
 				if len(s.taken)+len(s.waiting) > 0 || s.checking {
-					t.Errorf("%d requests have seats and %d wait, and it is checked: %v; want none", len(s.taken), len(s.waiting), s.checking)
+					t.Errorf("%d requests have seats and %d wait, and it is checked: %v; want none", len(s.taken),
+						len(s.waiting), s.checking)
 				}
 			})
 		})

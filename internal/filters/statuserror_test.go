@@ -25,15 +25,17 @@ func TestAnswerRefusals(t *testing.T) {
 		"refused": {apierrors.NewTooManyRequests("too many", 1), func(w http.ResponseWriter, req *http.Request) {
 			responsewriters.InternalError(w, req, errors.New("full"))
 		}, http.StatusTooManyRequests},
-		"refused, asked about impersonation": {apierrors.NewTooManyRequests("too many", 1), func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(http.StatusForbidden)
-		}, http.StatusTooManyRequests},
+		"refused, asked about impersonation": {apierrors.NewTooManyRequests("too many", 1),
+			func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusForbidden)
+			}, http.StatusTooManyRequests},
 		"another error": {nil, func(w http.ResponseWriter, req *http.Request) {
 			responsewriters.InternalError(w, req, errors.New("full"))
 		}, http.StatusInternalServerError},
-		"served all the same": {apierrors.NewTooManyRequests("too many", 1), func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(http.StatusAccepted)
-		}, http.StatusAccepted},
+		"served all the same": {apierrors.NewTooManyRequests("too many", 1),
+			func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusAccepted)
+			}, http.StatusAccepted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rec := httptest.NewRecorder()
@@ -50,7 +52,8 @@ func TestAnswerRefusals(t *testing.T) {
 				return
 			}
 			var status metav1.Status
-			if err := json.Unmarshal(rec.Body.Bytes(), &status); err != nil || status.Reason != metav1.StatusReasonTooManyRequests || rec.Header().Get("Retry-After") == "" {
+			if err := json.Unmarshal(rec.Body.Bytes(), &status); err != nil ||
+				status.Reason != metav1.StatusReasonTooManyRequests || rec.Header().Get("Retry-After") == "" {
 				t.Errorf("got %s with the headers %v, %v; want a Status and Retry-After", rec.Body, rec.Header(), err)
 			}
 		})

@@ -22,7 +22,8 @@ import (
 
 // echoes is a server whose handler takes the connection over and then runs session; returned gets a
 // value when the filters of a request have ended.
-func echoes(t *testing.T, l *LongRunning, returned chan<- string, session func(context.Context, net.Conn)) *httptest.Server {
+func echoes(t *testing.T, l *LongRunning, returned chan<- string,
+	session func(context.Context, net.Conn)) *httptest.Server {
 	t.Helper()
 	connect := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path == "/panic" {
@@ -43,13 +44,15 @@ func echoes(t *testing.T, l *LongRunning, returned chan<- string, session func(c
 	})
 	chain := l.WithUpgradeLimit(connect, testCodecs)
 	chain = l.admit(t, chain)
-	ts := httptest.NewServer(WithDeadlines(WithPanicRecovery(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		defer func() { returned <- req.URL.Path }()
-		info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "get", Resource: "gadgets", Subresource: "console"}
-		ctx := genericapirequest.WithRequestInfo(req.Context(), info)
-		ctx = genericapirequest.WithUser(ctx, &user.DefaultInfo{Name: "ann"})
-		chain.ServeHTTP(w, req.WithContext(ctx))
-	}), l.panics), time.Second, nobody))
+	ts := httptest.NewServer(WithDeadlines(WithPanicRecovery(
+		http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			defer func() { returned <- req.URL.Path }()
+			info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "get", Resource: "gadgets",
+				Subresource: "console"}
+			ctx := genericapirequest.WithRequestInfo(req.Context(), info)
+			ctx = genericapirequest.WithUser(ctx, &user.DefaultInfo{Name: "ann"})
+			chain.ServeHTTP(w, req.WithContext(ctx))
+		}), l.panics), time.Second, nobody))
 	t.Cleanup(ts.Close)
 	return ts
 }
@@ -65,7 +68,9 @@ func upgrade(t *testing.T, ts *httptest.Server, path string) (conn net.Conn, sta
 	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\nAuthorization: Bearer ann\r\n\r\n", path); err != nil {
+	if _, err := fmt.Fprintf(conn,
+		"GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\nAuthorization: Bearer ann\r\n\r\n",
+		path); err != nil {
 		t.Fatal(err)
 	}
 	// Not buffered beyond the answer: what follows is the session's.

@@ -25,7 +25,8 @@ func WithUTF8Check(handler http.Handler) http.Handler {
 		contentType := strings.ToLower(req.Header.Get("Content-Type")) // JSON is the default
 		isJSON := contentType == "" || strings.Contains(contentType, "json")
 		if ok && info.IsResourceRequest && writes.Has(info.Verb) && isJSON {
-			req.Body = utf8Body{transform.NewReader(req.Body, transform.Chain(encoding.UTF8Validator, surrogatePairs{})), req.Body}
+			req.Body = utf8Body{transform.NewReader(req.Body,
+				transform.Chain(encoding.UTF8Validator, surrogatePairs{})), req.Body}
 		}
 		handler.ServeHTTP(w, req)
 	})

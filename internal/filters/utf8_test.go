@@ -18,7 +18,8 @@ import (
 func TestRefuseInvalidUTF8(t *testing.T) {
 	long := strings.Repeat("a", 4090) // near the size of a buffer
 	for _, text := range []string{
-		"", "a", "é", "\uFFFD", `\ufffd`, `\n\"\\`, `\\ud800`, `\\\\ud800`, `\ud83d\ude00`, `\uD83D\uDE00\ud83d\ude00`, `\u00e9`, `\ue000`, `\ud7ff`, `\uqqqq`, `\u12`, `\`,
+		"", "a", "é", "\uFFFD", `\ufffd`, `\n\"\\`, `\\ud800`, `\\\\ud800`, `\ud83d\ude00`, `\uD83D\uDE00\ud83d\ude00`,
+		`\u00e9`, `\ue000`, `\ud7ff`, `\uqqqq`, `\u12`, `\`,
 	} {
 		for _, body := range []string{`{"a":"` + text + `"}`, `{"a":"` + long + text + `"}`, text} {
 			if got, err := readJSON(t, body); err != nil || got != body {
@@ -27,7 +28,8 @@ func TestRefuseInvalidUTF8(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"\xff", "\xed\xa0\x80", `\ud800`, `\udc00`, `\uDBFFx`, `\ud800\n`, `\ud800\u0041`, `\ud800\ud800\udc00`, `\udc00\ud800`, `\\\ud800`, `\ud83d\ude00\ude00`,
+		"\xff", "\xed\xa0\x80", `\ud800`, `\udc00`, `\uDBFFx`, `\ud800\n`, `\ud800\u0041`, `\ud800\ud800\udc00`,
+		`\udc00\ud800`, `\\\ud800`, `\ud83d\ude00\ude00`,
 	} {
 		for _, body := range []string{`{"a":"` + text + `"}`, `{"a":"` + long + text + `"}`, text} {
 			if _, err := readJSON(t, body); !apierrors.IsBadRequest(err) {
@@ -43,7 +45,8 @@ func readJSON(t *testing.T, body string) (string, error) {
 	var whole string
 	for _, reader := range []io.Reader{strings.NewReader(body), iotest.OneByteReader(strings.NewReader(body))} {
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", reader)
-		req = req.WithContext(genericapirequest.WithRequestInfo(req.Context(), &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "create"}))
+		req = req.WithContext(genericapirequest.WithRequestInfo(req.Context(),
+			&genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "create"}))
 		var err error
 		WithUTF8Check(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 			var read []byte

@@ -55,7 +55,8 @@ func WithYAMLLimit(handler http.Handler, serializer runtime.NegotiatedSerializer
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
 		// Every media type that the library may decode as YAML has the word in it.
-		if !ok || !info.IsResourceRequest || !writes.Has(info.Verb) || !strings.Contains(strings.ToLower(req.Header.Get("Content-Type")), "yaml") {
+		if !ok || !info.IsResourceRequest || !writes.Has(info.Verb) ||
+			!strings.Contains(strings.ToLower(req.Header.Get("Content-Type")), "yaml") {
 			handler.ServeHTTP(w, req)
 			return
 		}
@@ -79,14 +80,16 @@ var yamlReads = sets.New("get", "list")
 // YAML parser, which takes 1.7 GiB for 10 MiB. A longer response to a read is 406. A longer response to a write
 // stays JSON, since the write is done. The filter makes the library respond with JSON wherever the client accepts
 // YAML. kubectl requests JSON and writes YAML itself.
-func (m *Memory) WithYAMLResponseLimit(handler http.Handler, streams func(*genericapirequest.RequestInfo) bool) http.Handler {
+func (m *Memory) WithYAMLResponseLimit(handler http.Handler,
+	streams func(*genericapirequest.RequestInfo) bool) http.Handler {
 	serializer := m.serializer
 	waiting := fairness.New(fairness.Limits{PerKey: userYAML, Total: allYAML, Reserved: 1})
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
 		accept := req.Header.Get("Accept")
 		withoutYAML, yaml := jsonForYAML(accept)
-		if !ok || !info.IsResourceRequest || !yamlReads.Has(info.Verb) && !writes.Has(info.Verb) || !yaml || streams(info) {
+		if !ok || !info.IsResourceRequest || !yamlReads.Has(info.Verb) && !writes.Has(info.Verb) || !yaml ||
+			streams(info) {
 			handler.ServeHTTP(w, req)
 			return
 		}
@@ -100,7 +103,8 @@ func (m *Memory) WithYAMLResponseLimit(handler http.Handler, streams func(*gener
 		asJSON.Header.Del("Accept-Encoding")
 		leave, err := waiting.Take(req.Context(), userName(req))
 		if err != nil {
-			responsewriters.RespondWithError(w, asJSON, apierrors.NewTooManyRequests("too many responses as YAML at once; ask for JSON", 1), serializer)
+			responsewriters.RespondWithError(w, asJSON, apierrors.NewTooManyRequests(
+				"too many responses as YAML at once; ask for JSON", 1), serializer)
 			return
 		}
 		defer leave()
@@ -185,11 +189,14 @@ func (a *jsonResponse) copyUnchanged() error {
 // writeYAML writes the answer to w, or returns an error before it has written anything.
 func (a *jsonResponse) writeYAML(req *http.Request, w http.ResponseWriter, m *Memory) error {
 	if a.tooLong {
-		return notAcceptable(fmt.Sprintf("the answer has more than %d bytes as JSON, which is too long for YAML; ask for JSON, or for a list with a limit",
-			maxYAMLAnswer))
+		return notAcceptable(
+			fmt.Sprintf("the answer has more than %d bytes as JSON, which is too long for YAML; ask for JSON, or "+
+				"for a list with a limit",
+				maxYAMLAnswer))
 	}
 	if isTooDeep(a.body.Bytes()) {
-		return notAcceptable(fmt.Sprintf("the answer is more than %d levels deep, which YAML indents; ask for JSON", maxYAMLDepth))
+		return notAcceptable(fmt.Sprintf("the answer is more than %d levels deep, which YAML indents; ask for JSON",
+			maxYAMLDepth))
 	}
 	release, err := m.take(req, int64(a.body.Len())*yamlAnswerByteCost)
 	if err != nil {
@@ -210,7 +217,8 @@ func (a *jsonResponse) writeYAML(req *http.Request, w http.ResponseWriter, m *Me
 
 func notAcceptable(message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable, Message: message,
+		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
+		Message: message,
 	}}
 }
 
@@ -241,7 +249,8 @@ func (anyMediaType) AllowsStreamSchema(string) bool  { return true }
 
 // readYAML returns the body of a request, or an error with the status 413 if it is too large.
 func readYAML(req *http.Request) ([]byte, error) {
-	tooLarge := apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit for YAML, and for server-side apply, is %d bytes", maxYAML))
+	tooLarge := apierrors.NewRequestEntityTooLargeError(
+		fmt.Sprintf("limit for YAML, and for server-side apply, is %d bytes", maxYAML))
 	if req.ContentLength > maxYAML {
 		return nil, tooLarge
 	}
@@ -262,7 +271,8 @@ func checkNodes(body []byte) error {
 	// kubectl sends JSON. Without these signs, a document has neither an anchor with an alias, nor a tag, nor a long
 	// list.
 	aliases := bytes.ContainsRune(body, '&') && bytes.ContainsRune(body, '*')
-	elements := bytes.Count(body, []byte(",")) + bytes.Count(body, []byte("-")) + bytes.Count(body, []byte(":")) // in all lists and mappings
+	// in all lists and mappings
+	elements := bytes.Count(body, []byte(",")) + bytes.Count(body, []byte("-")) + bytes.Count(body, []byte(":"))
 	if !aliases && !bytes.ContainsRune(body, '!') && elements < patch.MaxOwners || json.Valid(body) {
 		return nil
 	}
@@ -275,10 +285,12 @@ func checkNodes(body []byte) error {
 	for len(nodes) > 0 {
 		node := nodes[len(nodes)-1]
 		if node.Kind == yaml.AliasNode {
-			return apierrors.NewBadRequest(fmt.Sprintf("line %d: YAML aliases are not accepted; write the values out, or send JSON", node.Line))
+			return apierrors.NewBadRequest(
+				fmt.Sprintf("line %d: YAML aliases are not accepted; write the values out, or send JSON", node.Line))
 		}
 		if node.ShortTag() == "!!binary" {
-			return apierrors.NewBadRequest(fmt.Sprintf("line %d: the YAML tag !!binary is not accepted; write the text out", node.Line))
+			return apierrors.NewBadRequest(
+				fmt.Sprintf("line %d: the YAML tag !!binary is not accepted; write the text out", node.Line))
 		}
 		c.values++
 		switch node.Kind {

@@ -25,7 +25,8 @@ func (u unread) Read([]byte) (int, error) {
 // TestS30YAML: YAML is read where it will be decoded and nowhere else, up to its limit, and without aliases.
 func TestS30YAML(t *testing.T) {
 	const apply = "application/apply-patch+yaml"
-	write := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "create", APIGroup: "workshop.example.com", APIVersion: "v1", Resource: "gadgets"}
+	write := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "create", APIGroup: "workshop.example.com",
+		APIVersion: "v1", Resource: "gadgets"}
 	of := func(verb string) *genericapirequest.RequestInfo {
 		info := *write
 		info.Verb = verb
@@ -44,22 +45,29 @@ func TestS30YAML(t *testing.T) {
 		{"aliases, upper case", "APPLICATION/YAML", bomb, write, http.StatusBadRequest, "YAML aliases"},
 		{"aliases, applied", apply, bomb, of("patch"), http.StatusBadRequest, "YAML aliases"},
 		{"aliases, deleted", "application/yaml", bomb, of("delete"), http.StatusBadRequest, "YAML aliases"},
-		{"aliases, deleted collection", "application/yaml", bomb, of("deletecollection"), http.StatusBadRequest, "YAML aliases"},
+		{"aliases, deleted collection", "application/yaml", bomb, of("deletecollection"), http.StatusBadRequest,
+			"YAML aliases"},
 		{"aliases, updated", "application/yaml", bomb, of("update"), http.StatusBadRequest, "YAML aliases"},
-		{"a deep alias", "application/yaml", "a: &x 1\nb:\n- c: {d: *x}\n", write, http.StatusBadRequest, "line 3: YAML aliases"},
+		{"a deep alias", "application/yaml", "a: &x 1\nb:\n- c: {d: *x}\n", write, http.StatusBadRequest,
+			"line 3: YAML aliases"},
 		{"both signs and no alias", "application/yaml", "a: R&D *new*\n", write, http.StatusTeapot, ""},
-		{"both signs, and not YAML", "application/yaml", "a: &x *\n\t- [", write, http.StatusBadRequest, "look for aliases"},
+		{"both signs, and not YAML", "application/yaml", "a: &x *\n\t- [", write, http.StatusBadRequest,
+			"look for aliases"},
 		{"both signs in JSON", apply, `{"a":"&x","b":"*x"}`, of("patch"), http.StatusTeapot, ""},
 		{"1 MiB", apply, text(maxYAML), of("patch"), http.StatusTeapot, ""},
-		{"1 MiB and a byte", apply, text(maxYAML + 1), of("patch"), http.StatusRequestEntityTooLarge, "limit for YAML, and for server-side apply, is 1048576 bytes"},
-		{"a long list", apply, "a:\n" + strings.Repeat("- a\n", maxList+1), of("patch"), http.StatusRequestEntityTooLarge, "the lists and objects of the body are too long"},
-		{"a list in a line", apply, "a: [" + strings.Repeat("a,", maxList-1) + "a]", of("patch"), http.StatusTeapot, ""},
+		{"1 MiB and a byte", apply, text(maxYAML + 1), of("patch"), http.StatusRequestEntityTooLarge,
+			"limit for YAML, and for server-side apply, is 1048576 bytes"},
+		{"a long list", apply, "a:\n" + strings.Repeat("- a\n", maxList+1), of("patch"),
+			http.StatusRequestEntityTooLarge, "the lists and objects of the body are too long"},
+		{"a list in a line", apply, "a: [" + strings.Repeat("a,", maxList-1) + "a]", of("patch"),
+			http.StatusTeapot, ""},
 		{"a text with commas", apply, "a: " + strings.Repeat("a,", maxList), of("patch"), http.StatusTeapot, ""},
 		{"JSON", "application/json", "", write, http.StatusTeapot, ""},
 		{"a read", "application/yaml", "", of("get"), http.StatusTeapot, ""},
 		{"a list", "application/yaml", "", of("list"), http.StatusTeapot, ""},
 		{"a watch", "application/yaml", "", of("watch"), http.StatusTeapot, ""},
-		{"not a resource", "application/yaml", "", &genericapirequest.RequestInfo{Verb: "post", Path: "/healthz"}, http.StatusTeapot, ""},
+		{"not a resource", "application/yaml", "", &genericapirequest.RequestInfo{Verb: "post", Path: "/healthz"},
+			http.StatusTeapot, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			handler := WithYAMLLimit(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -75,13 +83,15 @@ func TestS30YAML(t *testing.T) {
 				if tc.body != "" {
 					body = strings.NewReader(tc.body)
 				}
-				req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(), tc.info), http.MethodPost, "/", body)
+				req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(), tc.info),
+					http.MethodPost, "/", body)
 				req.Header.Set("Content-Type", tc.contentType)
 				req.ContentLength = length
 				rec := httptest.NewRecorder()
 				handler.ServeHTTP(rec, req)
 				if rec.Code != tc.want || !strings.Contains(rec.Body.String(), tc.message) {
-					t.Errorf("length %d: got %d %.300s, want %d and %q", length, rec.Code, rec.Body, tc.want, tc.message)
+					t.Errorf("length %d: got %d %.300s, want %d and %q", length, rec.Code, rec.Body,
+						tc.want, tc.message)
 				}
 			}
 		})
@@ -98,36 +108,45 @@ func TestS30YAMLAnswers(t *testing.T) {
 		want     string
 		received string // as Accept
 	}{
-		"short":         {"application/yaml", "list", 10, http.StatusOK, "a: xxxxxxxxxx\n", "application/json;q=1"},
-		"as a table":    {"application/yaml;as=Table", "list", 1, http.StatusOK, "a: x\n", "application/json;q=1;as=Table"},
-		"too long":      {"application/yaml", "list", maxYAMLAnswer, http.StatusNotAcceptable, "too long for YAML", "application/json;q=1"},
-		"too deep":      {"application/yaml", "get", -101, http.StatusNotAcceptable, "more than 100 levels deep", "application/json;q=1"},
-		"JSON":          {"application/json", "list", maxYAMLAnswer, http.StatusOK, `{"a":"xx`, "application/json"},
-		"JSON by rank":  {"application/yaml;q=0.5,application/json", "list", 1, http.StatusOK, `{"a":"x"}`, "application/json;q=1,application/json;q=0.5"},
+		"short": {"application/yaml", "list", 10, http.StatusOK, "a: xxxxxxxxxx\n", "application/json;q=1"},
+		"as a table": {"application/yaml;as=Table", "list", 1, http.StatusOK, "a: x\n",
+			"application/json;q=1;as=Table"},
+		"too long": {"application/yaml", "list", maxYAMLAnswer, http.StatusNotAcceptable, "too long for YAML",
+			"application/json;q=1"},
+		"too deep": {"application/yaml", "get", -101, http.StatusNotAcceptable, "more than 100 levels deep",
+			"application/json;q=1"},
+		"JSON": {"application/json", "list", maxYAMLAnswer, http.StatusOK, `{"a":"xx`, "application/json"},
+		"JSON by rank": {"application/yaml;q=0.5,application/json", "list", 1, http.StatusOK, `{"a":"x"}`,
+			"application/json;q=1,application/json;q=0.5"},
 		"one, not more": {"application/yaml", "get", 1, http.StatusOK, "a: x\n", "application/json;q=1"},
-		"one, too long": {"application/yaml", "get", maxYAMLAnswer, http.StatusNotAcceptable, "too long for YAML", "application/json;q=1"},
-		"a write":       {"application/yaml", "update", 1, http.StatusCreated, "a: x\n", "application/json;q=1"},
-		"long writes":   {"application/yaml", "deletecollection", maxYAMLAnswer, http.StatusCreated, `{"a":"xx`, "application/json;q=1"},
+		"one, too long": {"application/yaml", "get", maxYAMLAnswer, http.StatusNotAcceptable, "too long for YAML",
+			"application/json;q=1"},
+		"a write": {"application/yaml", "update", 1, http.StatusCreated, "a: x\n", "application/json;q=1"},
+		"long writes": {"application/yaml", "deletecollection", maxYAMLAnswer, http.StatusCreated, `{"a":"xx`,
+			"application/json;q=1"},
 		// The library takes the second where the resource has no such form.
-		"a form that nothing has": {"application/json;as=X, application/yaml", "list", maxYAMLAnswer, http.StatusOK, `{"a":"xx`, "application/json;q=1;as=X,application/json;q=1"},
-		"a blank":                 {"application/ yaml", "list", maxYAMLAnswer, http.StatusNotAcceptable, "too long for YAML", "application/json;q=1"},
+		"a form that nothing has": {"application/json;as=X, application/yaml", "list", maxYAMLAnswer, http.StatusOK,
+			`{"a":"xx`, "application/json;q=1;as=X,application/json;q=1"},
+		"a blank": {"application/ yaml", "list", maxYAMLAnswer, http.StatusNotAcceptable,
+			"too long for YAML", "application/json;q=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			received := ""
-			handler := testMemory(t).WithYAMLResponseLimit(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-				received = req.Header.Get("Accept")
-				w.Header().Set("Content-Type", "application/json")
-				if writes.Has(tc.verb) {
-					w.WriteHeader(http.StatusCreated)
-				}
-				if tc.size < 0 {
-					_, _ = io.WriteString(w, strings.Repeat("[", -tc.size)+strings.Repeat("]", -tc.size))
-					return
-				}
-				for _, part := range []string{`{"a":"`, strings.Repeat("x", tc.size), `"}`} {
-					_, _ = io.WriteString(w, part)
-				}
-			}), func(*genericapirequest.RequestInfo) bool { return false })
+			handler := testMemory(t).WithYAMLResponseLimit(
+				http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					received = req.Header.Get("Accept")
+					w.Header().Set("Content-Type", "application/json")
+					if writes.Has(tc.verb) {
+						w.WriteHeader(http.StatusCreated)
+					}
+					if tc.size < 0 {
+						_, _ = io.WriteString(w, strings.Repeat("[", -tc.size)+strings.Repeat("]", -tc.size))
+						return
+					}
+					for _, part := range []string{`{"a":"`, strings.Repeat("x", tc.size), `"}`} {
+						_, _ = io.WriteString(w, part)
+					}
+				}), func(*genericapirequest.RequestInfo) bool { return false })
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
@@ -139,7 +158,8 @@ func TestS30YAMLAnswers(t *testing.T) {
 				t.Errorf("got an answer that ends with %q, want %q", rec.Body.String()[rec.Body.Len()-4:], whole)
 			}
 			if rec.Code != tc.code || !strings.Contains(rec.Body.String(), tc.want) || received != tc.received {
-				t.Errorf("got %d %.100s, the library was asked for %q; want %d %s, %q", rec.Code, rec.Body, received, tc.code, tc.want, tc.received)
+				t.Errorf("got %d %.100s, the library was asked for %q; want %d %s, %q", rec.Code, rec.Body, received,
+					tc.code, tc.want, tc.received)
 			}
 		})
 	}
@@ -152,29 +172,35 @@ func TestAnswersThatAreNoYAML(t *testing.T) {
 		code                    int
 		want                    string
 	}{
-		"text":                    {"get", "text/plain", "a: b: c", http.StatusAccepted, "a: b: c"},
-		"without a type":          {"create", "", "a: b: c", http.StatusAccepted, "a: b: c"},
-		"nothing":                 {"create", "", "", http.StatusAccepted, ""},
-		"a character, written":    {"create", "application/json", "{\"a\":\"\x7f\"}", http.StatusAccepted, "{\"a\":\"\x7f\"}"},
-		"a character, read":       {"get", "application/json", "{\"a\":\"\x7f\"}", http.StatusInternalServerError, "control characters are not allowed"},
-		"JSON with more in types": {"create", "application/json; charset=utf-8", `{"a":"b"}`, http.StatusAccepted, "a: b\n"},
+		"text":           {"get", "text/plain", "a: b: c", http.StatusAccepted, "a: b: c"},
+		"without a type": {"create", "", "a: b: c", http.StatusAccepted, "a: b: c"},
+		"nothing":        {"create", "", "", http.StatusAccepted, ""},
+		"a character, written": {"create", "application/json", "{\"a\":\"\x7f\"}", http.StatusAccepted,
+			"{\"a\":\"\x7f\"}"},
+		"a character, read": {"get", "application/json", "{\"a\":\"\x7f\"}", http.StatusInternalServerError,
+			"control characters are not allowed"},
+		"JSON with more in types": {"create", "application/json; charset=utf-8", `{"a":"b"}`,
+			http.StatusAccepted, "a: b\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			handler := testMemory(t).WithYAMLResponseLimit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				if tc.contentType != "" {
-					w.Header().Set("Content-Type", tc.contentType)
-				}
-				w.WriteHeader(http.StatusAccepted)
-				if tc.body != "" {
-					_, _ = io.WriteString(w, tc.body)
-				}
-			}), func(*genericapirequest.RequestInfo) bool { return false })
+			handler := testMemory(t).WithYAMLResponseLimit(
+				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					if tc.contentType != "" {
+						w.Header().Set("Content-Type", tc.contentType)
+					}
+					w.WriteHeader(http.StatusAccepted)
+					if tc.body != "" {
+						_, _ = io.WriteString(w, tc.body)
+					}
+				}), func(*genericapirequest.RequestInfo) bool { return false })
 			info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: tc.verb}
-			req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(), info), http.MethodGet, "/", nil)
+			req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(), info),
+				http.MethodGet, "/", nil)
 			req.Header.Set("Accept", "application/yaml")
 			rec := httptest.NewRecorder()
 			handler.ServeHTTP(rec, req)
-			if body := rec.Body.String(); rec.Code != tc.code || !strings.Contains(body, tc.want) || tc.code == http.StatusAccepted && body != tc.want {
+			if body := rec.Body.String(); rec.Code != tc.code || !strings.Contains(body, tc.want) ||
+				tc.code == http.StatusAccepted && body != tc.want {
 				t.Errorf("got %d %q, want %d %q", rec.Code, body, tc.code, tc.want)
 			}
 		})

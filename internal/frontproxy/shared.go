@@ -23,7 +23,8 @@ func relations(cas, clientCAs []*x509.Certificate) []string {
 			if ca.Equal(client) {
 				out = append(out, fmt.Sprintf("%s in %s is also in %s", ca.Subject, CAKey, ClientCAKey))
 			} else if relation := sharedca.Relation(ca, client); relation != "" {
-				out = append(out, fmt.Sprintf("%s in %s %s %s in %s", ca.Subject, CAKey, relation, client.Subject, ClientCAKey))
+				out = append(out, fmt.Sprintf("%s in %s %s %s in %s", ca.Subject, CAKey, relation,
+					client.Subject, ClientCAKey))
 			}
 		}
 	}

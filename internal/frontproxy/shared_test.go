@@ -31,7 +31,8 @@ func newKey(t *testing.T) crypto.Signer {
 }
 
 // sign makes a certificate for the key. Without an issuer it is self-signed.
-func sign(t *testing.T, name string, key crypto.Signer, issuer *authority, change func(*x509.Certificate)) *x509.Certificate {
+func sign(t *testing.T, name string, key crypto.Signer, issuer *authority,
+	change func(*x509.Certificate)) *x509.Certificate {
 	t.Helper()
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	if err != nil {
@@ -57,7 +58,8 @@ func sign(t *testing.T, name string, key crypto.Signer, issuer *authority, chang
 	return cert
 }
 
-func newAuthority(t *testing.T, name string, key crypto.Signer, issuer *authority, changes ...func(*x509.Certificate)) *authority {
+func newAuthority(t *testing.T, name string, key crypto.Signer, issuer *authority,
+	changes ...func(*x509.Certificate)) *authority {
 	t.Helper()
 	return &authority{sign(t, name, key, issuer, func(c *x509.Certificate) {
 		c.IsCA, c.KeyUsage = true, x509.KeyUsageCertSign
@@ -89,7 +91,8 @@ func bundleOf(cas ...*authority) certs.Bundle {
 // at the time.
 func accepts(cas, sent certs.Bundle, at time.Time) bool {
 	_, err := sent[0].Verify(x509.VerifyOptions{
-		Roots: cas.Pool(), Intermediates: sent[1:].Pool(), CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		Roots: cas.Pool(), Intermediates: sent[1:].Pool(), CurrentTime: at,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	return err == nil
 }
@@ -117,9 +120,13 @@ func TestS11SharedCA(t *testing.T) {
 				t.Errorf("one's certificate is accepted by the CAs of the other: %t, want %t", got, tc.shared)
 			}
 			for way, cm := range map[string]Status{
-				"as described": Evaluate(published(tc.proxies, tc.clients)), "the other way round": Evaluate(published(tc.clients, tc.proxies)),
+				"as described":        Evaluate(published(tc.proxies, tc.clients)),
+				"the other way round": Evaluate(published(tc.clients, tc.proxies)),
 			} {
-				if got := slices.ContainsFunc(cm.Problems, func(p Problem) bool { return p.Weakness == SharedCA }); got != tc.shared {
+				if got := slices.ContainsFunc(cm.Problems, func(
+					p Problem) bool {
+					return p.Weakness == SharedCA
+				}); got != tc.shared {
 					t.Errorf("%s: shared: %t, want %t: %+v", way, got, tc.shared, cm.Problems)
 				}
 			}
@@ -138,13 +145,16 @@ func sameKeys(t *testing.T) []sharing {
 	below, belowAgain := newAuthority(t, "a", a.key, elsewhere), newAuthority(t, "a", a.key, elsewhere)
 	byA, byB, byRenamed := leaf(t, a), leaf(t, b), leaf(t, renamed)
 	return []sharing{
-		{name: "the same certificate", proxies: bundleOf(a), clients: bundleOf(a), user: certs.Bundle{byA}, proxy: certs.Bundle{byA}, shared: true},
-		{name: "re-signed", proxies: bundleOf(a), clients: bundleOf(again), user: certs.Bundle{leaf(t, again)}, proxy: certs.Bundle{byA}, shared: true},
+		{name: "the same certificate", proxies: bundleOf(a), clients: bundleOf(a), user: certs.Bundle{byA},
+			proxy: certs.Bundle{byA}, shared: true},
+		{name: "re-signed", proxies: bundleOf(a), clients: bundleOf(again), user: certs.Bundle{leaf(t, again)},
+			proxy: certs.Bundle{byA}, shared: true},
 		{name: "re-signed by a root that is in neither", proxies: bundleOf(below), clients: bundleOf(belowAgain),
 			user: certs.Bundle{leaf(t, belowAgain)}, proxy: certs.Bundle{leaf(t, below)}, shared: true},
 		{name: "the same key under another name", proxies: bundleOf(a), clients: bundleOf(renamed),
 			user: certs.Bundle{byRenamed, bridge.Certificate}, proxy: certs.Bundle{byA}, shared: true},
-		{name: "one of several", proxies: bundleOf(b, a), clients: bundleOf(newAuthority(t, "c", newKey(t), nil), again),
+		{name: "one of several", proxies: bundleOf(b, a), clients: bundleOf(
+			newAuthority(t, "c", newKey(t), nil), again),
 			user: certs.Bundle{leaf(t, again)}, proxy: certs.Bundle{byB}, shared: true},
 	}
 }
@@ -158,22 +168,33 @@ func signedByEachOther(t *testing.T) []sharing {
 	other := newAuthority(t, "other", newKey(t), nil)
 	crossed := newAuthority(t, "other", other.key, root)
 	byOther := leaf(t, other)
-	tomorrow := newAuthority(t, "tomorrow", newKey(t), root, func(c *x509.Certificate) { c.NotBefore = time.Now().Add(24 * time.Hour) })
-	expired := newAuthority(t, "root", root.key, nil, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
+	tomorrow := newAuthority(t, "tomorrow", newKey(t), root,
+		func(c *x509.Certificate) { c.NotBefore = time.Now().Add(24 * time.Hour) })
+	expired := newAuthority(t, "root", root.key, nil, func(
+		c *x509.Certificate) {
+		c.NotAfter = time.Now().Add(-time.Minute)
+	})
 	return []sharing{
-		{name: "a client CA below the front proxy's", proxies: bundleOf(root), clients: bundleOf(below), user: byBelow, proxy: byRoot, shared: true},
-		{name: "a front proxy's CA below the users'", proxies: bundleOf(below), clients: bundleOf(root), user: byRoot, proxy: byBelow, shared: true},
+		{name: "a client CA below the front proxy's", proxies: bundleOf(root), clients: bundleOf(below), user: byBelow,
+			proxy: byRoot, shared: true},
+		{name: "a front proxy's CA below the users'", proxies: bundleOf(below), clients: bundleOf(root), user: byRoot,
+			proxy: byBelow, shared: true},
 		{name: "a client CA two below", proxies: bundleOf(root), clients: bundleOf(below, further),
 			user: certs.Bundle{leaf(t, further), further.Certificate, below.Certificate}, proxy: byRoot, shared: true},
-		{name: "a client CA cross-signed by the front proxy's", proxies: bundleOf(root), clients: bundleOf(other, crossed),
-			user: certs.Bundle{byOther, crossed.Certificate}, proxy: byRoot, shared: true},
-		{name: "a front proxy's CA cross-signed by the users'", proxies: bundleOf(other, crossed), clients: bundleOf(root),
-			user: byRoot, proxy: certs.Bundle{byOther, crossed.Certificate}, shared: true},
-		{name: "one of several below", proxies: bundleOf(other, root), clients: bundleOf(newAuthority(t, "c", newKey(t), nil), below),
-			user: byBelow, proxy: certs.Bundle{byOther}, shared: true},
+		{name: "a client CA cross-signed by the front proxy's", proxies: bundleOf(root),
+			clients: bundleOf(other, crossed),
+			user:    certs.Bundle{byOther, crossed.Certificate}, proxy: byRoot, shared: true},
+		{name: "a front proxy's CA cross-signed by the users'", proxies: bundleOf(other, crossed),
+			clients: bundleOf(root),
+			user:    byRoot, proxy: certs.Bundle{byOther, crossed.Certificate}, shared: true},
+		{name: "one of several below", proxies: bundleOf(other, root),
+			clients: bundleOf(newAuthority(t, "c", newKey(t), nil), below),
+			user:    byBelow, proxy: certs.Bundle{byOther}, shared: true},
 		{name: "a client CA below that is valid tomorrow", proxies: bundleOf(root), clients: bundleOf(tomorrow),
-			user: certs.Bundle{leaf(t, tomorrow), tomorrow.Certificate}, proxy: byRoot, shared: true, later: 48 * time.Hour},
-		{name: "a root of which one certificate has expired", proxies: bundleOf(expired, root), clients: bundleOf(below), user: byBelow, proxy: byRoot, shared: true},
+			user: certs.Bundle{leaf(t, tomorrow), tomorrow.Certificate}, proxy: byRoot, shared: true,
+			later: 48 * time.Hour},
+		{name: "a root of which one certificate has expired", proxies: bundleOf(expired, root),
+			clients: bundleOf(below), user: byBelow, proxy: byRoot, shared: true},
 	}
 }
 
@@ -186,7 +207,8 @@ func separate(t *testing.T) []sharing {
 	byA, byB := certs.Bundle{leaf(t, a)}, certs.Bundle{leaf(t, b)}
 	return []sharing{
 		{name: "separate", proxies: bundleOf(a), clients: bundleOf(b), user: byB, proxy: byA},
-		{name: "separate with the same name", proxies: bundleOf(a), clients: bundleOf(sameName), user: certs.Bundle{leaf(t, sameName)}, proxy: byA},
+		{name: "separate with the same name", proxies: bundleOf(a), clients: bundleOf(sameName),
+			user: certs.Bundle{leaf(t, sameName)}, proxy: byA},
 		{name: "two below a root that is in neither", proxies: bundleOf(left), clients: bundleOf(right),
 			user:  certs.Bundle{leaf(t, right), right.Certificate, left.Certificate, root.Certificate},
 			proxy: certs.Bundle{leaf(t, left), left.Certificate, right.Certificate, root.Certificate}},

@@ -90,8 +90,9 @@ func Evaluate(cm *corev1.ConfigMap) Status {
 	if s.parseList(cm.Data, AllowedNamesKey, &s.AllowedNames) && len(s.AllowedNames) == 0 {
 		s.Problems = append(s.Problems, Problem{
 			Weakness: AnyName,
-			Text:     "has an empty " + AllowedNamesKey + ", so every certificate of the front proxy's CA can name any user",
-			Hint:     "set kube-apiserver's --" + AllowedNamesKey,
+			Text: "has an empty " + AllowedNamesKey +
+				", so every certificate of the front proxy's CA can name any user",
+			Hint: "set kube-apiserver's --" + AllowedNamesKey,
 		})
 	}
 	if s.parseList(cm.Data, UsernameHeadersKey, &s.UsernameHeaders) && len(s.UsernameHeaders) == 0 {
@@ -105,8 +106,9 @@ func Evaluate(cm *corev1.ConfigMap) Status {
 	for _, relation := range relations(s.CAs, s.ClientCAs) {
 		s.Problems = append(s.Problems, Problem{
 			Weakness: SharedCA,
-			Text:     "has a CA that the front proxy and users share, so a user's certificate with an allowed name can name any user: " + relation,
-			Hint:     "give kube-apiserver's --" + CAKey + " a CA of its own",
+			Text: "has a CA that the front proxy and users share, so a user's certificate with an allowed name " +
+				"can name any user: " + relation,
+			Hint: "give kube-apiserver's --" + CAKey + " a CA of its own",
 		})
 	}
 	return s
@@ -151,7 +153,8 @@ func (s *Status) parseList(data map[string]string, key string, into *[]string) b
 		}
 	}
 	if slices.ContainsFunc(list, func(entry string) bool { return strings.TrimSpace(entry) == "" }) {
-		s.Problems = append(s.Problems, malformed(key, errors.New("expected a list of strings in JSON, found a blank one")))
+		s.Problems = append(s.Problems, malformed(key, errors.New(
+			"expected a list of strings in JSON, found a blank one")))
 		return false
 	}
 	*into = list

@@ -37,7 +37,8 @@ func newCA(t *testing.T, name string) *certs.CA {
 
 // TestS11Evaluate: each key is parsed, and none that is missing or malformed passes.
 func TestS11Evaluate(t *testing.T) {
-	proxies, users := certs.Bundle{newCA(t, "front-proxy-ca").Certificate}, certs.Bundle{newCA(t, "client-ca").Certificate}
+	proxies, users := certs.Bundle{newCA(t, "front-proxy-ca").Certificate},
+		certs.Bundle{newCA(t, "client-ca").Certificate}
 	type problem struct{ Weakness, Text string }
 	none := problem{}
 	for _, tc := range []struct {
@@ -45,25 +46,42 @@ func TestS11Evaluate(t *testing.T) {
 		proxy, clients   problem
 	}{
 		{"as it should be", UIDHeadersKey, "", none, none},
-		{"no CA", CAKey, " \n", problem{"", "has no requestheader-client-ca-file: the aggregation layer of this cluster is not configured"}, none},
-		{"CA not PEM", CAKey, "PEM", problem{"", "has a malformed requestheader-client-ca-file: data does not contain any valid"}, none},
-		{"CA damaged", CAKey, string(proxies.PEM()) + "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", problem{"", "has a malformed requestheader-client-ca-file: "}, none},
+		{"no CA", CAKey, " \n",
+			problem{"", "has no requestheader-client-ca-file: the aggregation layer of this cluster is not configured"},
+			none},
+		{"CA not PEM", CAKey, "PEM",
+			problem{"", "has a malformed requestheader-client-ca-file: data does not contain any valid"}, none},
+		{"CA damaged", CAKey, string(proxies.PEM()) + "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+			problem{"", "has a malformed requestheader-client-ca-file: "}, none},
 		{"no client CA", ClientCAKey, "", none, problem{"", "has no client-ca-file"}},
-		{"client CA not PEM", ClientCAKey, "PEM", problem{"", "has a malformed client-ca-file: "}, problem{"", "has a malformed client-ca-file: "}},
+		{"client CA not PEM", ClientCAKey, "PEM", problem{"", "has a malformed client-ca-file: "},
+			problem{"", "has a malformed client-ca-file: "}},
 		{"names unset", AllowedNamesKey, "", problem{AnyName, "has an empty requestheader-allowed-names"}, none},
 		{"no names", AllowedNamesKey, "[]", problem{AnyName, "has an empty requestheader-allowed-names"}, none},
 		{"names null", AllowedNamesKey, "null", problem{AnyName, "has an empty requestheader-allowed-names"}, none},
-		{"names not a list", AllowedNamesKey, "front-proxy-client", problem{"", "has a malformed requestheader-allowed-names: expected a list of strings in JSON: invalid"}, none},
-		{"a blank name", AllowedNamesKey, `["front-proxy-client",""]`, problem{"", "has a malformed requestheader-allowed-names: expected a list of strings in JSON, found a blank one"}, none},
-		{"no username header", UsernameHeadersKey, "[]", problem{"", "names no header in requestheader-username-headers"}, none},
-		{"username header unset", UsernameHeadersKey, "", problem{"", "names no header in requestheader-username-headers"}, none},
-		{"username headers cut off", UsernameHeadersKey, `["X-Remote-User"`, problem{"", "has a malformed requestheader-username-headers: "}, none},
-		{"UID headers of another type", UIDHeadersKey, `[1]`, problem{"", "has a malformed requestheader-uid-headers: "}, none},
-		{"group headers not a list", GroupHeadersKey, `"X-Remote-Group"`, problem{"", "has a malformed requestheader-group-headers: "}, none},
-		{"group headers blank", GroupHeadersKey, " ", problem{"", "has a malformed requestheader-group-headers: "}, none},
+		{"names not a list", AllowedNamesKey, "front-proxy-client",
+			problem{"", "has a malformed requestheader-allowed-names: expected a list of strings in JSON: invalid"},
+			none},
+		{"a blank name", AllowedNamesKey, `["front-proxy-client",""]`,
+			problem{"", "has a malformed requestheader-allowed-names: expected a list of strings in JSON, found a " +
+				"blank one"}, none},
+		{"no username header", UsernameHeadersKey, "[]", problem{"",
+			"names no header in requestheader-username-headers"}, none},
+		{"username header unset", UsernameHeadersKey, "", problem{"",
+			"names no header in requestheader-username-headers"}, none},
+		{"username headers cut off", UsernameHeadersKey, `["X-Remote-User"`,
+			problem{"", "has a malformed requestheader-username-headers: "}, none},
+		{"UID headers of another type", UIDHeadersKey, `[1]`,
+			problem{"", "has a malformed requestheader-uid-headers: "}, none},
+		{"group headers not a list", GroupHeadersKey, `"X-Remote-Group"`,
+			problem{"", "has a malformed requestheader-group-headers: "}, none},
+		{"group headers blank", GroupHeadersKey, " ", problem{"", "has a malformed requestheader-group-headers: "},
+			none},
 		{"group headers unset", GroupHeadersKey, "", none, none},
-		{"extra prefixes cut off", ExtraHeaderPrefixesKey, `["X-Remote-Extra-`, problem{"", "has a malformed requestheader-extra-headers-prefix: "}, none},
-		{"a blank prefix", ExtraHeaderPrefixesKey, `[""]`, problem{"", "has a malformed requestheader-extra-headers-prefix: "}, none},
+		{"extra prefixes cut off", ExtraHeaderPrefixesKey, `["X-Remote-Extra-`,
+			problem{"", "has a malformed requestheader-extra-headers-prefix: "}, none},
+		{"a blank prefix", ExtraHeaderPrefixesKey, `[""]`,
+			problem{"", "has a malformed requestheader-extra-headers-prefix: "}, none},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			cm := published(proxies, users)
@@ -91,8 +109,10 @@ func TestS11Evaluate(t *testing.T) {
 		t.Errorf("without the ConfigMap: got %+v, want one problem that cannot be tolerated, and one of clients", s)
 	}
 	got, want := Evaluate(published(proxies, users)), Status{
-		CAs: proxies, ClientCAs: users, AllowedNames: []string{"front-proxy-client"}, UsernameHeaders: []string{"X-Remote-User"},
-		UIDHeaders: []string{"X-Remote-Uid"}, GroupHeaders: []string{"X-Remote-Group"}, ExtraHeaderPrefixes: []string{"X-Remote-Extra-"},
+		CAs: proxies, ClientCAs: users, AllowedNames: []string{"front-proxy-client"},
+		UsernameHeaders: []string{"X-Remote-User"},
+		UIDHeaders:      []string{"X-Remote-Uid"}, GroupHeaders: []string{"X-Remote-Group"},
+		ExtraHeaderPrefixes: []string{"X-Remote-Extra-"},
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b *x509.Certificate) bool { return a.Equal(b) })); diff != "" {
 		t.Errorf("content (-want +got):\n%s", diff)

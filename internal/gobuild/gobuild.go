@@ -88,7 +88,8 @@ func (l *Log) WithProgress(to io.Writer, what string, list *exec.Cmd, run func(*
 // Estimate says how long the build will take.
 func (l *Log) Estimate() string {
 	minutes := float64(l.total) * secondsPerPackage / float64(runtime.GOMAXPROCS(0)) / 60
-	return fmt.Sprintf("%d packages, about %.0f minutes with %d CPUs", l.total, math.Ceil(minutes), runtime.GOMAXPROCS(0))
+	return fmt.Sprintf("%d packages, about %.0f minutes with %d CPUs", l.total, math.Ceil(minutes),
+		runtime.GOMAXPROCS(0))
 }
 
 // Write takes what go prints, in any pieces.
@@ -141,12 +142,15 @@ func (l *Log) Failure() string {
 func Hint(said string) string {
 	for _, space := range []string{"no space left on device", "quota exceeded"} {
 		if strings.Contains(said, space) {
-			return "it needs 4 GB once, in the directories of go env GOCACHE GOMODCACHE GOTMPDIR, and 0.5 GB for the control plane"
+			return "it needs 4 GB once, in the directories of go env GOCACHE GOMODCACHE GOTMPDIR, and 0.5 GB for " +
+				"the control plane"
 		}
 	}
-	for _, network := range []string{"GOPROXY", "dial tcp", "proxyconnect", "i/o timeout", "TLS handshake timeout", "connection reset by peer", `": unexpected EOF`, `": EOF`} {
+	for _, network := range []string{"GOPROXY", "dial tcp", "proxyconnect", "i/o timeout", "TLS handshake timeout",
+		"connection reset by peer", `": unexpected EOF`, `": EOF`} {
 		if strings.Contains(said, network) {
-			return "it needs the Go module proxy once: check GOPROXY and the network, and try again; what was downloaded is kept"
+			return "it needs the Go module proxy once: check GOPROXY and the network, and try again; what was " +
+				"downloaded is kept"
 		}
 	}
 	return ""

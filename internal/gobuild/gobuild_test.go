@@ -23,11 +23,13 @@ func TestTell(t *testing.T) {
 		said  string
 		want  string
 	}{
-		"at once":           {time.Second, "k8s.io/a\n", ""},
-		"downloads":         {3 * time.Second, "go: downloading k8s.io/a v1.0.0\ngo: downloading k8s.io/b v1.0.0\n", "builds p: 2 modules downloaded\n"},
-		"compiles":          {3 * time.Second, "k8s.io/a\nk8s", "builds p: 1 of 4 packages compiled\n"},
-		"compiles for long": {13 * time.Second, "k8s.io/a\n", "builds p: 1 of 4 packages compiled\nbuilds p: 1 of 4 packages compiled\n"},
-		"links":             {3 * time.Second, "", "builds p\n"},
+		"at once": {time.Second, "k8s.io/a\n", ""},
+		"downloads": {3 * time.Second, "go: downloading k8s.io/a v1.0.0\ngo: downloading k8s.io/b v1.0.0\n",
+			"builds p: 2 modules downloaded\n"},
+		"compiles": {3 * time.Second, "k8s.io/a\nk8s", "builds p: 1 of 4 packages compiled\n"},
+		"compiles for long": {13 * time.Second, "k8s.io/a\n",
+			"builds p: 1 of 4 packages compiled\nbuilds p: 1 of 4 packages compiled\n"},
+		"links": {3 * time.Second, "", "builds p\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -49,9 +51,11 @@ func TestTell(t *testing.T) {
 // TestFailure: what a compiler says is passed on whole; what the machine lacks is said with what helps.
 func TestFailure(t *testing.T) {
 	for said, want := range map[string]string{
-		"# p\np/a.go:1:2: undefined: x\n":                                                "# p\np/a.go:1:2: undefined: x",
-		"# p\np/a.go:9:2: syntax error: unexpected EOF, expecting }\n":                   "# p\np/a.go:9:2: syntax error: unexpected EOF, expecting }",
-		strings.Repeat("compile: write /tmp/x: no space left on device\n", 20):           "no space left on device; it needs 4 GB once, in the directories of go env GOCACHE",
+		"# p\np/a.go:1:2: undefined: x\n": "# p\np/a.go:1:2: undefined: x",
+		"# p\np/a.go:9:2: syntax error: unexpected EOF, expecting }\n": "# p\np/a.go:9:2: syntax error: unexpected " +
+			"EOF, expecting }",
+		strings.Repeat("compile: write /tmp/x: no space left on device\n",
+			20): "no space left on device; it needs 4 GB once, in the directories of go env GOCACHE",
 		"compile: write /tmp/x: disk quota exceeded\n":                                   "quota exceeded; it needs 4 GB once",
 		"k8s.io/a: module lookup disabled by GOPROXY=off\n":                              "GOPROXY=off; it needs the Go module proxy once",
 		"go: k8s.io/a: Get \"https://x/y\": dial tcp 10.0.0.1:443: connection refused\n": "connection refused; it needs the Go module proxy once",
@@ -63,7 +67,8 @@ func TestFailure(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := log.Failure()
-		if hints := strings.Contains(got, "; it needs"); !strings.Contains(got, want) || hints != strings.Contains(want, "; it needs") || strings.Count(got, "\n") > strings.Count(want, "\n") {
+		if hints := strings.Contains(got, "; it needs"); !strings.Contains(got, want) ||
+			hints != strings.Contains(want, "; it needs") || strings.Count(got, "\n") > strings.Count(want, "\n") {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

@@ -22,14 +22,18 @@ func checkAuthentication(s *set) []verify.Finding {
 		token, certificate := len(missing) < len(tokenFlags), p.flags["cluster-ca-cert"] != ""
 		switch {
 		case !token && !certificate:
-			out = append(out, finding(p.String(), "neither --%s nor --cluster-ca-cert: every client that reaches the server is accepted as an agent and carries kube-apiserver's connections",
+			out = append(out, finding(p.String(),
+				"neither --%s nor --cluster-ca-cert: every client that reaches the server is accepted as an agent "+
+					"and carries kube-apiserver's connections",
 				strings.Join(tokenFlags, ", --")))
 		case token && certificate:
 			out = append(out, finding(p.String(), "both tokens and --cluster-ca-cert; the server refuses to start"))
 		case token && len(missing) > 0:
-			out = append(out, finding(p.String(), "--%s is missing; the server wants all of --%s", strings.Join(missing, ", --"), strings.Join(tokenFlags, ", --")))
+			out = append(out, finding(p.String(), "--%s is missing; the server wants all of --%s",
+				strings.Join(missing, ", --"), strings.Join(tokenFlags, ", --")))
 		case token && p.flags["kubeconfig"] == "":
-			out = append(out, finding(p.String(), "no --kubeconfig, with which the server asks kube-apiserver about tokens"))
+			out = append(out, finding(p.String(),
+				"no --kubeconfig, with which the server asks kube-apiserver about tokens"))
 		}
 		tokens, certificates = tokens || token, certificates || certificate
 	}
@@ -38,7 +42,8 @@ func checkAuthentication(s *set) []verify.Finding {
 			out = append(out, finding(p.String(), "no --service-account-token-path, and the server expects a token"))
 		}
 		if certificates && (p.flags["agent-cert"] == "" || p.flags["agent-key"] == "") {
-			out = append(out, finding(p.String(), "no --agent-cert and --agent-key, and the server expects a certificate"))
+			out = append(out, finding(p.String(),
+				"no --agent-cert and --agent-key, and the server expects a certificate"))
 		}
 	}
 	return out

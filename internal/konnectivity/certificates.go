@@ -39,13 +39,17 @@ func (s *set) handshakes() []handshake {
 		if tcp != nil && tcp.TLSConfig != nil {
 			name := cmp.Or(tcp.TLSConfig.TLSServerName, parseURL(tcp.URL).Hostname())
 			out = append(out,
-				handshake{"the server's certificate for kube-apiserver", p.String(), p.flags["server-cert"], tcp.TLSConfig.CABundle, x509.ExtKeyUsageServerAuth, name},
-				handshake{"kube-apiserver's client certificate", where, tcp.TLSConfig.ClientCert, p.flags["server-ca-cert"], x509.ExtKeyUsageClientAuth, ""})
+				handshake{"the server's certificate for kube-apiserver", p.String(), p.flags["server-cert"],
+					tcp.TLSConfig.CABundle, x509.ExtKeyUsageServerAuth, name},
+				handshake{"kube-apiserver's client certificate", where, tcp.TLSConfig.ClientCert,
+					p.flags["server-ca-cert"], x509.ExtKeyUsageClientAuth, ""})
 		}
 		for _, a := range s.agents {
 			out = append(out,
-				handshake{"the server's certificate for agents", p.String(), p.flags["cluster-cert"], a.flags["ca-cert"], x509.ExtKeyUsageServerAuth, a.flags["proxy-server-host"]},
-				handshake{"the agents' client certificate", a.String(), a.flags["agent-cert"], p.flags["cluster-ca-cert"], x509.ExtKeyUsageClientAuth, ""})
+				handshake{"the server's certificate for agents", p.String(), p.flags["cluster-cert"],
+					a.flags["ca-cert"], x509.ExtKeyUsageServerAuth, a.flags["proxy-server-host"]},
+				handshake{"the agents' client certificate", a.String(), a.flags["agent-cert"],
+					p.flags["cluster-ca-cert"], x509.ExtKeyUsageClientAuth, ""})
 		}
 	}
 	// What is not set is not used, or is another rule's.
@@ -111,15 +115,20 @@ func checkCAs(s *set) []verify.Finding {
 		frontend, agents := p.flags["server-ca-cert"], p.flags["cluster-ca-cert"]
 		for _, flag := range []string{"server-ca-cert", "cluster-ca-cert"} {
 			if why := s.clusterCA(p, p.flags[flag]); why != "" {
-				out = append(out, finding(p.String(), "--%s=%s is %s: every user with a certificate is accepted", flag, p.flags[flag], why))
+				out = append(out, finding(p.String(), "--%s=%s is %s: every user with a certificate is accepted", flag,
+					p.flags[flag], why))
 			}
 		}
-		if frontend != "" && agents != "" && (frontend == agents || slices.ContainsFunc(s.bundle(agents), s.bundle(frontend).Contains)) {
-			out = append(out, finding(p.String(), "--server-ca-cert and --cluster-ca-cert have the same CA: an agent's certificate passes for kube-apiserver's"))
+		if frontend != "" && agents != "" && (frontend == agents ||
+			slices.ContainsFunc(s.bundle(agents), s.bundle(frontend).Contains)) {
+			out = append(out, finding(p.String(),
+				"--server-ca-cert and --cluster-ca-cert have the same CA: an agent's certificate passes for "+
+					"kube-apiserver's"))
 		}
 	}
 	if _, tcp, where := s.transport(); tcp != nil && tcp.TLSConfig != nil && tcp.TLSConfig.CABundle == "" {
-		out = append(out, finding(where, "tlsConfig has no caBundle, so any CA that the machine trusts can vouch for the server"))
+		out = append(out, finding(where,
+			"tlsConfig has no caBundle, so any CA that the machine trusts can vouch for the server"))
 	}
 	return append(out, s.checkPeers()...)
 }
@@ -137,12 +146,14 @@ func (s *set) clusterCA(p *program, file string) string {
 	}
 	for _, server := range s.servers {
 		cluster := s.kubeconfigCluster(server)
-		users = append(append(users, s.bundle(cluster.CertificateAuthority)...), certs.LenientBundle(cluster.CertificateAuthorityData)...)
+		users = append(append(users, s.bundle(cluster.CertificateAuthority)...),
+			certs.LenientBundle(cluster.CertificateAuthorityData)...)
 	}
 	switch v, _ := p.volumeAt(file); {
 	case file == "/etc/kubernetes/pki/ca.crt":
 		return "kubeadm's file of the cluster's CA"
-	case strings.HasPrefix(file, "/var/run/secrets/kubernetes.io/serviceaccount/"), v != nil && v.ConfigMap != nil && v.ConfigMap.Name == "kube-root-ca.crt":
+	case strings.HasPrefix(file, "/var/run/secrets/kubernetes.io/serviceaccount/"), v != nil && v.ConfigMap != nil &&
+		v.ConfigMap.Name == "kube-root-ca.crt":
 		return "the cluster's CA as pods have it"
 	}
 	for _, ca := range s.bundle(file) {
@@ -166,9 +177,11 @@ func (s *set) checkPeers() []verify.Finding {
 			continue
 		}
 		if _, err := shown[0].Verify(x509.VerifyOptions{
-			Roots: cas.Pool(), Intermediates: shown[1:].Pool(), CurrentTime: s.now, KeyUsages: []x509.ExtKeyUsage{h.usage},
+			Roots: cas.Pool(), Intermediates: shown[1:].Pool(), CurrentTime: s.now,
+			KeyUsages: []x509.ExtKeyUsage{h.usage},
 		}); err != nil {
-			out = append(out, finding(s.file(h.cert), "%s is not accepted by the CAs in %s: %v", h.what, s.file(h.cas), err))
+			out = append(out, finding(s.file(h.cert), "%s is not accepted by the CAs in %s: %v", h.what,
+				s.file(h.cas), err))
 		}
 	}
 	return out
@@ -196,7 +209,8 @@ func (s *set) checkPairs() (checked []verify.Checked, findings []verify.Finding)
 		}
 		// Who trusts a pair is checked by checkPeers, which knows the peers; verify reports it as info.
 		checked = append(checked, report.Checked...)
-		findings = append(findings, slices.DeleteFunc(report.Findings, func(f verify.Finding) bool { return f.Severity == verify.Info })...)
+		findings = append(findings, slices.DeleteFunc(report.Findings,
+			func(f verify.Finding) bool { return f.Severity == verify.Info })...)
 	}
 	return checked, findings
 }

@@ -25,9 +25,11 @@ func checkCounts(s *set) []verify.Finding {
 		for _, a := range s.agents {
 			switch counts := a.enabled("count-server-leases"); {
 			case leases && !counts:
-				out = append(out, finding(p.String(), "--enable-lease-controller, and agents have no --count-server-leases (%s)", a))
+				out = append(out, finding(p.String(),
+					"--enable-lease-controller, and agents have no --count-server-leases (%s)", a))
 			case counts && !leases:
-				out = append(out, finding(p.String(), "no --enable-lease-controller, and agents have --count-server-leases (%s)", a))
+				out = append(out, finding(p.String(),
+					"no --enable-lease-controller, and agents have --count-server-leases (%s)", a))
 			case leases:
 				for _, flag := range []string{"lease-namespace", "lease-label"} {
 					if want, got := p.flag(flag), a.flag(flag); got != want {

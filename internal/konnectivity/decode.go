@@ -77,7 +77,8 @@ func (s *set) decodeConfigMap(path string, cm *corev1.ConfigMap) {
 	for _, key := range slices.Sorted(maps.Keys(cm.Data)) {
 		var meta metav1.TypeMeta
 		if yaml.Unmarshal([]byte(cm.Data[key]), &meta) == nil && meta.Kind == egressKind {
-			s.egresses = append(s.egresses, egressFile{fmt.Sprintf("%s ConfigMap/%s %s", path, cm.Name, key), key, []byte(cm.Data[key])})
+			s.egresses = append(s.egresses, egressFile{fmt.Sprintf("%s ConfigMap/%s %s", path, cm.Name, key), key,
+				[]byte(cm.Data[key])})
 		}
 	}
 }

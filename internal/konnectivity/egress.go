@@ -28,15 +28,20 @@ func (s *set) egress() (egressFile, error) {
 		p := s.apiServers[0] // those of one control plane have the same flags
 		name := filepath.Base(p.flags[egressFlag])
 		if p.flags[egressFlag] == "" {
-			return egressFile{}, fmt.Errorf("expected --%s on kube-apiserver (%s), found none; without it kube-apiserver connects directly", egressFlag, p)
+			return egressFile{}, fmt.Errorf(
+				"expected --%s on kube-apiserver (%s), found none; without it kube-apiserver connects directly",
+				egressFlag, p)
 		}
 		if i := slices.IndexFunc(s.egresses, func(e egressFile) bool { return e.name == name }); i >= 0 {
 			return s.egresses[i], nil
 		}
-		return egressFile{}, fmt.Errorf("expected a file %s, which kube-apiserver's --%s names, found %q", name, egressFlag, names)
+		return egressFile{}, fmt.Errorf("expected a file %s, which kube-apiserver's --%s names, found %q", name,
+			egressFlag, names)
 	}
 	if len(s.egresses) != 1 {
-		return egressFile{}, fmt.Errorf("expected one EgressSelectorConfiguration, found %q; the manifest of kube-apiserver would tell which one it reads", names)
+		return egressFile{}, fmt.Errorf(
+			"expected one EgressSelectorConfiguration, found %q; the manifest of kube-apiserver would tell which "+
+				"one it reads", names)
 	}
 	return s.egresses[0], nil
 }

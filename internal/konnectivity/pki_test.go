@@ -44,7 +44,8 @@ func TestMain(m *testing.M) {
 func newPKI(dir string, a addresses) error {
 	ctx := context.Background()
 	if _, err := certs.Init(ctx, certs.InitOptions{
-		Dir: dir, With: []string{certs.SetKonnectivity}, Service: certs.Service{Name: "extension-apiserver", Namespace: "workshop-system"},
+		Dir: dir, With: []string{certs.SetKonnectivity}, Service: certs.Service{Name: "extension-apiserver",
+			Namespace: "workshop-system"},
 		KonnectivityAgentServerNames: []string{a.agentServer},
 	}); err != nil {
 		return err
@@ -68,7 +69,8 @@ func newPKI(dir string, a addresses) error {
 		return err
 	}
 	_, err = kubeconfig.Write(ctx, kubeconfig.Options{
-		Client: certs.ClientOptions{User: "system:konnectivity-server"}, CA: filepath.Join(dir, "users-ca"), Server: "https://" + net.JoinHostPort(a.kubeAPIServer, "6443"),
+		Client: certs.ClientOptions{User: "system:konnectivity-server"}, CA: filepath.Join(dir, "users-ca"),
+		Server:       "https://" + net.JoinHostPort(a.kubeAPIServer, "6443"),
 		ServerCAFile: serverCA, Out: filepath.Join(dir, "kubeconfig", "konnectivity-server.kubeconfig"),
 	})
 	return err
@@ -81,8 +83,9 @@ func kubeAPIServerCertificate(dir, advertised string) error {
 		return err
 	}
 	pair, err := ca.IssueServing(certs.ServingOptions{
-		DNSNames: []string{"node-1", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
-		IPs:      []string{"10.96.0.1", advertised},
+		DNSNames: []string{"node-1", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+			"kubernetes.default.svc.cluster.local"},
+		IPs: []string{"10.96.0.1", advertised},
 	})
 	if err != nil {
 		return err

@@ -57,7 +57,8 @@ type role struct {
 }
 
 func (s *set) roles() []role {
-	return []role{{apiServerName, s.apiServers, verify.Info}, {serverName, s.servers, verify.Error}, {agentName, s.agents, verify.Error}}
+	return []role{{apiServerName, s.apiServers, verify.Info}, {serverName, s.servers, verify.Error},
+		{agentName, s.agents, verify.Error}}
 }
 
 func (s *set) findPrograms() {
@@ -106,11 +107,14 @@ func (s *set) workloads() []*workload {
 	for _, o := range s.objects {
 		switch v := o.value.(type) {
 		case *corev1.Pod:
-			out = append(out, &workload{o.file, "Pod", v.ObjectMeta, 0, corev1.PodTemplateSpec{ObjectMeta: v.ObjectMeta, Spec: v.Spec}})
+			out = append(out, &workload{o.file, "Pod", v.ObjectMeta, 0,
+				corev1.PodTemplateSpec{ObjectMeta: v.ObjectMeta, Spec: v.Spec}})
 		case *appsv1.Deployment:
-			out = append(out, &workload{o.file, "Deployment", v.ObjectMeta, ptr.Deref(v.Spec.Replicas, 1), v.Spec.Template})
+			out = append(out, &workload{o.file, "Deployment", v.ObjectMeta, ptr.Deref(v.Spec.Replicas, 1),
+				v.Spec.Template})
 		case *appsv1.StatefulSet:
-			out = append(out, &workload{o.file, "StatefulSet", v.ObjectMeta, ptr.Deref(v.Spec.Replicas, 1), v.Spec.Template})
+			out = append(out, &workload{o.file, "StatefulSet", v.ObjectMeta, ptr.Deref(v.Spec.Replicas, 1),
+				v.Spec.Template})
 		case *appsv1.DaemonSet:
 			out = append(out, &workload{o.file, "DaemonSet", v.ObjectMeta, 0, v.Spec.Template})
 		}
@@ -126,7 +130,10 @@ func (p *program) volumeAt(name string) (*corev1.Volume, *corev1.VolumeMount) {
 	if len(mounts) == 0 {
 		return nil, nil
 	}
-	best := slices.MaxFunc(mounts, func(a, b corev1.VolumeMount) int { return cmp.Compare(len(a.MountPath), len(b.MountPath)) })
+	best := slices.MaxFunc(mounts, func(a, b corev1.VolumeMount) int {
+		return cmp.Compare(len(a.MountPath),
+			len(b.MountPath))
+	})
 	i := slices.IndexFunc(p.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == best.Name })
 	if i < 0 {
 		return nil, &best
@@ -158,7 +165,8 @@ func (s *set) expand(w *workload, c corev1.Container, arg string) string {
 			case e.ValueFrom.ConfigMapKeyRef != nil:
 				ref := e.ValueFrom.ConfigMapKeyRef
 				for _, o := range s.objects {
-					if cm, ok := o.value.(*corev1.ConfigMap); ok && cm.Name == ref.Name && cm.Namespace == w.meta.Namespace {
+					if cm, ok := o.value.(*corev1.ConfigMap); ok && cm.Name == ref.Name &&
+						cm.Namespace == w.meta.Namespace {
 						return cm.Data[ref.Key]
 					}
 				}

@@ -16,13 +16,15 @@ import (
 func TestReadmeOverlays(t *testing.T) {
 	t.Parallel()
 	var examples []string
-	for _, block := range strings.Split(readFile(t, filepath.Join(root, "konnectivity", "README.md")), "```yaml\n")[1:] {
+	for _, block := range strings.Split(readFile(t, filepath.Join(root, "konnectivity", "README.md")),
+		"```yaml\n")[1:] {
 		if block, _, _ = strings.Cut(block, "```"); strings.Contains(block, "kind: Kustomization") {
 			examples = append(examples, block)
 		}
 	}
 	want := [][]string{
-		{"namespace: clusters-demo", "kind: Service", "proxy-server:v0.36.0", "image: registry.example.com/certgen:v1.2.3", "--egress-selector-config-file="},
+		{"namespace: clusters-demo", "kind: Service", "proxy-server:v0.36.0",
+			"image: registry.example.com/certgen:v1.2.3", "--egress-selector-config-file="},
 		{"proxy-server-host: konnectivity.example.com", "kind: NetworkPolicy", "proxy-agent:v0.36.0"},
 	}
 	if len(examples) != len(want) {
@@ -36,7 +38,8 @@ func TestReadmeOverlays(t *testing.T) {
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		write(t, dir, "kustomization.yaml", example)
 		write(t, dir, "kube-apiserver.yaml", readFile(t, filepath.Join("testdata", "kube-apiserver-deployment.yaml")))
-		out, err := exec.CommandContext(t.Context(), filepath.Join(root, "bin", envtest.DefaultMinor, "kubectl"), "kustomize", dir).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), filepath.Join(root, "bin", envtest.DefaultMinor, "kubectl"),
+			"kustomize", dir).CombinedOutput()
 		if err != nil {
 			t.Errorf("overlay %d: %v\n%s", i, err, out)
 		}

@@ -43,7 +43,8 @@ func Verify(dir string, opts Options) (*verify.Report, error) {
 	}
 	pairs, findings := s.checkPairs()
 	findings = verify.Sort(append(findings, verify.Run(rules, s, dir)...))
-	return verify.NewReport("KonnectivityReport", opts.Now, verify.CountObjects(append(s.parts(), pairs...), findings), findings), nil
+	return verify.NewReport("KonnectivityReport", opts.Now, verify.CountObjects(append(s.parts(), pairs...), findings),
+		findings), nil
 }
 
 // parts are the files and objects that have a role in the set.
@@ -54,7 +55,8 @@ func (s *set) parts() []verify.Checked {
 	}
 	for _, r := range s.roles() {
 		for _, p := range r.programs {
-			out = append(out, verify.Checked{Object: p.String(), Purpose: verify.Purpose(r.name), Detail: p.container.Image})
+			out = append(out, verify.Checked{Object: p.String(), Purpose: verify.Purpose(r.name),
+				Detail: p.container.Image})
 		}
 	}
 	return out

@@ -29,17 +29,22 @@ var rules = []verify.Check[*set]{
 		"the server does not authenticate agents, or expects something else than they send",
 		"use tokens or certificates, one of them, on both sides: the component mtls of server and agents, or of neither"),
 	verify.NewCheck("T05", checkCAs,
-		"a CA that signs for others too decides who is an agent or kube-apiserver, or one side does not trust the other's certificate",
-		"use the pairs and CAs of certgen init --with konnectivity, which sign nothing else, under the paths in the manifests"),
+		"a CA that signs for others too decides who is an agent or kube-apiserver, or one side does not trust the "+
+			"other's certificate",
+		"use the pairs and CAs of certgen init --with konnectivity, which sign nothing else, under the paths in the "+
+			"manifests"),
 	verify.NewCheck("T06", checkNames,
 		"the certificate does not contain the name or address that is dialled",
 		"issue it again with that name, or dial a name that it contains"),
 	verify.NewCheck("T07", checkSocket,
-		"kube-apiserver and the server do not meet: another protocol, address, path or volume, or kube-apiserver may not open the socket",
-		"use the same mode and address on both sides, or the same directory, owned by 65532, and give kube-apiserver that group"),
+		"kube-apiserver and the server do not meet: another protocol, address, path or volume, or kube-apiserver "+
+			"may not open the socket",
+		"use the same mode and address on both sides, or the same directory, owned by 65532, and give "+
+			"kube-apiserver that group"),
 	verify.NewCheck("T08", checkCounts,
 		"agents do not learn how many servers there are, so a kube-apiserver has no agent",
-		"use Leases on both sides in the same namespace, as the manifests do, or set --server-count to the number of kube-apiservers"),
+		"use Leases on both sides in the same namespace, as the manifests do, or set --server-count to the number "+
+			"of kube-apiservers"),
 }
 
 // Rules returns the rules in the order of their IDs.
@@ -53,7 +58,8 @@ func checkParts(s *set) []verify.Finding {
 	}
 	for _, r := range s.roles() {
 		if len(r.programs) == 0 {
-			out = append(out, verify.Finding{Severity: r.missing, Evidence: "expected a container " + r.name + ", found none"})
+			out = append(out, verify.Finding{Severity: r.missing, Evidence: "expected a container " + r.name +
+				", found none"})
 		}
 	}
 	return out

@@ -120,6 +120,7 @@ func embedCA(t *testing.T, dir string) {
 	t.Helper()
 	ca := base64.StdEncoding.EncodeToString([]byte(readFile(t, pair(dir, "kubeconfig", certs.BundleFile))))
 	const name = "kubeconfig/konnectivity-server.kubeconfig"
-	text := regexp.MustCompile(`certificate-authority: .*`).ReplaceAllString(readFile(t, pair(dir, name)), "certificate-authority-data: "+ca)
+	text := regexp.MustCompile(`certificate-authority: .*`).ReplaceAllString(readFile(t, pair(dir, name)),
+		"certificate-authority-data: "+ca)
 	write(t, pair(dir), name, text)
 }

@@ -80,7 +80,9 @@ func load(dir string, now time.Time) (*set, error) {
 		return nil, err
 	}
 	if manifests == 0 {
-		return nil, fmt.Errorf("expected manifests in %s, found no file *.yaml; render them into it: kubectl kustomize konnectivity/agents/base", dir)
+		return nil, fmt.Errorf(
+			"expected manifests in %s, found no file *.yaml; render them into it: kubectl kustomize "+
+				"konnectivity/agents/base", dir)
 	}
 	s.findPrograms()
 	return s, nil

@@ -80,7 +80,8 @@ func (c shipped) files(t testing.TB) map[string]string {
 		return out
 	}
 	out["server.yaml"] = kustomize(t, "", []string{"konnectivity/server/static-pod"}, components)
-	text := kustomize(t, "", []string{testdata + "kube-apiserver-pod.yaml"}, []string{"konnectivity/server/kube-apiserver"})
+	text := kustomize(t, "", []string{testdata + "kube-apiserver-pod.yaml"},
+		[]string{"konnectivity/server/kube-apiserver"})
 	out["kube-apiserver.yaml"] = strings.Replace(text, "egress/grpc-uds.yaml\n", "egress/"+c.mode+".yaml\n", 1)
 	out[c.mode+".yaml"] = readFile(t, filepath.Join(root, "konnectivity", "egress", c.mode+".yaml"))
 	return out
@@ -122,9 +123,11 @@ func kustomize(t testing.TB, namespace string, resources, components []string) s
 		}
 		return "[" + strings.Join(out, ", ") + "]"
 	}
-	write(t, dir, "kustomization.yaml", fmt.Sprintf("namespace: %q\nresources: %s\ncomponents: %s\n", namespace, relative(resources), relative(components)))
+	write(t, dir, "kustomization.yaml", fmt.Sprintf("namespace: %q\nresources: %s\ncomponents: %s\n", namespace,
+		relative(resources), relative(components)))
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), filepath.Join(root, "bin", envtest.DefaultMinor, "kubectl"), "kustomize", dir)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(root, "bin", envtest.DefaultMinor, "kubectl"),
+		"kustomize", dir)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	// A deprecated field is a warning.
 	if err := cmd.Run(); err != nil || stderr.Len() > 0 {

@@ -29,9 +29,11 @@ func TestShipped(t *testing.T) {
 			t.Parallel()
 			dir := newSet(t, c.files(t))
 			report := check(t, dir)
-			parts := slices.DeleteFunc(slices.Clone(report.Checked), func(c verify.Checked) bool { return c.Certificate != nil })
+			parts := slices.DeleteFunc(slices.Clone(report.Checked),
+				func(c verify.Checked) bool { return c.Certificate != nil })
 			if len(report.Findings) > 0 || report.Failed(true) || len(parts) != 4 || len(report.Checked) < 6 {
-				t.Errorf("got %+v and %+v, want 4 parts, 2 pairs or more, and no findings", report.Checked, report.Findings)
+				t.Errorf("got %+v and %+v, want 4 parts, 2 pairs or more, and no findings", report.Checked,
+					report.Findings)
 			}
 			s, err := load(dir, time.Now())
 			if err != nil {
@@ -57,7 +59,9 @@ func TestIPv6Only(t *testing.T) {
 	for _, c := range combinations() {
 		files := c.files(t)
 		for name, text := range files {
-			files[name] = strings.NewReplacer("konnectivity.example.com", ipv6.agentServer, "https://127.0.0.1:8131", "https://[::1]:8131", "--server-bind-address=127.0.0.1", "--server-bind-address=::1", "10.96.0.0/16", "fd00:96::/112").Replace(text)
+			files[name] = strings.NewReplacer("konnectivity.example.com", ipv6.agentServer, "https://127.0.0.1:8131",
+				"https://[::1]:8131", "--server-bind-address=127.0.0.1", "--server-bind-address=::1", "10.96.0.0/16",
+				"fd00:96::/112").Replace(text)
 		}
 		dir := newSet(t, files)
 		remove()(t, dir)
@@ -79,7 +83,8 @@ func TestDefaults(t *testing.T) {
 	}{
 		{static, []string{"    - --mode=grpc\n", ""}},
 		{tcp, []string{"    - --server-port=8131\n", "", "https://127.0.0.1:8131", "https://127.0.0.1:8090"}},
-		{static, []string{"\n    - --lease-namespace=konnectivity-leases\n", "\n", "--lease-namespace=konnectivity-leases", "--lease-namespace=kube-system"}},
+		{static, []string{"\n    - --lease-namespace=konnectivity-leases\n", "\n",
+			"--lease-namespace=konnectivity-leases", "--lease-namespace=kube-system"}},
 	} {
 		files, replaced := tc.set.files(t), strings.NewReplacer(tc.replace...)
 		changed := 0
@@ -115,10 +120,12 @@ func TestSidecarNamed(t *testing.T) {
 // TestListensEverywhere: a server that listens at all addresses is met at each.
 func TestListensEverywhere(t *testing.T) {
 	t.Parallel()
-	for bind, url := range map[string]string{"": "https://[::1]:8131", "::0": "https://127.0.0.1:8131", "0.0.0.0": "https://127.0.0.1:8131"} {
+	for bind, url := range map[string]string{"": "https://[::1]:8131", "::0": "https://127.0.0.1:8131",
+		"0.0.0.0": "https://127.0.0.1:8131"} {
 		files := tcp.files(t)
 		for name, text := range files {
-			files[name] = strings.NewReplacer("https://127.0.0.1:8131", url, "--server-bind-address=127.0.0.1", "--server-bind-address="+bind).Replace(text)
+			files[name] = strings.NewReplacer("https://127.0.0.1:8131", url, "--server-bind-address=127.0.0.1",
+				"--server-bind-address="+bind).Replace(text)
 		}
 		if report := check(t, newSet(t, files)); len(report.Findings) > 0 {
 			t.Errorf("%q: got %+v, want no findings", bind, report.Findings)
@@ -130,12 +137,14 @@ func TestListensEverywhere(t *testing.T) {
 func accepted(t *testing.T, p *program) {
 	t.Helper()
 	if out := validate(t, p, p.container.Args...); !strings.Contains(out, valid[p.container.Name]) {
-		t.Errorf("%s %q: got\n%s\nwant it to fail with %q, after its options were validated", p.container.Name, p.container.Args, out, valid[p.container.Name])
+		t.Errorf("%s %q: got\n%s\nwant it to fail with %q, after its options were validated", p.container.Name,
+			p.container.Args, out, valid[p.container.Name])
 	}
 }
 
 // valid is what a program says that has validated its options, and then finds nothing in its files.
-var valid = map[string]string{serverName: "failed to load kubernetes client config", agentName: "failed to run proxy connection"}
+var valid = map[string]string{serverName: "failed to load kubernetes client config",
+	agentName: "failed to run proxy connection"}
 
 // validate runs a program whose files are all empty, so that it ends before it serves or connects, and returns why.
 func validate(t *testing.T, p *program, args ...string) string {
@@ -174,13 +183,15 @@ func TestRefused(t *testing.T) {
 		arg     string
 		want    string
 	}{
-		"misspelt":          {s.servers[0], "--servre-count=1", "unknown flag"},
-		"no duration":       {s.servers[0], "--keepalive-time=30", "invalid argument"},
-		"flags of two ways": {s.servers[0], "--cluster-ca-cert=/ca.crt", "can not be used when agent authentication is enabled"},
-		"misspelt agent's":  {s.agents[0], "--sync-intervall=5s", "unknown flag"},
-		"interval and cap":  {s.agents[0], "--sync-interval=60s", "must be less than sync interval cap"},
+		"misspelt":    {s.servers[0], "--servre-count=1", "unknown flag"},
+		"no duration": {s.servers[0], "--keepalive-time=30", "invalid argument"},
+		"flags of two ways": {s.servers[0], "--cluster-ca-cert=/ca.crt",
+			"can not be used when agent authentication is enabled"},
+		"misspelt agent's": {s.agents[0], "--sync-intervall=5s", "unknown flag"},
+		"interval and cap": {s.agents[0], "--sync-interval=60s", "must be less than sync interval cap"},
 	} {
-		if out := validate(t, tc.program, append(slices.Clone(tc.program.container.Args), tc.arg)...); !strings.Contains(out, tc.want) {
+		if out := validate(t, tc.program, append(slices.Clone(tc.program.container.Args),
+			tc.arg)...); !strings.Contains(out, tc.want) {
 			t.Errorf("%s: got %q, want %q", name, out, tc.want)
 		}
 	}
@@ -242,7 +253,8 @@ func saneServer(t *testing.T, p *program) {
 		t.Error("the liveness probe waits for an agent")
 	}
 	if ready := p.container.ReadinessProbe.HTTPGet.Path; p.kind != "Pod" && ready != "/healthz" {
-		t.Errorf("the sidecar's readiness is %s: kube-apiserver waits for an agent, which waits for kube-apiserver", ready)
+		t.Errorf("the sidecar's readiness is %s: kube-apiserver waits for an agent, which waits for kube-apiserver",
+			ready)
 	}
 }
 
@@ -253,17 +265,22 @@ func saneAgent(t *testing.T, p, server *program) {
 		t.Errorf("%s: --keepalive-time=%s", p, p.flags["keepalive-time"])
 	}
 	if p.flags["proxy-server-port"] != server.flags["agent-port"] {
-		t.Errorf("%s: --proxy-server-port=%s, the server has --agent-port=%s", p, p.flags["proxy-server-port"], server.flags["agent-port"])
+		t.Errorf("%s: --proxy-server-port=%s, the server has --agent-port=%s", p, p.flags["proxy-server-port"],
+			server.flags["agent-port"])
 	}
 	file := p.flags["service-account-token-path"]
 	if file == "" {
 		return
 	}
-	if p.meta.Namespace != server.flags["agent-namespace"] || p.pod.Spec.ServiceAccountName != server.flags["agent-service-account"] {
-		t.Errorf("%s: ServiceAccount %s/%s, the server wants %v", p, p.meta.Namespace, p.pod.Spec.ServiceAccountName, server.flags)
+	if p.meta.Namespace != server.flags["agent-namespace"] ||
+		p.pod.Spec.ServiceAccountName != server.flags["agent-service-account"] {
+		t.Errorf("%s: ServiceAccount %s/%s, the server wants %v", p, p.meta.Namespace,
+			p.pod.Spec.ServiceAccountName, server.flags)
 	}
 	v, _ := p.volumeAt(file)
-	if v == nil || v.Projected == nil || v.Projected.Sources[0].ServiceAccountToken.Audience != server.flags["authentication-audience"] {
-		t.Errorf("%s: the token at %s is from %+v, want the audience %s", p, file, v, server.flags["authentication-audience"])
+	if v == nil || v.Projected == nil ||
+		v.Projected.Sources[0].ServiceAccountToken.Audience != server.flags["authentication-audience"] {
+		t.Errorf("%s: the token at %s is from %+v, want the audience %s", p, file, v,
+			server.flags["authentication-audience"])
 	}
 }

@@ -26,9 +26,12 @@ func checkSocket(s *set) []verify.Finding {
 	socket, tcp, where := s.transport()
 	var out []verify.Finding
 	if socket != "" && (!path.IsAbs(socket) || len(socket) > maxSocketPath) {
-		out = append(out, finding(where, "the path of the socket is %q, expected an absolute path of at most %d bytes without unix://", socket, maxSocketPath))
+		out = append(out, finding(where,
+			"the path of the socket is %q, expected an absolute path of at most %d bytes without unix://", socket,
+			maxSocketPath))
 	}
-	mode := map[apiserver.ProtocolType]string{apiserver.ProtocolGRPC: "grpc", apiserver.ProtocolHTTPConnect: "http-connect"}[c.ProxyProtocol]
+	mode := map[apiserver.ProtocolType]string{apiserver.ProtocolGRPC: "grpc",
+		apiserver.ProtocolHTTPConnect: "http-connect"}[c.ProxyProtocol]
 	for _, p := range s.servers {
 		if got := p.flag("mode"); mode != "" && got != mode {
 			out = append(out, finding(p.String(), "--mode=%s, and kube-apiserver speaks %s", got, c.ProxyProtocol))
@@ -62,7 +65,8 @@ func checkAddress(p *program, dialled string) []verify.Finding {
 	if port == u.Port() && (everywhere || host.Equal(listens)) {
 		return nil
 	}
-	return []verify.Finding{finding(p.String(), "--server-bind-address=%s --server-port=%s, and kube-apiserver dials %s", bind, port, dialled)}
+	return []verify.Finding{finding(p.String(),
+		"--server-bind-address=%s --server-port=%s, and kube-apiserver dials %s", bind, port, dialled)}
 }
 
 // checkVolumes: both see the directory of the socket, from the same volume.
@@ -79,11 +83,13 @@ func (s *set) checkVolumes(socket string) []verify.Finding {
 			found("no volume is mounted at %s", path.Dir(socket))
 			continue
 		case mount.MountPath == socket || mount.SubPath != "" || mount.SubPathExpr != "":
-			found("the socket itself is mounted at %s; each start of the server makes another, which the mount does not show", mount.MountPath)
+			found("the socket itself is mounted at %s; each start of the server makes another, which the mount does "+
+				"not show", mount.MountPath)
 		case mount.ReadOnly && slices.Contains(s.servers, p):
 			found("%s is mounted read-only, and the server makes the socket in it", mount.MountPath)
 		case volume.HostPath != nil && ptr.Deref(volume.HostPath.Type, "") == corev1.HostPathDirectoryOrCreate:
-			found("the volume %s has the type %s: kubelet makes a directory for root only", volume.Name, *volume.HostPath.Type)
+			found("the volume %s has the type %s: kubelet makes a directory for root only", volume.Name,
+				*volume.HostPath.Type)
 		}
 		if volume.HostPath != nil {
 			sources[path.Clean(volume.HostPath.Path)] = true
@@ -92,7 +98,8 @@ func (s *set) checkVolumes(socket string) []verify.Finding {
 		}
 	}
 	if len(out) == 0 && len(sources) > 1 {
-		out = append(out, finding(s.servers[0].String(), "%s is in different volumes of kube-apiserver and of the server", path.Dir(socket)))
+		out = append(out, finding(s.servers[0].String(),
+			"%s is in different volumes of kube-apiserver and of the server", path.Dir(socket)))
 	}
 	return out
 }
@@ -102,13 +109,15 @@ func (s *set) checkVolumes(socket string) []verify.Finding {
 func (s *set) checkGroup(server *program) []verify.Finding {
 	user, group := server.user()
 	if user == nil || group == nil {
-		return []verify.Finding{finding(server.String(), "user and group of the server are not set, so the image decides who owns the socket")}
+		return []verify.Finding{finding(server.String(),
+			"user and group of the server are not set, so the image decides who owns the socket")}
 	}
 	var out []verify.Finding
 	for _, k := range s.apiServers {
 		own, _ := k.user()
 		if own != nil && *own != 0 && *own != *user && !slices.Contains(k.groups(), *group) {
-			out = append(out, finding(k.String(), "kube-apiserver runs as user %d with groups %d; the socket belongs to user %d and group %d, mode 0770",
+			out = append(out, finding(k.String(),
+				"kube-apiserver runs as user %d with groups %d; the socket belongs to user %d and group %d, mode 0770",
 				*own, k.groups(), *user, *group))
 		}
 	}

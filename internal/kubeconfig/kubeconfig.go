@@ -86,12 +86,16 @@ func Write(ctx context.Context, opts Options) (*certs.Report, error) {
 func (o Options) validate() error {
 	errs := []error{
 		o.Client.Validate(),
-		certs.Require("ca", o.CA, "the CA of the cluster's users: a directory with tls.crt and tls.key, or a file such as ca.crt with ca.key beside it"),
+		certs.Require("ca", o.CA,
+			"the CA of the cluster's users: a directory with tls.crt and tls.key, or a file such as ca.crt with "+
+				"ca.key beside it"),
 		certs.Require("server-ca", o.ServerCAFile, "the file of the CAs that vouch for the server"),
 		certs.Require("out", o.Out, "a file for the kubeconfig"),
 	}
-	if u, err := url.Parse(o.Server); err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		errs = append(errs, &certs.InvalidError{Field: "server", Value: o.Server, Reason: "expected a URL such as https://10.0.0.1:6443"})
+	if u, err := url.Parse(o.Server); err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil ||
+		u.RawQuery != "" || u.Fragment != "" {
+		errs = append(errs, &certs.InvalidError{Field: "server", Value: o.Server,
+			Reason: "expected a URL such as https://10.0.0.1:6443"})
 	}
 	return errors.Join(errs...)
 }
@@ -104,7 +108,8 @@ func (o Options) encode(pair *certs.KeyPair, serverCA []byte) ([]byte, error) {
 	user := &clientcmdapi.AuthInfo{ClientCertificateData: pair.CertPEM, ClientKeyData: pair.KeyPEM}
 	if !o.Embed {
 		dir := filepath.Base(o.pairDir())
-		user = &clientcmdapi.AuthInfo{ClientCertificate: filepath.Join(dir, certs.CertFile), ClientKey: filepath.Join(dir, certs.KeyFile)}
+		user = &clientcmdapi.AuthInfo{ClientCertificate: filepath.Join(dir, certs.CertFile),
+			ClientKey: filepath.Join(dir, certs.KeyFile)}
 		from, fromErr := filepath.Abs(filepath.Dir(o.Out))
 		to, toErr := filepath.Abs(o.ServerCAFile)
 		path, relErr := filepath.Rel(from, to)
@@ -126,7 +131,8 @@ func (o Options) encode(pair *certs.KeyPair, serverCA []byte) ([]byte, error) {
 }
 
 func (o Options) report(action certs.Action, cert, ca *x509.Certificate) *certs.Report {
-	item := certs.Item{Name: o.Client.User, Path: o.Out, Action: action, Reason: "asked for", Certificate: new(certs.Describe(cert, o.Now()))}
+	item := certs.Item{Name: o.Client.User, Path: o.Out, Action: action, Reason: "asked for",
+		Certificate: new(certs.Describe(cert, o.Now()))}
 	if o.Embed {
 		item.Notes = append(item.Notes, "certificate and key are embedded: clients read them only when they start")
 	} else {

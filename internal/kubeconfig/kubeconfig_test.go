@@ -52,7 +52,8 @@ func newCluster(t *testing.T) cluster {
 		fmt.Fprintf(w, "%s %q", subject.CommonName, subject.Organization)
 	}))
 	server.TLS = &tls.Config{
-		MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: certs.Bundle{users.Certificate}.Pool(),
+		MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert,
+		ClientCAs:    certs.Bundle{users.Certificate}.Pool(),
 		Certificates: []tls.Certificate{{Certificate: [][]byte{serving.Certificate.Raw}, PrivateKey: serving.Key}},
 	}
 	server.StartTLS()
@@ -115,7 +116,8 @@ func TestKubeconfigWorks(t *testing.T) {
 		if strings.Contains(string(data), "-data:") != embed || (pairErr != nil) != embed {
 			t.Errorf("embedded %v: directory of the pair %v, kubeconfig\n%s", embed, pairErr, data)
 		}
-		if item := report.Items[0]; report.Kind != "KubeconfigReport" || item.Action != certs.Made || item.Certificate.Subject != "CN=jane,O=dev+O=ops" {
+		if item := report.Items[0]; report.Kind != "KubeconfigReport" || item.Action != certs.Made ||
+			item.Certificate.Subject != "CN=jane,O=dev+O=ops" {
 			t.Errorf("got report %+v", report)
 		}
 	}
@@ -133,7 +135,8 @@ func TestKubeconfigIsRenewed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second.Items[0].Action != certs.Replaced || second.Items[0].Certificate.SHA256 == first.Items[0].Certificate.SHA256 {
+	if second.Items[0].Action != certs.Replaced ||
+		second.Items[0].Certificate.SHA256 == first.Items[0].Certificate.SHA256 {
 		t.Errorf("got %+v, want another certificate", second.Items[0])
 	}
 	pair, err := certs.ReadKeyPair(opts.Out + ".d")
@@ -154,16 +157,18 @@ func TestKubeconfigRefuses(t *testing.T) {
 		want   string
 		wrong  int // number of *certs.InvalidError; 0 means a refusal
 	}{
-		"masters":        {func(o *Options) { o.Client.Groups = []string{"system:masters"} }, "--allow-system-masters", 1},
-		"all at once":    {func(o *Options) { *o = Options{} }, `user ""`, 5},
-		"plain HTTP":     {func(o *Options) { o.Server = "http://10.0.0.1:6443" }, "https://10.0.0.1:6443", 1},
-		"no scheme":      {func(o *Options) { o.Server = "10.0.0.1:6443" }, "expected a URL", 1},
-		"password":       {func(o *Options) { o.Server = "https://a:b@10.0.0.1" }, "expected a URL", 1},
-		"long life":      {func(o *Options) { o.Client.Lifetime = 400 * 24 * time.Hour }, "--allow-long-lived", 1},
-		"key type":       {func(o *Options) { o.Client.KeyType = "ed25519" }, "refuse Ed25519", 1},
-		"their file":     {func(o *Options) { o.Out = theirs }, "found one with other content", 0},
-		"CA gone":        {func(o *Options) { o.CA = "nowhere" }, "expected a CA", 0},
-		"server CA gone": {func(o *Options) { o.ServerCAFile = "nowhere" }, "CAs of the server: nowhere: expected a readable file", 0},
+		"masters": {func(o *Options) { o.Client.Groups = []string{"system:masters"} },
+			"--allow-system-masters", 1},
+		"all at once": {func(o *Options) { *o = Options{} }, `user ""`, 5},
+		"plain HTTP":  {func(o *Options) { o.Server = "http://10.0.0.1:6443" }, "https://10.0.0.1:6443", 1},
+		"no scheme":   {func(o *Options) { o.Server = "10.0.0.1:6443" }, "expected a URL", 1},
+		"password":    {func(o *Options) { o.Server = "https://a:b@10.0.0.1" }, "expected a URL", 1},
+		"long life":   {func(o *Options) { o.Client.Lifetime = 400 * 24 * time.Hour }, "--allow-long-lived", 1},
+		"key type":    {func(o *Options) { o.Client.KeyType = "ed25519" }, "refuse Ed25519", 1},
+		"their file":  {func(o *Options) { o.Out = theirs }, "found one with other content", 0},
+		"CA gone":     {func(o *Options) { o.CA = "nowhere" }, "expected a CA", 0},
+		"server CA gone": {func(o *Options) { o.ServerCAFile = "nowhere" },
+			"CAs of the server: nowhere: expected a readable file", 0},
 		"server CA junk": {func(o *Options) { o.ServerCAFile = theirs }, "expected a PEM block CERTIFICATE", 0},
 		"key as CA file": {func(o *Options) { o.ServerCAFile = filepath.Join(o.CA, certs.KeyFile) }, "PRIVATE KEY", 0},
 	} {

@@ -15,7 +15,8 @@ import (
 // BenchmarkStrategic compares decoding and checking a patch with what the library does with it afterwards, at the
 // least: it decodes it twice, merges it and converts the result.
 func BenchmarkStrategic(b *testing.B) {
-	original := map[string]any{"spec": map[string]any{"name": "a"}, "parts": []any{map[string]any{"name": "a", "count": int64(1)}}}
+	original := map[string]any{"spec": map[string]any{"name": "a"},
+		"parts": []any{map[string]any{"name": "a", "count": int64(1)}}}
 	for name, body := range map[string][]byte{
 		"small":                     []byte(`{"metadata":{"labels":{"a":"b"}},"int32":3,"parts":[{"name":"a","count":2}],"$setElementOrder/parts":[{"name":"a"}]}`),
 		"3 MiB of numbers":          []byte(`{"words":["a"],"data":[` + strings.Repeat("0,", 3<<19-20) + `0]}`),
@@ -40,7 +41,8 @@ func BenchmarkStrategic(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				decoded(b)
-				merged, err := strategicpatch.StrategicMergeMapPatch(runtime.DeepCopyJSON(original), decoded(b), &object{})
+				merged, err := strategicpatch.StrategicMergeMapPatch(runtime.DeepCopyJSON(original),
+					decoded(b), &object{})
 				if err == nil {
 					_ = runtime.DefaultUnstructuredConverter.FromUnstructured(merged, &object{})
 				}

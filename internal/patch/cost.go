@@ -42,11 +42,14 @@ func CheckStored(ctx context.Context, stored runtime.Object) error {
 	longest := longestList(reflect.ValueOf(stored), true)
 	switch {
 	case cost.Operations*longest > maxMoved:
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the number of operations of a JSON patch, %d, multiplied by the number of elements "+
-			"in the longest list of the object, %d, may be at most %d", cost.Operations, longest, maxMoved))
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+			"the number of operations of a JSON patch, %d, multiplied by the number of elements "+
+				"in the longest list of the object, %d, may be at most %d", cost.Operations, longest, maxMoved))
 	case cost.Merges && longest > maxStored:
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the longest list of the object has %d elements, and may have %d for a strategic merge "+
-			"patch that merges a list; send a merge patch, a JSON patch or an apply configuration", longest, maxStored))
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+			"the longest list of the object has %d elements, and may have %d for a strategic merge "+
+				"patch that merges a list; send a merge patch, a JSON patch or an apply configuration",
+			longest, maxStored))
 	}
 	return nil
 }

@@ -22,7 +22,8 @@ func TestCheckStored(t *testing.T) {
 		return &runtime.Unknown{Raw: []byte("[0" + strings.Repeat(",0", n-1) + "]")}
 	}
 	managed := finalizers(10)
-	managed.ManagedFields = []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(string(raw(maxStored + 100).Raw))}}
+	managed.ManagedFields = []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(
+		string(raw(maxStored + 100).Raw))}}
 	list := make([]any, 200)
 	list[100] = map[string]any{"a": make([]any, maxStored+1)}
 	untyped := &unstructured.Unstructured{Object: map[string]any{"x": list, "y": nil}}

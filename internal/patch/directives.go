@@ -20,7 +20,8 @@ const (
 
 // isDirective reports whether the library takes the key of an object for a directive.
 func isDirective(key string) bool {
-	return key == patchDirective || key == retainKeysDirective || strings.HasPrefix(key, orderDirective) || strings.HasPrefix(key, deleteDirective)
+	return key == patchDirective || key == retainKeysDirective || strings.HasPrefix(key, orderDirective) ||
+		strings.HasPrefix(key, deleteDirective)
 }
 
 // directives checks the directives in an object, which has these fields or, if they are nil, is a Go map. It reports

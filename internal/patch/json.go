@@ -45,12 +45,15 @@ func JSON(body []byte) (Cost, error) {
 		}
 	}
 	if made := max(most, len(operations)); owners && made > MaxOwners {
-		return cost, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("a JSON patch of ownerReferences may have %d operations and values, not %d",
-			MaxOwners, made))
+		return cost, apierrors.NewRequestEntityTooLargeError(
+			fmt.Sprintf("a JSON patch of ownerReferences may have %d operations and values, not %d",
+				MaxOwners, made))
 	}
 	if moved := most*len(operations) + inserted*inserted/2; moved > maxMoved {
-		return cost, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the %d operations of a JSON patch, %d of them insertions, with up to %d "+
-			"elements and fields in a value, may move %d elements, more than %d", len(operations), inserted, most+1, moved, maxMoved))
+		return cost, apierrors.NewRequestEntityTooLargeError(
+			fmt.Sprintf("the %d operations of a JSON patch, %d of them insertions, with up to %d "+
+				"elements and fields in a value, may move %d elements, more than %d", len(operations), inserted, most+1,
+				moved, maxMoved))
 	}
 	return cost, nil
 }

@@ -15,13 +15,15 @@ import (
 // Its errors have no type.
 var mismatches = []string{
 	"expected a []interface {}, but received a ", // an order for a list of the object that is null
-	"map: map[",                                             // an element of the object has no merge key
-	"no elements in any of the given slices",                // an order for an empty list
-	"list element types are not identical: ",                // strings and integers in one list
-	"merging an object in json but data type is not struct", // into a value of a Go map, or of a list, that is composite
-	"unable to find api field in struct ",                   // into a type that reads JSON itself
-	"unexpected slice of slice",                             // into a list of lists
-	"failed to convert new object",                          // an apply configuration that fits OpenAPI and not the Go type
+	"map: map[",                              // an element of the object has no merge key
+	"no elements in any of the given slices", // an order for an empty list
+	"list element types are not identical: ", // strings and integers in one list
+	// into a value of a Go map, or of a list, that is composite
+	"merging an object in json but data type is not struct",
+	"unable to find api field in struct ", // into a type that reads JSON itself
+	"unexpected slice of slice",           // into a list of lists
+	// an apply configuration that fits OpenAPI and not the Go type
+	"failed to convert new object",
 }
 
 // StatusError returns an error with the status 422 for the library's error for a patch that it cannot merge into the
@@ -41,7 +43,8 @@ func Unmatched(message string, kind schema.GroupKind, name string) error {
 
 // Unmerged returns an error with the status 422 for a patch that cannot be merged into the object called name.
 func Unmerged(why string, kind schema.GroupKind, name string) error {
-	return apierrors.NewInvalid(kind, name, field.ErrorList{field.Forbidden(field.NewPath("patch"), "cannot be merged into the object: "+why)})
+	return apierrors.NewInvalid(kind, name, field.ErrorList{field.Forbidden(field.NewPath("patch"),
+		"cannot be merged into the object: "+why)})
 }
 
 // Mismatch reports whether the message of an error is the library's for a patch that it cannot merge into an object.

@@ -220,8 +220,9 @@ func (c *checker) slice(v any, t reflect.Type, m listMeta, merge bool) {
 func (c *checker) compare(list []any) bool {
 	c.merges = true
 	if c.compared += min(len(list), maxMerged+1) * min(len(list), maxMerged+1); c.compared > maxMerged*maxMerged {
-		c.wrong(list, fmt.Sprintf("the lists that are merged and their orders have too many elements, one alone may have %d; "+
-			"send a merge patch, a JSON patch or an apply configuration", maxMerged))
+		c.wrong(list, fmt.Sprintf(
+			"the lists that are merged and their orders have too many elements, one alone may have %d; "+
+				"send a merge patch, a JSON patch or an apply configuration", maxMerged))
 		return false
 	}
 	return true

@@ -60,7 +60,8 @@ func merged(t *testing.T, original, patch map[string]any) {
 	result, err := strategicpatch.StrategicMergeMapPatch(runtime.DeepCopyJSON(original), patch, &object{})
 	if err != nil {
 		// The last three have a status.
-		if !Mismatch(err.Error()) && !errors.Is(err, mergepatch.ErrNoListOfLists) && !errors.Is(err, mergepatch.ErrBadPatchFormatForRetainKeys) &&
+		if !Mismatch(err.Error()) && !errors.Is(err, mergepatch.ErrNoListOfLists) &&
+			!errors.Is(err, mergepatch.ErrBadPatchFormatForRetainKeys) &&
 			!errors.Is(err, mergepatch.ErrBadPatchFormatForSetElementOrderList) {
 			t.Fatalf("merge %s into %s: %v", sent, describe(original), err)
 		}
@@ -173,7 +174,8 @@ func (g *generator) choose(n int) int {
 	return int(c) % n
 }
 
-var scalars = []any{"a", int64(1), "b", true, float64(1), 1.5, int64(4294967296), "c", int64(-1), 1e19, "1Gi", int64(300), false, ""}
+var scalars = []any{"a", int64(1), "b", true, float64(1), 1.5, int64(4294967296), "c", int64(-1), 1e19, "1Gi",
+	int64(300), false, ""}
 
 // value makes a value for the type, or one that often does not fit it.
 func (g *generator) value(t reflect.Type, depth int, fit bool) any {
@@ -189,7 +191,8 @@ func (g *generator) value(t reflect.Type, depth int, fit bool) any {
 	case t.Kind() == reflect.Map:
 		object := map[string]any{}
 		for range g.choose(3) {
-			object[[]string{"a", "b", "$patch", "$retainKeys"}[g.choose(map[bool]int{true: 2, false: 4}[fit])]] = g.value(t.Elem(), depth+1, fit)
+			object[[]string{"a", "b", "$patch", "$retainKeys"}[g.choose(
+				map[bool]int{true: 2, false: 4}[fit])]] = g.value(t.Elem(), depth+1, fit)
 		}
 		return object
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:

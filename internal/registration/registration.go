@@ -54,8 +54,9 @@ func APIServices(versions []schema.GroupVersion, backend Backend) []*apiregistra
 				Version:              gv.Version,
 				GroupPriorityMinimum: groupPriority,
 				VersionPriority:      int32(firstVersionPriority - 10*i),
-				Service:              &apiregistrationv1.ServiceReference{Namespace: backend.Namespace, Name: backend.Name, Port: &port},
-				CABundle:             backend.CABundle,
+				Service: &apiregistrationv1.ServiceReference{Namespace: backend.Namespace,
+					Name: backend.Name, Port: &port},
+				CABundle: backend.CABundle,
 			},
 		})
 	}
@@ -64,7 +65,8 @@ func APIServices(versions []schema.GroupVersion, backend Backend) []*apiregistra
 
 // Reader returns the right of a server's ServiceAccount to read the groups that it serves: an admission policy may have
 // its parameters in them, and the server reads these through kube-apiserver.
-func Reader(versions []schema.GroupVersion, account, namespace string) (*rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding) {
+func Reader(versions []schema.GroupVersion, account,
+	namespace string) (*rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding) {
 	groups := sets.New[string]()
 	for _, gv := range versions {
 		groups.Insert(gv.Group)
@@ -73,7 +75,8 @@ func Reader(versions []schema.GroupVersion, account, namespace string) (*rbacv1.
 	role := &rbacv1.ClusterRole{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: sets.List(groups), Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}},
+		Rules: []rbacv1.PolicyRule{{APIGroups: sets.List(groups), Resources: []string{"*"},
+			Verbs: []string{"get", "list", "watch"}}},
 	}
 	binding := &rbacv1.ClusterRoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
@@ -85,7 +88,8 @@ func Reader(versions []schema.GroupVersion, account, namespace string) (*rbacv1.
 }
 
 // Apply creates the APIServices, or updates the spec of those that are there.
-func Apply(ctx context.Context, client apiregistration.APIServiceInterface, services []*apiregistrationv1.APIService) error {
+func Apply(ctx context.Context, client apiregistration.APIServiceInterface,
+	services []*apiregistrationv1.APIService) error {
 	for _, want := range services {
 		_, err := client.Create(ctx, want, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
@@ -104,7 +108,8 @@ func Apply(ctx context.Context, client apiregistration.APIServiceInterface, serv
 
 // CheckAvailable returns nil when each APIService has the condition Available for the present spec. That alone says little:
 // one answer of five is enough for it, and kube-apiserver's discovery follows later.
-func CheckAvailable(ctx context.Context, client apiregistration.APIServiceInterface, services []*apiregistrationv1.APIService) error {
+func CheckAvailable(ctx context.Context, client apiregistration.APIServiceInterface,
+	services []*apiregistrationv1.APIService) error {
 	for _, want := range services {
 		have, err := client.Get(ctx, want.Name, metav1.GetOptions{})
 		if err != nil {

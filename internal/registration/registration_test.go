@@ -19,7 +19,8 @@ import (
 var backend = Backend{Namespace: "demo", Name: "api", CABundle: []byte("PEM")}
 
 // versions are those of an API, the preferred one first.
-var versions = []schema.GroupVersion{{Group: "demo.example.com", Version: "v1"}, {Group: "demo.example.com", Version: "v1test2"}, {Group: "demo.example.com", Version: "v1test1"}}
+var versions = []schema.GroupVersion{{Group: "demo.example.com", Version: "v1"},
+	{Group: "demo.example.com", Version: "v1test2"}, {Group: "demo.example.com", Version: "v1test1"}}
 
 // TestAPIServices: one for each version, in the order of the list, and none of them without a CA.
 func TestAPIServices(t *testing.T) {
@@ -30,11 +31,13 @@ func TestAPIServices(t *testing.T) {
 	var last int32
 	for i, s := range services {
 		gv := versions[i]
-		if want := gv.Version + "." + gv.Group; s.Name != want || s.Spec.Version != gv.Version || s.Spec.Group != gv.Group {
+		if want := gv.Version + "." + gv.Group; s.Name != want || s.Spec.Version != gv.Version ||
+			s.Spec.Group != gv.Group {
 			t.Errorf("APIService %d: got %s of %s/%s, want %s", i, s.Name, s.Spec.Group, s.Spec.Version, want)
 		}
 		if s.Kind != "APIService" || s.APIVersion != "apiregistration.k8s.io/v1" {
-			t.Errorf("%s: got type %s %s, want apiregistration.k8s.io/v1 APIService: it is printed as YAML", s.Name, s.APIVersion, s.Kind)
+			t.Errorf("%s: got type %s %s, want apiregistration.k8s.io/v1 APIService: it is printed as YAML", s.Name,
+				s.APIVersion, s.Kind)
 		}
 		if string(s.Spec.CABundle) != "PEM" {
 			t.Errorf("%s: got caBundle %q, want that of the backend", s.Name, s.Spec.CABundle)
@@ -43,10 +46,12 @@ func TestAPIServices(t *testing.T) {
 			t.Errorf("%s: got insecureSkipTLSVerify, want a verified connection", s.Name)
 		}
 		if s.Spec.GroupPriorityMinimum != 1000 {
-			t.Errorf("%s: got groupPriorityMinimum %d, want 1000, below every built-in group", s.Name, s.Spec.GroupPriorityMinimum)
+			t.Errorf("%s: got groupPriorityMinimum %d, want 1000, below every built-in group", s.Name,
+				s.Spec.GroupPriorityMinimum)
 		}
 		if s.Spec.VersionPriority <= 0 || i > 0 && s.Spec.VersionPriority >= last {
-			t.Errorf("%s: got versionPriority %d after %d, want positive and descending", s.Name, s.Spec.VersionPriority, last)
+			t.Errorf("%s: got versionPriority %d after %d, want positive and descending", s.Name,
+				s.Spec.VersionPriority, last)
 		}
 		last = s.Spec.VersionPriority
 	}
@@ -104,8 +109,10 @@ func TestAvailable(t *testing.T) {
 		want       string
 	}{
 		{"available", true, condition(apiregistrationv1.ConditionTrue), ""},
-		{"not available", true, condition(apiregistrationv1.ConditionFalse), "APIService " + name + " is not available: False (FailedDiscoveryCheck) no route"},
-		{"unknown", true, condition(apiregistrationv1.ConditionUnknown), "APIService " + name + " is not available: Unknown (FailedDiscoveryCheck) no route"},
+		{"not available", true, condition(apiregistrationv1.ConditionFalse), "APIService " + name +
+			" is not available: False (FailedDiscoveryCheck) no route"},
+		{"unknown", true, condition(apiregistrationv1.ConditionUnknown), "APIService " + name +
+			" is not available: Unknown (FailedDiscoveryCheck) no route"},
 		{"no condition", true, nil, "APIService " + name + " is not available: no condition Available yet"},
 		{"not registered", false, nil, "get APIService " + name + ": "},
 	} {
@@ -129,12 +136,14 @@ type aggregated struct {
 	err       error
 }
 
-func (a aggregated) GroupsAndMaybeResources() (*metav1.APIGroupList, map[schema.GroupVersion]*metav1.APIResourceList, map[schema.GroupVersion]error, error) {
+func (a aggregated) GroupsAndMaybeResources() (*metav1.APIGroupList, map[schema.GroupVersion]*metav1.APIResourceList,
+	map[schema.GroupVersion]error, error) {
 	return nil, a.resources, a.failed, a.err
 }
 
 func TestDiscovered(t *testing.T) {
-	all := func(change func(map[schema.GroupVersion]*metav1.APIResourceList)) map[schema.GroupVersion]*metav1.APIResourceList {
+	all := func(change func(
+		map[schema.GroupVersion]*metav1.APIResourceList)) map[schema.GroupVersion]*metav1.APIResourceList {
 		resources := map[schema.GroupVersion]*metav1.APIResourceList{}
 		for _, gv := range versions {
 			resources[gv] = &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "things"}}}
@@ -151,11 +160,16 @@ func TestDiscovered(t *testing.T) {
 		want   string
 	}{
 		{"all", aggregated{resources: all(nil)}, ""},
-		{"one missing", aggregated{resources: all(func(r map[schema.GroupVersion]*metav1.APIResourceList) { delete(r, last) })},
+		{"one missing", aggregated{resources: all(func(r map[schema.GroupVersion]*metav1.APIResourceList) {
+			delete(r,
+				last)
+		})},
 			fmt.Sprintf("discovery does not list %s yet", last)},
-		{"one empty", aggregated{resources: all(func(r map[schema.GroupVersion]*metav1.APIResourceList) { r[last].APIResources = nil })},
+		{"one empty", aggregated{resources: all(
+			func(r map[schema.GroupVersion]*metav1.APIResourceList) { r[last].APIResources = nil })},
 			fmt.Sprintf("discovery does not list %s yet", last)},
-		{"one stale", aggregated{resources: all(nil), failed: map[schema.GroupVersion]error{last: discovery.StaleGroupVersionError{}}},
+		{"one stale", aggregated{resources: all(nil),
+			failed: map[schema.GroupVersion]error{last: discovery.StaleGroupVersionError{}}},
 			fmt.Sprintf("discovery of %s: stale", last)},
 		{"no answer", aggregated{err: errors.New("no route")}, "read discovery: no route"},
 	} {

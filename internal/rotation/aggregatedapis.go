@@ -17,7 +17,8 @@ import (
 // aggregated are the Services of aggregated APIs that are looked at in one of these ways.
 func (p *procedure) aggregated(ctx context.Context, looks ...Check) ([]certs.Service, error) {
 	all, err := p.opts.Observer.AggregatedServices(ctx)
-	return slices.DeleteFunc(all, func(s certs.Service) bool { return !slices.Contains(looks, p.checkFor(ctx, s)) }), err
+	return slices.DeleteFunc(all, func(s certs.Service) bool { return !slices.Contains(looks, p.checkFor(ctx, s)) }),
+		err
 }
 
 // checkFor returns how to check a third-party API, and decides it when the API is first seen. An API that cannot be checked
@@ -43,7 +44,8 @@ func (p *procedure) checkFor(ctx context.Context, s certs.Service) Check {
 		p.note(fmt.Sprintf("Service %s is left out, since its API does not answer already: %v", name, err))
 	} else if err := p.acceptsProxy(ctx, s); err != nil {
 		look = CheckByResponse
-		p.note(fmt.Sprintf("the endpoints of Service %s are not asked what they make of the front proxy's certificate: %v; that kube-apiserver gets answers from it is seen", name, err))
+		p.note(fmt.Sprintf("the endpoints of Service %s are not asked what they make of the front proxy's "+
+			"certificate: %v; that kube-apiserver gets answers from it is seen", name, err))
 	}
 	p.state.setCheck(s, look)
 	return look
@@ -87,7 +89,8 @@ func (p *procedure) ignoreUnrelated(ctx context.Context, s certs.Service, err er
 // cannot be the cause: CA and name in the certificate stay the same, and the API does not accept the certificate in use
 // either. After the switch that is the new certificate, which the API must have accepted before.
 func (p *procedure) exclude(ctx context.Context, s certs.Service, err error) bool {
-	if p.makeCA != nil || s == p.opts.Service || p.switched() && p.checkFor(ctx, s) != CheckByProbe || p.answersEverywhere(ctx, p.opts.Service) != nil {
+	if p.makeCA != nil || s == p.opts.Service || p.switched() && p.checkFor(ctx, s) != CheckByProbe ||
+		p.answersEverywhere(ctx, p.opts.Service) != nil {
 		return false
 	}
 	if p.answersEverywhere(ctx, s) == nil && p.acceptsProxy(ctx, s) == nil {
@@ -127,7 +130,8 @@ func (p *procedure) acceptsProxy(ctx context.Context, s certs.Service) error {
 
 // probeEndpoints asks each endpoint of a Service what it makes of a front proxy's certificate. One that is not ready
 // and does not answer is passed over.
-func (p *procedure) probeEndpoints(ctx context.Context, s certs.Service, proxy *certs.KeyPair, judge func(cluster.Endpoint, cluster.ProbeResult) error) error {
+func (p *procedure) probeEndpoints(ctx context.Context, s certs.Service, proxy *certs.KeyPair,
+	judge func(cluster.Endpoint, cluster.ProbeResult) error) error {
 	trust, err := p.caBundleOf(ctx, s)
 	if err != nil {
 		return err
@@ -164,10 +168,13 @@ func (p *procedure) probe(ctx context.Context, proxy *certs.KeyPair, want cluste
 			probed++
 			switch {
 			case got != want && got != cluster.Accepted && got != cluster.NotTrusted:
-				return &stopError{fmt.Errorf("endpoint %s of Service %s/%s: expected the front proxy's certificate to be %s, found %s; "+
-					"look at how this API server authenticates requests", e.Address, service.Namespace, service.Name, want, got)}
+				return &stopError{fmt.Errorf(
+					"endpoint %s of Service %s/%s: expected the front proxy's certificate to be %s, found %s; "+
+						"look at how this API server authenticates requests", e.Address, service.Namespace,
+					service.Name, want, got)}
 			case got != want:
-				return fmt.Errorf("endpoint %s of Service %s/%s: expected the certificate sha256:%.16s to be %s, found %s",
+				return fmt.Errorf("endpoint %s of Service %s/%s: expected the certificate sha256:%.16s to be %s, "+
+					"found %s",
 					e.Address, service.Namespace, service.Name, certs.Fingerprint(proxy.Certificate), want, got)
 			}
 			return nil
@@ -194,7 +201,9 @@ func (p *procedure) caBundleOf(ctx context.Context, service certs.Service) (cert
 			return bundle, nil
 		}
 	}
-	return nil, fmt.Errorf("expected an APIService with a caBundle for Service %s/%s, found none to verify its endpoints with", service.Namespace, service.Name)
+	return nil, fmt.Errorf(
+		"expected an APIService with a caBundle for Service %s/%s, found none to verify its endpoints with",
+		service.Namespace, service.Name)
 }
 
 // proxyAnswers returns nil when each kube-apiserver gets answers from every aggregated API, since all see the same

@@ -40,14 +40,19 @@ func TestOtherAPIs(t *testing.T) {
 		}
 		f.checkEnd(b, rotation)
 		for i, want := range []string{
-			"Service elsewhere/broken is left out", "Service kube-system/metrics are not asked what they make of the front proxy's certificate: expected an APIService with a caBundle",
-			"Service elsewhere/far are not asked what they make of the front proxy's certificate: endpointslices is forbidden", "elsewhere/strange are not asked what they make of the front proxy's certificate: endpoint 10.0.0.1:443 finds the certificate in use Inconclusive",
+			"Service elsewhere/broken is left out",
+			"Service kube-system/metrics are not asked what they make of the front proxy's certificate: " +
+				"expected an APIService with a caBundle",
+			"Service elsewhere/far are not asked what they make of the front proxy's certificate: endpointslices is " +
+				"forbidden", "elsewhere/strange are not asked what they make of the front proxy's certificate: " +
+				"endpoint 10.0.0.1:443 finds the certificate in use Inconclusive",
 		} {
 			if len(notes) != 4 || !strings.Contains(notes[i], want) {
 				t.Errorf("%s: got the notes %q, want 4, and one with %q", rotation, notes, want)
 			}
 		}
-		want := map[string]Check{"elsewhere/broken": CheckNone, "kube-system/metrics": CheckByResponse, "elsewhere/far": CheckByResponse, "elsewhere/strange": CheckByResponse}
+		want := map[string]Check{"elsewhere/broken": CheckNone, "kube-system/metrics": CheckByResponse,
+			"elsewhere/far": CheckByResponse, "elsewhere/strange": CheckByResponse}
 		if diff := cmp.Diff(want, state.Others); diff != "" {
 			t.Errorf("%s: looks at others (-want +got):\n%s", rotation, diff)
 		}
@@ -63,7 +68,8 @@ func TestOtherAPIRefuses(t *testing.T) {
 	f.believes = []*x509.Certificate{b.proxy}
 	_, err := Run(t.Context(), f.options(FrontProxyCA))
 	blocked, ok := errors.AsType[*BlockedError](err)
-	if !ok || blocked.Waited > 0 || blocked.RolledBack != Identity || !f.cert(certs.FrontProxyClientDir).Equal(b.proxy) {
+	if !ok || blocked.Waited > 0 || blocked.RolledBack != Identity ||
+		!f.cert(certs.FrontProxyClientDir).Equal(b.proxy) {
 		t.Fatalf("got %v, want it blocked at once, and the old certificate in use", err)
 	}
 	f.mustAbort(FrontProxyCA)
@@ -113,13 +119,16 @@ func TestOtherAPIsLater(t *testing.T) {
 		endpoints       error // of the one that does not answer; nil when it has none
 		blocked         bool
 	}{
-		{ProxyClient, "switch", forbidden, false}, {FrontProxyCA, "trust", forbidden, false}, {FrontProxyCA, "switch", forbidden, true},
-		{FrontProxyCA, "switch", nil, false}, {FrontProxyCA, "switch", apierrors.NewNotFound(schema.GroupResource{Resource: "services"}, "far"), false},
+		{ProxyClient, "switch", forbidden, false}, {FrontProxyCA, "trust", forbidden, false},
+		{FrontProxyCA, "switch", forbidden, true},
+		{FrontProxyCA, "switch", nil, false}, {FrontProxyCA, "switch",
+			apierrors.NewNotFound(schema.GroupResource{Resource: "services"}, "far"), false},
 	} {
 		f := newFake(t)
 		b := f.before()
 		f.runTo(tc.rotation, tc.after, EventObserved)
-		f.others = []certs.Service{{Name: "broken", Namespace: "elsewhere"}, {Name: "metrics", Namespace: "kube-system"}}
+		f.others = []certs.Service{{Name: "broken", Namespace: "elsewhere"},
+			{Name: "metrics", Namespace: "kube-system"}}
 		if _, err := Run(t.Context(), f.options(tc.rotation)); err != nil {
 			t.Errorf("%s, others are registered after %s: %v", tc.rotation, tc.after, err)
 		}
@@ -132,8 +141,10 @@ func TestOtherAPIsLater(t *testing.T) {
 		f.down = "v1.far"
 		f.farEndpoints = tc.endpoints
 		_, err := Run(t.Context(), f.options(tc.rotation))
-		if _, blocked := errors.AsType[*BlockedError](err); blocked != tc.blocked || (err != nil) != tc.blocked || blocked && !strings.Contains(err.Error(), "v1.far") {
-			t.Errorf("%s, another does not answer after %s, endpoints %v: got %v, want blocked: %t", tc.rotation, tc.after, tc.endpoints, err, tc.blocked)
+		if _, blocked := errors.AsType[*BlockedError](err); blocked != tc.blocked || (err != nil) != tc.blocked ||
+			blocked && !strings.Contains(err.Error(), "v1.far") {
+			t.Errorf("%s, another does not answer after %s, endpoints %v: got %v, want blocked: %t", tc.rotation,
+				tc.after, tc.endpoints, err, tc.blocked)
 		}
 		if !tc.blocked {
 			continue
@@ -155,8 +166,10 @@ func TestOtherAPIFails(t *testing.T) {
 		probe          cluster.ProbeResult // of the new certificate; empty: it does not answer at all
 		blocked        bool
 	}{
-		{ProxyClient, "stage", true, "", false}, {ProxyClient, "switch", true, "", false}, {ProxyClient, "stage", true, cluster.NotTrusted, true},
-		{ProxyClient, "switch", false, "", true}, {FrontProxyCA, "trust", true, "", true}, {FrontProxyCA, "switch", true, "", true},
+		{ProxyClient, "stage", true, "", false}, {ProxyClient, "switch", true, "", false},
+		{ProxyClient, "stage", true, cluster.NotTrusted, true},
+		{ProxyClient, "switch", false, "", true}, {FrontProxyCA, "trust", true, "", true},
+		{FrontProxyCA, "switch", true, "", true},
 	} {
 		f := newFake(t)
 		b := f.before()
@@ -176,14 +189,16 @@ func TestOtherAPIFails(t *testing.T) {
 		}
 		state, err := Run(t.Context(), opts)
 		if _, blocked := errors.AsType[*BlockedError](err); blocked != tc.blocked || (err != nil) != tc.blocked {
-			t.Errorf("%s, another fails in %s, probe %q: got %v, want blocked: %t", tc.rotation, tc.step, tc.probe, err, tc.blocked)
+			t.Errorf("%s, another fails in %s, probe %q: got %v, want blocked: %t", tc.rotation, tc.step, tc.probe,
+				err, tc.blocked)
 		}
 		if tc.blocked {
 			continue
 		}
 		f.checkEnd(b, tc.rotation)
 		if got := state.Others["elsewhere/far"]; got != CheckNone {
-			t.Errorf("%s, another fails in %s: it is looked at in the way %q, want it left out", tc.rotation, tc.step, got)
+			t.Errorf("%s, another fails in %s: it is looked at in the way %q, want it left out",
+				tc.rotation, tc.step, got)
 		}
 	}
 }

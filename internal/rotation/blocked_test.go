@@ -45,11 +45,16 @@ func TestBlocked(t *testing.T) {
 			func(f *fakeCluster) { f.probe = cluster.NotTrusted }},
 		{"an endpoint takes the proxy for a user", FrontProxyCA, "trust", "found AsUser", false, false,
 			func(f *fakeCluster) { f.probe = cluster.AsUser }},
-		{"a kube-apiserver still has the old proxy CA in its file", FrontProxyCA, "distrust-configmap", "held the CA CN=front-proxy-ca", true, true,
+		{"a kube-apiserver still has the old proxy CA in its file", FrontProxyCA, "distrust-configmap",
+			"held the CA CN=front-proxy-ca", true, true,
 			func(f *fakeCluster) { f.foreignCA = f.cert(certs.FrontProxyCADir) }},
 		{"no answers with the new proxy CA alone", FrontProxyCA, "distrust-files", "503", true, false,
 			func(f *fakeCluster) {
-				failing(f, func() bool { s := f.state(); return s != nil && s.Steps[len(s.Steps)-1].Name == "distrust-files" })
+				failing(f, func() bool {
+					s := f.state()
+					return s != nil &&
+						s.Steps[len(s.Steps)-1].Name == "distrust-files"
+				})
 			}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -62,8 +67,10 @@ func TestBlocked(t *testing.T) {
 			if !ok {
 				t.Fatalf("got %v, want a BlockedError", err)
 			}
-			if blocked.Step != tc.step || !strings.Contains(blocked.Missing.Error(), tc.missing) || (blocked.RolledBack == Distrust) != tc.tookBack {
-				t.Errorf("blocked at %s, took back %s: %v; want %s, %t, %q", blocked.Step, blocked.RolledBack, blocked.Missing, tc.step, tc.tookBack, tc.missing)
+			if blocked.Step != tc.step || !strings.Contains(blocked.Missing.Error(), tc.missing) ||
+				(blocked.RolledBack == Distrust) != tc.tookBack {
+				t.Errorf("blocked at %s, took back %s: %v; want %s, %t, %q", blocked.Step, blocked.RolledBack,
+					blocked.Missing, tc.step, tc.tookBack, tc.missing)
 			}
 			if waited := blocked.Waited > 0; waited != tc.waits {
 				t.Errorf("waited %s in all %s, want waiting: %t", blocked.Waited, f.now.Sub(began), tc.waits)
@@ -94,7 +101,8 @@ func TestNotDistrustedWhileServed(t *testing.T) {
 		}
 	}
 	_, err := Run(t.Context(), opts)
-	if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Step != "distrust" || !strings.Contains(err.Error(), "serves the certificate") {
+	if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Step != "distrust" ||
+		!strings.Contains(err.Error(), "serves the certificate") {
 		t.Errorf("got %v, want it blocked at distrust by the endpoint", err)
 	}
 	f.mustAnswer()
@@ -117,7 +125,8 @@ func TestNotDistrustedWhileCutOff(t *testing.T) {
 		}
 	}
 	_, err := Run(t.Context(), opts)
-	if _, ok := errors.AsType[*BlockedError](err); !ok || !strings.Contains(err.Error(), "10.0.0.2:443") || !strings.Contains(err.Error(), "--port-forward") || !f.caBundle.Contains(old) {
+	if _, ok := errors.AsType[*BlockedError](err); !ok || !strings.Contains(err.Error(), "10.0.0.2:443") ||
+		!strings.Contains(err.Error(), "--port-forward") || !f.caBundle.Contains(old) {
 		t.Errorf("got %v, want it blocked by the endpoint, and the old CA trusted", err)
 	}
 	// It comes back, and another goes while the old CA is distrusted, which waits.
@@ -176,22 +185,35 @@ func TestRefusedBeforeItBegins(t *testing.T) {
 		fault                func(f *fakeCluster)
 	}{
 		{"another Service", Serving, "expected a certificate for other.demo.svc", nil},
-		{"no CA key", Serving, "expected the CA's key, found none", func(f *fakeCluster) { remove(f, certs.ServingCADir, certs.KeyFile) }},
-		{"no serving pair", ServingCA, "expected the serving pair, found none; certgen init makes a new one", func(f *fakeCluster) { remove(f, certs.ServingDir, certs.CertFile) }},
-		{"an expired pair", Serving, "ended at 2026-07-30T12:00:00Z; certgen init makes a new one", func(f *fakeCluster) { f.now = f.now.Add(certs.LeafLifetime) }},
-		{"another pair is served", ServingCA, "serves the certificate", func(f *fakeCluster) { f.stuckLeaf = f.cert(certs.ServingCADir) }},
-		{"a name that is not allowed", ProxyClient, `to allow "front-proxy-client"`, func(f *fakeCluster) { f.names = `["other"]` }},
+		{"no CA key", Serving, "expected the CA's key, found none",
+			func(f *fakeCluster) { remove(f, certs.ServingCADir, certs.KeyFile) }},
+		{"no serving pair", ServingCA, "expected the serving pair, found none; certgen init makes a new one",
+			func(f *fakeCluster) { remove(f, certs.ServingDir, certs.CertFile) }},
+		{"an expired pair", Serving, "ended at 2026-07-30T12:00:00Z; certgen init makes a new one",
+			func(f *fakeCluster) { f.now = f.now.Add(certs.LeafLifetime) }},
+		{"another pair is served", ServingCA, "serves the certificate",
+			func(f *fakeCluster) { f.stuckLeaf = f.cert(certs.ServingCADir) }},
+		{"a name that is not allowed", ProxyClient, `to allow "front-proxy-client"`,
+			func(f *fakeCluster) { f.names = `["other"]` }},
 		{"a re-signed CA of users", ProxyClient, "has the key of", func(f *fakeCluster) {
 			f.users = string(clustertest.RenamedPEM(f.t, readTestCA(f, certs.FrontProxyCADir), "another name"))
 		}},
-		{"a CA of users below the front proxy's", FrontProxyCA, "in requestheader-client-ca-file signed CN=users-ca@", func(f *fakeCluster) {
-			f.users = string(clustertest.SignedPEM(f.t, clustertest.NewCA(f.t, "users-ca", x509.ExtKeyUsageClientAuth), readTestCA(f, certs.FrontProxyCADir)))
-		}},
-		{"CAs of users that cannot be parsed", ProxyClient, "malformed client-ca-file", func(f *fakeCluster) { f.users = "PEM" }},
-		{"no right to APIServices", ServingCA, "apiservices is forbidden", func(f *fakeCluster) { f.forbidden = errors.New("apiservices is forbidden") }},
-		{"no right to the ConfigMap", FrontProxyCA, "configmaps is forbidden", func(f *fakeCluster) { f.forbidden = errors.New("configmaps is forbidden") }},
-		{"a CA that is not published", FrontProxyCA, "verify the client certificate", func(f *fakeCluster) { f.ofAnotherCA(true) }},
-		{"a certificate of another CA", ProxyClient, "expected a certificate of the CA in", func(f *fakeCluster) { f.ofAnotherCA(false) }},
+		{"a CA of users below the front proxy's", FrontProxyCA, "in requestheader-client-ca-file signed CN=users-ca@",
+			func(f *fakeCluster) {
+				f.users = string(clustertest.SignedPEM(f.t, clustertest.NewCA(f.t, "users-ca",
+					x509.ExtKeyUsageClientAuth),
+					readTestCA(f, certs.FrontProxyCADir)))
+			}},
+		{"CAs of users that cannot be parsed", ProxyClient, "malformed client-ca-file",
+			func(f *fakeCluster) { f.users = "PEM" }},
+		{"no right to APIServices", ServingCA, "apiservices is forbidden",
+			func(f *fakeCluster) { f.forbidden = errors.New("apiservices is forbidden") }},
+		{"no right to the ConfigMap", FrontProxyCA, "configmaps is forbidden",
+			func(f *fakeCluster) { f.forbidden = errors.New("configmaps is forbidden") }},
+		{"a CA that is not published", FrontProxyCA, "verify the client certificate",
+			func(f *fakeCluster) { f.ofAnotherCA(true) }},
+		{"a certificate of another CA", ProxyClient, "expected a certificate of the CA in",
+			func(f *fakeCluster) { f.ofAnotherCA(false) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFake(t)
@@ -204,7 +226,8 @@ func TestRefusedBeforeItBegins(t *testing.T) {
 			f.publish() // which nobody may have asked for
 			before := f.world()
 			_, err := Run(t.Context(), opts)
-			if _, blocked := errors.AsType[*BlockedError](err); err == nil || blocked || !strings.Contains(err.Error(), tc.want) {
+			if _, blocked := errors.AsType[*BlockedError](err); err == nil || blocked ||
+				!strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want it refused with %q", err, tc.want)
 			}
 			if after := f.world(); after != before {
@@ -225,7 +248,8 @@ func TestBlockedWithoutObserver(t *testing.T) {
 		}
 	}
 	_, err := Run(t.Context(), opts)
-	if _, blocked := errors.AsType[*BlockedError](err); !blocked || !strings.Contains(err.Error(), "that was not there when the rotation began") {
+	if _, blocked := errors.AsType[*BlockedError](err); !blocked ||
+		!strings.Contains(err.Error(), "that was not there when the rotation began") {
 		t.Errorf("got %v, want it blocked", err)
 	}
 }
@@ -267,7 +291,8 @@ func TestPreflightWaits(t *testing.T) {
 				if tc.refused {
 					waited = f.now.Sub(began)
 				}
-				if refused, ok := errors.AsType[*certs.RefusedError](err); ok != tc.refused || err != nil && !ok || ok && !strings.Contains(refused.Reason, tc.err.Error()) || tc.refused == (f.state() != nil) {
+				if refused, ok := errors.AsType[*certs.RefusedError](err); ok != tc.refused || err != nil && !ok ||
+					ok && !strings.Contains(refused.Reason, tc.err.Error()) || tc.refused == (f.state() != nil) {
 					t.Errorf("got %v and the record %s, want refused %t", err, f.stateText(), tc.refused)
 				}
 				if waited != tc.waited || waits != min(1, int(tc.waited)) {
@@ -323,7 +348,8 @@ func TestOneRotationAtATime(t *testing.T) {
 	if _, ok := errors.AsType[*certs.RefusedError](err); !ok || !strings.Contains(err.Error(), "found serving-ca") {
 		t.Errorf("got %v, want a refusal that names serving-ca", err)
 	}
-	if _, err := Abort(t.Context(), newFake(t).options(Serving)); err == nil || !strings.Contains(err.Error(), "found none") {
+	if _, err := Abort(t.Context(), newFake(t).options(Serving)); err == nil ||
+		!strings.Contains(err.Error(), "found none") {
 		t.Errorf("abort without a rotation: %v", err)
 	}
 }
@@ -339,7 +365,8 @@ func TestNoEarlySwitch(t *testing.T) {
 		}
 	}
 	_, err := Run(t.Context(), opts)
-	if _, ok := errors.AsType[*BlockedError](err); !ok || !strings.Contains(err.Error(), "v1.widgets does not hold the 2 CAs that were applied") {
+	if _, ok := errors.AsType[*BlockedError](err); !ok ||
+		!strings.Contains(err.Error(), "v1.widgets does not hold the 2 CAs that were applied") {
 		t.Fatalf("got %v, want a BlockedError", err)
 	}
 	if !f.cert(certs.ServingDir).Equal(b.serving) {
@@ -367,7 +394,8 @@ func TestSwitchedWhenBelieved(t *testing.T) {
 			f.now, f.probe = f.now.Add(72*time.Hour), cluster.NotTrusted
 			_, err := Run(t.Context(), f.options(rotation))
 			if _, ok := errors.AsType[*BlockedError](err); !ok || !f.cert(certs.FrontProxyClientDir).Equal(b.proxy) {
-				t.Errorf("%s, %s of %s: got %v, want it blocked with the old certificate in use", rotation, event, step, err)
+				t.Errorf("%s, %s of %s: got %v, want it blocked with the old certificate in use", rotation,
+					event, step, err)
 			}
 			f.probe = ""
 			if _, err := Run(t.Context(), f.options(rotation)); err != nil {
@@ -380,11 +408,13 @@ func TestSwitchedWhenBelieved(t *testing.T) {
 
 // TestWrongClock: by a clock that is wrong, certificates would be taken for expired. Nothing is changed.
 func TestWrongClock(t *testing.T) {
-	for skew, want := range map[time.Duration]string{6 * time.Minute: "6m0s ahead of", -48 * time.Hour: "48h0m0s behind", 4 * time.Minute: "", -4 * time.Minute: ""} {
+	for skew, want := range map[time.Duration]string{6 * time.Minute: "6m0s ahead of",
+		-48 * time.Hour: "48h0m0s behind", 4 * time.Minute: "", -4 * time.Minute: ""} {
 		f := newFake(t)
 		f.skew = skew
 		_, err := Run(t.Context(), f.options(ServingCA))
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || f.state() != nil || f.wasLeased) {
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) ||
+			f.state() != nil || f.wasLeased) {
 			t.Errorf("%s: got %v, want %q", skew, err, want)
 		}
 	}

@@ -77,13 +77,15 @@ type fakeCluster struct {
 	farEndpoints error
 	hasFar       bool
 	farProbe     cluster.ProbeResult // what they make of a certificate that is not in use; empty: the right thing
-	cutOff       error               // why the endpoint that is not ready cannot be reached, instead of a refused connection
+	// why the endpoint that is not ready cannot be reached, instead of a refused connection
+	cutOff error
 	// restarted is what a kube-apiserver still publishes, until then: it has not read its file again.
 	restarted  certs.Bundle
 	until      time.Time
-	lostAnswer int                                 // of which write the answer is lost, beginning with 1
-	slow       map[string]*loaded                  // kube-apiservers that read changed files a minute later, by directory
-	register   func(*apiregistrationv1.APIService) // what others did to the APIService
+	lostAnswer int // of which write the answer is lost, beginning with 1
+	// kube-apiservers that read changed files a minute later, by directory
+	slow     map[string]*loaded
+	register func(*apiregistrationv1.APIService) // what others did to the APIService
 }
 
 var begin = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -94,7 +96,8 @@ var initialized = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = certs.Init(context.Background(), certs.InitOptions{Dir: dir, Service: service, Now: func() time.Time { return begin }})
+	_, err = certs.Init(context.Background(), certs.InitOptions{Dir: dir, Service: service,
+		Now: func() time.Time { return begin }})
 	return dir, err
 })
 
@@ -108,7 +111,8 @@ func TestMain(m *testing.M) {
 
 func newFake(t *testing.T) *fakeCluster {
 	t.Helper()
-	f := &fakeCluster{t: t, dir: t.TempDir(), now: begin, hold: 10 * time.Second, left: -1, farEndpoints: errors.New("endpointslices is forbidden"), names: `["front-proxy-client"]`}
+	f := &fakeCluster{t: t, dir: t.TempDir(), now: begin, hold: 10 * time.Second, left: -1,
+		farEndpoints: errors.New("endpointslices is forbidden"), names: `["front-proxy-client"]`}
 	dir, err := initialized()
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +140,8 @@ func (f *fakeCluster) cert(name string) *x509.Certificate {
 func newFakeInSecrets(t *testing.T) *fakeCluster {
 	t.Helper()
 	f := newFake(t)
-	ca := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: "ca"}, Data: map[string][]byte{}}
+	ca := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: "ca"},
+		Data: map[string][]byte{}}
 	f.secrets = apply.Client{Cluster: clustertest.New(nil, ca)}
 	f.secrets.Now = func() time.Time { return f.now }
 	for _, set := range []string{certs.ServingCADir, certs.ServingDir} {
@@ -159,7 +164,8 @@ func (f *fakeCluster) store() certs.Store {
 	if f.secrets.Cluster == nil {
 		return directory{certs.Dir(f.dir)}
 	}
-	s, err := openSecrets(f.t.Context(), Options{Service: service, Observer: f.secrets, Now: f.secrets.Now, Secret: "s", CASecret: "ca"})
+	s, err := openSecrets(f.t.Context(), Options{Service: service, Observer: f.secrets, Now: f.secrets.Now, Secret: "s",
+		CASecret: "ca"})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -216,7 +222,8 @@ type rotationCase struct {
 func rotationCases() []rotationCase {
 	out := []rotationCase{
 		{"serving in Secrets", Serving, newFakeInSecrets}, {"serving-ca in Secrets", ServingCA, newFakeInSecrets},
-		{"proxy-client of kubeadm", ProxyClient, newFakeOfKubeadm}, {"front-proxy-ca of kubeadm", FrontProxyCA, newFakeOfKubeadm},
+		{"proxy-client of kubeadm", ProxyClient, newFakeOfKubeadm},
+		{"front-proxy-ca of kubeadm", FrontProxyCA, newFakeOfKubeadm},
 	}
 	for _, r := range Rotations() {
 		out = append(out, rotationCase{r, r, newFake})
@@ -283,9 +290,15 @@ func cuts(f *fakeCluster, rotation string) []int {
 
 func (f *fakeCluster) options(rotation string) Options {
 	opts := Options{
-		Rotation: rotation, Dir: f.dir, Service: service, Observer: f, Hold: f.hold, Timeout: time.Minute, Settle: 10 * time.Second,
-		Now:        func() time.Time { f.step(); return f.now },
-		Wait:       func(ctx context.Context, d time.Duration) error { f.step(); f.now = f.now.Add(d); return ctx.Err() },
+		Rotation: rotation, Dir: f.dir, Service: service, Observer: f, Hold: f.hold, Timeout: time.Minute,
+		Settle: 10 * time.Second,
+		Now:    func() time.Time { f.step(); return f.now },
+		Wait: func(ctx context.Context, d time.Duration) error {
+			f.step()
+			f.now = f.now.Add(
+				d)
+			return ctx.Err()
+		},
 		Progress:   func(Event) { f.step(); f.mustAnswer() },
 		afterWrite: func() { f.step(); f.mustHold(service) }, FrontProxyClientDirs: f.given(),
 	}
@@ -311,7 +324,8 @@ func (f *fakeCluster) served() *x509.Certificate {
 }
 
 func (f *fakeCluster) verify(cert *x509.Certificate, roots certs.Bundle, usage x509.ExtKeyUsage) error {
-	_, err := cert.Verify(x509.VerifyOptions{Roots: roots.Pool(), CurrentTime: f.now, KeyUsages: []x509.ExtKeyUsage{usage}})
+	_, err := cert.Verify(x509.VerifyOptions{Roots: roots.Pool(), CurrentTime: f.now,
+		KeyUsages: []x509.ExtKeyUsage{usage}})
 	return err
 }
 
@@ -352,7 +366,8 @@ func (f *fakeCluster) publish() certs.Bundle {
 }
 
 // runUntilKilled is one process. It returns what Run returned, or false when it was killed.
-func (f *fakeCluster) runUntilKilled(do func(context.Context, Options) (*State, error), rotation string) (err error, ended bool) {
+func (f *fakeCluster) runUntilKilled(do func(context.Context, Options) (*State, error),
+	rotation string) (err error, ended bool) {
 	ended = f.survives(func() { _, err = do(f.t.Context(), f.options(rotation)) })
 	return err, ended
 }

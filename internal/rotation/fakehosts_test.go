@@ -37,7 +37,8 @@ func (f *fakeCluster) addProxyOf(caPath string) {
 	}
 	dir := filepath.Join(f.dir, "host-2")
 	// Its file trusts one more, which no other one knows, and is in an order of its own.
-	other, err := certs.NewCA(certs.CAOptions{Name: "other-front-proxy-ca", Usage: x509.ExtKeyUsageClientAuth, Now: func() time.Time { return begin.Add(time.Minute) }})
+	other, err := certs.NewCA(certs.CAOptions{Name: "other-front-proxy-ca", Usage: x509.ExtKeyUsageClientAuth,
+		Now: func() time.Time { return begin.Add(time.Minute) }})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -93,7 +94,8 @@ func (f *fakeCluster) proxyFile(dir, name string) string {
 	if !f.kubeadm {
 		return filepath.Join(dir, name)
 	}
-	return map[string]string{certs.CertFile: dir + ".crt", certs.KeyFile: dir + ".key", certs.BundleFile: filepath.Join(f.dir, "front-proxy-ca.crt")}[name]
+	return map[string]string{certs.CertFile: dir + ".crt", certs.KeyFile: dir + ".key",
+		certs.BundleFile: filepath.Join(f.dir, "front-proxy-ca.crt")}[name]
 }
 
 func (f *fakeCluster) appendTo(path, text string) {

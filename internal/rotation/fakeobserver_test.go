@@ -30,7 +30,8 @@ func (f *fakeCluster) apiService(name string, bundle certs.Bundle) apiregistrati
 	a := apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: strconv.Itoa(f.version)},
 		Spec: apiregistrationv1.APIServiceSpec{
-			Service: &apiregistrationv1.ServiceReference{Name: service.Name, Namespace: service.Namespace}, CABundle: bundle.PEM(),
+			Service:  &apiregistrationv1.ServiceReference{Name: service.Name, Namespace: service.Namespace},
+			CABundle: bundle.PEM(),
 		},
 	}
 	if f.register != nil {
@@ -48,7 +49,8 @@ func (f *fakeCluster) APIServices(_ context.Context, s certs.Service) ([]apiregi
 	default:
 		return []apiregistrationv1.APIService{{ObjectMeta: metav1.ObjectMeta{Name: "v1." + s.Name}}}, nil
 	}
-	return []apiregistrationv1.APIService{f.apiService("v1.widgets", f.caBundle), f.apiService("v2.widgets", f.second)}, nil
+	return []apiregistrationv1.APIService{f.apiService("v1.widgets", f.caBundle), f.apiService("v2.widgets", f.second)},
+		nil
 }
 
 func (f *fakeCluster) Secrets(namespace string) typedcorev1.SecretInterface {
@@ -82,8 +84,10 @@ func (f *fakeCluster) Served(_ context.Context, _ certs.Service, trust certs.Bun
 	f.step()
 	leaf := f.served()
 	return []cluster.Served{
-		{Endpoint: cluster.Endpoint{Address: "10.0.0.1:443", Ready: true}, Leaf: leaf, Verdict: f.verify(leaf, trust, x509.ExtKeyUsageServerAuth)},
-		{Endpoint: cluster.Endpoint{Address: "10.0.0.2:443"}, Verdict: fmt.Errorf("dial: %w", cmp.Or[error](f.cutOff, syscall.ECONNREFUSED))},
+		{Endpoint: cluster.Endpoint{Address: "10.0.0.1:443", Ready: true}, Leaf: leaf,
+			Verdict: f.verify(leaf, trust, x509.ExtKeyUsageServerAuth)},
+		{Endpoint: cluster.Endpoint{Address: "10.0.0.2:443"},
+			Verdict: fmt.Errorf("dial: %w", cmp.Or[error](f.cutOff, syscall.ECONNREFUSED))},
 	}, nil
 }
 
@@ -98,7 +102,8 @@ func (f *fakeCluster) ChangeCABundle(_ context.Context, _ certs.Service, add, re
 	var refused error
 	for i, b := range []*certs.Bundle{&f.caBundle, &f.second} {
 		next := b.Merge(f.now, add...).Without(remove...)
-		if owned := cluster.OwnedByOthers(f.apiService(fmt.Sprintf("v%d.widgets", i+1), *b)); owned != nil && !sameCAs(next, *b) {
+		if owned := cluster.OwnedByOthers(f.apiService(fmt.Sprintf("v%d.widgets", i+1), *b)); owned != nil &&
+			!sameCAs(next, *b) {
 			if refused = owned; remove != nil {
 				return refused
 			}
@@ -149,7 +154,8 @@ func (f *fakeCluster) CheckResponds(_ context.Context, _ string, a apiregistrati
 	if a.Name == "v1.broken" || a.Name == f.down {
 		return &cluster.StatusError{URL: "https://10.0.1.1", Status: 503, Text: "no endpoints"}
 	}
-	if cert, err := f.inUse(f.proxies[0]); a.Name == "v1.metrics" && f.believes != nil && (err != nil || !slices.ContainsFunc(f.believes, cert.Equal)) {
+	if cert, err := f.inUse(f.proxies[0]); a.Name == "v1.metrics" && f.believes != nil &&
+		(err != nil || !slices.ContainsFunc(f.believes, cert.Equal)) {
 		return &cluster.StatusError{URL: "https://10.0.1.1", Status: http.StatusUnauthorized, Text: "Unauthorized"}
 	}
 	if f.failAnswer != nil {
@@ -160,7 +166,8 @@ func (f *fakeCluster) CheckResponds(_ context.Context, _ string, a apiregistrati
 	return f.answers()
 }
 
-func (f *fakeCluster) FrontProxyCertificate(_ context.Context, kubeAPIServer string, a apiregistrationv1.APIService) (string, error) {
+func (f *fakeCluster) FrontProxyCertificate(_ context.Context, kubeAPIServer string,
+	a apiregistrationv1.APIService) (string, error) {
 	f.step()
 	if f.noReview || a.Name != "v1.widgets" {
 		return "", cluster.ErrNoIdentityReview
@@ -176,7 +183,8 @@ func (f *fakeCluster) FrontProxyCertificate(_ context.Context, kubeAPIServer str
 	return certs.Fingerprint(cert), nil
 }
 
-func (f *fakeCluster) ProbeFrontProxy(_ context.Context, e cluster.Endpoint, s certs.Service, _ certs.Bundle, proxy *certs.KeyPair) (cluster.ProbeResult, error) {
+func (f *fakeCluster) ProbeFrontProxy(_ context.Context, e cluster.Endpoint, s certs.Service, _ certs.Bundle,
+	proxy *certs.KeyPair) (cluster.ProbeResult, error) {
 	f.step()
 	switch {
 	case !e.Ready:

@@ -26,17 +26,21 @@ func (p *procedure) frontProxyCA() {
 		p.stageStep("make a new CA and a client certificate of it with the same name, which nobody trusts or uses yet"),
 		{
 			name: "trust", kind: Trust, hold: true,
-			about: "write both CAs into ca.crt for each kube-apiserver (its --requestheader-client-ca-file); seen when the ConfigMap " +
-				"kube-system/extension-apiserver-authentication holds both and every endpoint of every aggregated API believes a certificate of the new one",
+			about: "write both CAs into ca.crt for each kube-apiserver (its --requestheader-client-ca-file); seen " +
+				"when the ConfigMap " +
+				"kube-system/extension-apiserver-authentication holds both and every endpoint of every aggregated " +
+				"API believes a certificate of the new one",
 			do:       func(context.Context) error { return p.rewrite(p.bothBundle) },
 			observed: p.bothProxiesAccepted,
 			undo:     p.restoreOld, // of the files; undone takes the new CA out of the ConfigMap
 			undone:   p.nextProxyDistrusted,
 		},
-		p.switchProxyStep(p.bothProxiesAccepted, p.bothBundle, func(context.Context) error { return p.writeOld(p.bothBundle) }),
+		p.switchProxyStep(p.bothProxiesAccepted, p.bothBundle,
+			func(context.Context) error { return p.writeOld(p.bothBundle) }),
 		{
 			name: "distrust-files", kind: Distrust,
-			about:    "leave the old CA out of ca.crt for each kube-apiserver; seen when each gets answers from every aggregated API",
+			about: "leave the old CA out of ca.crt for each kube-apiserver; seen when each gets answers from " +
+				"every aggregated API",
 			needs:    p.nextProxyInUse,
 			do:       func(context.Context) error { return p.writeNew(p.newBundle) },
 			observed: stopping(p.nextProxyAnswers), // without answers nobody waits: users have none then
@@ -44,7 +48,8 @@ func (p *procedure) frontProxyCA() {
 		},
 		{
 			name: "distrust-configmap", kind: Distrust,
-			about: "take the old CA out of the ConfigMap, in place, which kube-apiserver never does; seen when it does not come back, every endpoint " +
+			about: "take the old CA out of the ConfigMap, in place, which kube-apiserver never does; seen when it " +
+				"does not come back, every endpoint " +
 				"refuses a certificate of the old CA and believes one of the new, and each kube-apiserver gets answers",
 			needs:    p.nextProxyInUse,
 			observed: p.oldProxyDistrusted, // takes it out, and again when it comes back
@@ -65,7 +70,8 @@ func (p *procedure) bothProxiesAccepted(ctx context.Context) error {
 	for i, dir := range p.leafDirs {
 		for _, ca := range p.bothBundle(i) {
 			if !found.Contains(ca) {
-				return fmt.Errorf("%s: expected the CA %s in %s; does a kube-apiserver read %s (--requestheader-client-ca-file)?",
+				return fmt.Errorf("%s: expected the CA %s in %s; does a kube-apiserver read %s "+
+					"(--requestheader-client-ca-file)?",
 					cluster.TrustObject, ca.Subject, frontproxy.CAKey, p.opts.store.Path(dir, certs.BundleFile))
 			}
 		}
@@ -104,8 +110,10 @@ func (p *procedure) takenOut(ctx context.Context, ca *x509.Certificate) error {
 	p.settled = time.Time{}
 	return errors.Join(p.opts.Observer.ChangeFrontProxyCAs(ctx, nil, certs.Bundle{ca}),
 		fmt.Errorf("%s held the CA %s (sha256:%.16s), which was taken out of %s and must not come back; "+
-			"a kube-apiserver puts it back while it has it in its --requestheader-client-ca-file: does each read one of %s?",
-			cluster.TrustObject, ca.Subject, certs.Fingerprint(ca), frontproxy.CAKey, strings.Join(p.paths(certs.BundleFile), ", ")))
+			"a kube-apiserver puts it back while it has it in its --requestheader-client-ca-file: does each read "+
+			"one of %s?",
+			cluster.TrustObject, ca.Subject, certs.Fingerprint(ca), frontproxy.CAKey,
+			strings.Join(p.paths(certs.BundleFile), ", ")))
 }
 
 // waitUntilSettled returns nil when the ConfigMap has been without the CA for long enough.
@@ -114,7 +122,8 @@ func (p *procedure) waitUntilSettled(ca *x509.Certificate) error {
 		p.settled = p.opts.Now()
 	}
 	if left := p.settled.Add(p.opts.Settle).Sub(p.opts.Now()); left > 0 {
-		return fmt.Errorf("waiting to see that no kube-apiserver puts the CA %s back into the ConfigMap, for %s", ca.Subject, p.opts.Settle)
+		return fmt.Errorf("waiting to see that no kube-apiserver puts the CA %s back into the ConfigMap, for %s",
+			ca.Subject, p.opts.Settle)
 	}
 	return nil
 }

@@ -25,7 +25,8 @@ func TestTwoHosts(t *testing.T) {
 			twoHosts := func() *fakeCluster {
 				f := newFake(t)
 				f.addProxy()
-				expired, err := certs.NewCA(certs.CAOptions{Name: "expired", Usage: x509.ExtKeyUsageClientAuth, Now: func() time.Time { return f.now.Add(-2 * certs.CALifetime) }})
+				expired, err := certs.NewCA(certs.CAOptions{Name: "expired", Usage: x509.ExtKeyUsageClientAuth,
+					Now: func() time.Time { return f.now.Add(-2 * certs.CALifetime) }})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -84,7 +85,10 @@ func TestTwoHosts(t *testing.T) {
 
 // late tells whether a rotation cannot be taken back any more.
 func late(s *State) bool {
-	return slices.ContainsFunc(s.Steps, func(r StepState) bool { return strings.HasPrefix(r.Name, "distrust") || r.Name == "finish" })
+	return slices.ContainsFunc(s.Steps, func(r StepState) bool {
+		return strings.HasPrefix(r.Name, "distrust") ||
+			r.Name == "finish"
+	})
 }
 
 func (f *fakeCluster) mustAbort(rotation string) {
@@ -114,7 +118,8 @@ func TestHostsRefused(t *testing.T) {
 		"run":   func() error { _, err := Run(t.Context(), opts); return err },
 		"abort": func() error { _, err := Abort(t.Context(), opts); return err },
 	} {
-		if err := do(); err == nil || !strings.Contains(err.Error(), "host-2") || !strings.Contains(err.Error(), "give the same again") {
+		if err := do(); err == nil || !strings.Contains(err.Error(), "host-2") ||
+			!strings.Contains(err.Error(), "give the same again") {
 			t.Errorf("%s with one of two directories: got %v, want both named", name, err)
 		}
 	}
@@ -132,7 +137,8 @@ func TestHostsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.names = `["front-proxy-client", "other-proxy"]`
-	if _, err := Run(t.Context(), f.options(ProxyClient)); err == nil || !strings.Contains(err.Error(), "expected the subject CN=front-proxy-client") {
+	if _, err := Run(t.Context(), f.options(ProxyClient)); err == nil ||
+		!strings.Contains(err.Error(), "expected the subject CN=front-proxy-client") {
 		t.Errorf("certificates of two names: got %v, want it refused", err)
 	}
 }
@@ -158,7 +164,8 @@ func TestFirstCASigned(t *testing.T) {
 				}
 				bundle := f.bundleIn(dir)
 				if most = max(most, len(bundle)); leaf.CheckSignatureFrom(bundle[0]) != nil {
-					t.Errorf("%s %s %s: the first of %d CAs in %s did not sign its certificate", rotation, e.Step, e.Type, len(bundle), dir)
+					t.Errorf("%s %s %s: the first of %d CAs in %s did not sign its certificate", rotation, e.Step,
+						e.Type, len(bundle), dir)
 				}
 			}
 		}
@@ -203,7 +210,9 @@ func TestNeverReloaded(t *testing.T) {
 	}
 	f.slow = map[string]*loaded{f.proxies[1]: {cert: old, never: true}}
 	_, err = Run(t.Context(), f.options(FrontProxyCA))
-	if _, ok := errors.AsType[*BlockedError](err); !ok || !strings.Contains(err.Error(), "https://10.0.1.2 still shows the front proxy's certificate sha256:"+certs.Fingerprint(old)[:16]) {
+	if _, ok := errors.AsType[*BlockedError](err); !ok ||
+		!strings.Contains(err.Error(),
+			"https://10.0.1.2 still shows the front proxy's certificate sha256:"+certs.Fingerprint(old)[:16]) {
 		t.Fatalf("got %v, want the kube-apiserver named that did not reload", err)
 	}
 	f.mustAnswer()
@@ -227,27 +236,32 @@ func TestNeverReloaded(t *testing.T) {
 func TestCountsKubeAPIServers(t *testing.T) {
 	f := newFake(t)
 	f.identities = 3
-	if _, err := Run(t.Context(), f.options(ProxyClient)); err == nil || !strings.Contains(err.Error(), "3 kube-apiservers have renewed their identity Lease") || f.state() != nil {
+	if _, err := Run(t.Context(), f.options(ProxyClient)); err == nil ||
+		!strings.Contains(err.Error(), "3 kube-apiservers have renewed their identity Lease") || f.state() != nil {
 		t.Errorf("behind a load balancer: got %v, want it refused", err)
 	}
 	f = newFake(t)
 	f.addProxy()
 	opts := f.options(FrontProxyCA)
 	opts.FrontProxyClientDirs = append(opts.FrontProxyClientDirs, filepath.Join(f.dir, certs.FrontProxyClientDir))
-	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "there are 2 kube-apiservers") || f.state() != nil {
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "there are 2 kube-apiservers") ||
+		f.state() != nil {
 		t.Errorf("another number of directories: got %v, want it refused", err)
 	}
 	// One directory, that of the first: the second kube-apiserver shows another certificate, or nobody tells which.
 	opts.FrontProxyClientDirs = nil
-	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "https://10.0.1.2 still shows") || !strings.Contains(err.Error(), "give the directory of each") || f.state() != nil {
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "https://10.0.1.2 still shows") ||
+		!strings.Contains(err.Error(), "give the directory of each") || f.state() != nil {
 		t.Errorf("one directory of two: got %v, want it refused", err)
 	}
 	opts.Rotation = ProxyClient
-	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "https://10.0.1.2 still shows") || !strings.Contains(err.Error(), "name the directories that there are") || f.state() != nil {
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "https://10.0.1.2 still shows") ||
+		!strings.Contains(err.Error(), "name the directories that there are") || f.state() != nil {
 		t.Errorf("one directory of two, and the same CA: got %v, want it refused", err)
 	}
 	opts.Rotation, f.noReview = FrontProxyCA, true
-	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "serves no IdentityReview to this user; give the directory of each") || f.state() != nil {
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(),
+		"serves no IdentityReview to this user; give the directory of each") || f.state() != nil {
 		t.Errorf("one directory, and nobody tells whose: got %v, want it refused", err)
 	}
 }
@@ -296,7 +310,8 @@ func TestKubeAPIServerJoins(t *testing.T) {
 			}
 		}
 		_, err := Run(t.Context(), opts)
-		if _, ok := errors.AsType[*BlockedError](err); !ok || !strings.Contains(err.Error(), "3 kube-apiservers have renewed") || !f.trusted.Contains(old) {
+		if _, ok := errors.AsType[*BlockedError](err); !ok ||
+			!strings.Contains(err.Error(), "3 kube-apiservers have renewed") || !f.trusted.Contains(old) {
 			t.Errorf("after %s: got %v, want it blocked, and the old CA trusted", after, err)
 		}
 		f.mustAbort(FrontProxyCA)
@@ -351,7 +366,8 @@ func TestAbortTakesOutOfConfigMap(t *testing.T) {
 				return
 			}
 			_, blocked := errors.AsType[*BlockedError](err)
-			if !blocked || !strings.Contains(err.Error(), certs.Fingerprint(next[0])[:16]) || !strings.Contains(err.Error(), "--abort") {
+			if !blocked || !strings.Contains(err.Error(), certs.Fingerprint(next[0])[:16]) ||
+				!strings.Contains(err.Error(), "--abort") {
 				t.Fatalf("got %v, want the CA named that remains, and what to do", err)
 			}
 			f.mustAnswer()

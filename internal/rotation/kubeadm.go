@@ -93,7 +93,8 @@ func (d directory) filesToLink(set string, ca *x509.Certificate) (files []string
 	}
 	dir := d.Dir.Path(set)
 	names := kubeadmFiles(dir)
-	if own, err := certs.ReadBundle(names[certs.CertFile]); err == nil && !d.usesKubeadmFiles(set) && !signedBy(own[0], ca) {
+	if own, err := certs.ReadBundle(names[certs.CertFile]); err == nil && !d.usesKubeadmFiles(set) &&
+		!signedBy(own[0], ca) {
 		return nil, nil
 	}
 	for _, file := range pairFiles {
@@ -108,9 +109,11 @@ func (d directory) filesToLink(set string, ca *x509.Certificate) (files []string
 		case err != nil:
 			return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf("expected a readable file: %v", err)}
 		case target != "":
-			return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf("expected a file, found a link to %s; put the file in its place", target)}
+			return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf(
+				"expected a file, found a link to %s; put the file in its place", target)}
 		case !bytes.Equal(data, have[file].Data):
-			return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf("expected the content of %s, found another; copy the one that kube-apiserver uses over the other",
+			return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf(
+				"expected the content of %s, found another; copy the one that kube-apiserver uses over the other",
 				d.Dir.Path(set, file))}
 		default:
 			files = append(files, file)
@@ -205,7 +208,8 @@ func (p *procedure) checkKubeadms(ca *x509.Certificate) error {
 	}
 	if p.makeCA != nil && sets != nil && d.usesKubeadmFiles(p.caDir) && !slices.Contains(sets, p.caDir) {
 		errs = append(errs, &certs.RefusedError{Path: p.opts.store.Path(p.caDir, certs.CertFile), Reason: fmt.Sprintf(
-			"expected %s among those of --front-proxy-client, found %q; give the directory of the kube-apiserver that reads this file", d.Dir.Path(certs.FrontProxyClientDir), p.leafDirs)})
+			"expected %s among those of --front-proxy-client, found %q; give the directory of the kube-apiserver "+
+				"that reads this file", d.Dir.Path(certs.FrontProxyClientDir), p.leafDirs)})
 	}
 	return errors.Join(errs...)
 }

@@ -26,7 +26,8 @@ func TestKubeadmLinks(t *testing.T) {
 		"front-proxy-ca.crt":     filepath.Join("front-proxy-client", "ca.crt"),
 		"front-proxy-ca.key":     "",
 	}
-	for rotation, caKey := range map[string]string{ProxyClient: "", FrontProxyCA: filepath.Join("front-proxy-ca", "tls.key")} {
+	for rotation, caKey := range map[string]string{ProxyClient: "",
+		FrontProxyCA: filepath.Join("front-proxy-ca", "tls.key")} {
 		f := newFakeOfKubeadm(t)
 		if _, err := Run(t.Context(), f.options(rotation)); err != nil {
 			t.Fatal(err)
@@ -55,7 +56,8 @@ func TestKubeadmsOwn(t *testing.T) {
 	}
 	want := map[string]string{}
 	for name, data := range map[string][]byte{
-		"front-proxy-ca.crt": ca.CertPEM, "front-proxy-ca.key": ca.KeyPEM, "front-proxy-client.crt": client.CertPEM, "front-proxy-client.key": client.KeyPEM,
+		"front-proxy-ca.crt": ca.CertPEM, "front-proxy-ca.key": ca.KeyPEM, "front-proxy-client.crt": client.CertPEM,
+		"front-proxy-client.key": client.KeyPEM,
 	} {
 		want[name] = string(data)
 		if err := os.WriteFile(filepath.Join(f.dir, name), data, 0o600); err != nil {
@@ -88,10 +90,12 @@ func TestKubeadmRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := Run(t.Context(), f.options(ProxyClient))
-		if _, ok := errors.AsType[*certs.RefusedError](err); !ok || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), tc.want) {
+		if _, ok := errors.AsType[*certs.RefusedError](err); !ok || !strings.Contains(err.Error(), path) ||
+			!strings.Contains(err.Error(), tc.want) {
 			t.Errorf("got %v, want a refusal with %s: %s", err, path, tc.want)
 		}
-		if entries, err := filepath.Glob(filepath.Join(f.dir, "front-proxy*", "tls.*")); err != nil || len(entries) != 0 {
+		if entries, err := filepath.Glob(filepath.Join(f.dir, "front-proxy*", "tls.*")); err != nil ||
+			len(entries) != 0 {
 			t.Errorf("%v: it moved files: %q", err, entries)
 		}
 	}
@@ -122,13 +126,16 @@ func TestKubeadmAgain(t *testing.T) {
 			}
 			f.replace("front-proxy-client.key", ofOpenSSL(t, pair.Key))
 		}},
-		{"a link", "front-proxy-client.key: expected a file, found a link to elsewhere.key", true, func(f *fakeCluster) {
-			path := filepath.Join(f.dir, "front-proxy-client.key")
-			if err := errors.Join(os.Rename(path, filepath.Join(f.dir, "elsewhere.key")), os.Symlink("elsewhere.key", path)); err != nil {
-				t.Fatal(err)
-			}
-		}},
-		{"text after the CAs", "front-proxy-ca.crt: ", true, func(f *fakeCluster) { f.appendTo(filepath.Join(f.dir, "front-proxy-ca.crt"), "-----BEGIN") }},
+		{"a link", "front-proxy-client.key: expected a file, found a link to elsewhere.key", true,
+			func(f *fakeCluster) {
+				path := filepath.Join(f.dir, "front-proxy-client.key")
+				if err := errors.Join(os.Rename(path, filepath.Join(f.dir, "elsewhere.key")),
+					os.Symlink("elsewhere.key", path)); err != nil {
+					t.Fatal(err)
+				}
+			}},
+		{"text after the CAs", "front-proxy-ca.crt: ", true,
+			func(f *fakeCluster) { f.appendTo(filepath.Join(f.dir, "front-proxy-ca.crt"), "-----BEGIN") }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFakeOfKubeadm(t)
@@ -148,11 +155,13 @@ func TestKubeadmAgain(t *testing.T) {
 	f := killedBeforeLinks(t)
 	renewed(f)
 	var blocked *BlockedError
-	if _, err := Run(t.Context(), f.options(ProxyClient)); !errors.As(err, &blocked) || !strings.Contains(err.Error(), "expected the content of") {
+	if _, err := Run(t.Context(), f.options(ProxyClient)); !errors.As(err, &blocked) ||
+		!strings.Contains(err.Error(), "expected the content of") {
 		t.Errorf("taken up: got %v, want it blocked", err)
 	}
 	f.mustAbort(ProxyClient)
-	for kubeadms, certgens := range map[string]string{"front-proxy-client.crt": "tls.crt", "front-proxy-client.key": "tls.key"} {
+	for kubeadms, certgens := range map[string]string{"front-proxy-client.crt": "tls.crt",
+		"front-proxy-client.key": "tls.key"} {
 		data, err := os.ReadFile(filepath.Join(f.dir, kubeadms))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(f.dir, "front-proxy-client", certgens), data, 0o600) // as cp does
@@ -203,7 +212,8 @@ func TestKubeadmHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	opts := f.options(FrontProxyCA)
-	opts.FrontProxyClientDirs = []string{filepath.Join(alias, "front-proxy-client"), filepath.Join(f.dir, "front-proxy-client")}
+	opts.FrontProxyClientDirs = []string{filepath.Join(alias, "front-proxy-client"),
+		filepath.Join(f.dir, "front-proxy-client")}
 	b := f.before()
 	if _, err := Run(t.Context(), opts); err != nil {
 		t.Fatal(err)
@@ -219,7 +229,9 @@ func TestKubeadmHosts(t *testing.T) {
 	}
 	opts.FrontProxyClientDirs = []string{elsewhere, elsewhere}
 	_, err := Run(t.Context(), opts)
-	if _, ok := errors.AsType[*certs.RefusedError](err); !ok || !strings.Contains(err.Error(), filepath.Join(f.dir, "front-proxy-client")+" among those of --front-proxy-client") {
+	if _, ok := errors.AsType[*certs.RefusedError](err); !ok ||
+		!strings.Contains(err.Error(), filepath.Join(f.dir,
+			"front-proxy-client")+" among those of --front-proxy-client") {
 		t.Errorf("got %v, want a refusal that names the directory beside the CA's file", err)
 	}
 }

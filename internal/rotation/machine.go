@@ -145,8 +145,9 @@ func (p *procedure) hold(ctx context.Context, s *step, seen func(context.Context
 	for since := began; ; {
 		if lost := seen(ctx); lost != nil {
 			if losses++; losses > maxHoldRestarts {
-				return &BlockedError{Rotation: p.state.Rotation, Step: s.name, Waited: p.opts.Now().Sub(began), Aborting: p.state.Aborting,
-					Missing: fmt.Errorf("lost %d times while it had to last: %w", losses, lost)}
+				return &BlockedError{Rotation: p.state.Rotation, Step: s.name, Waited: p.opts.Now().Sub(began),
+					Aborting: p.state.Aborting,
+					Missing:  fmt.Errorf("lost %d times while it had to last: %w", losses, lost)}
 			}
 			if err := p.await(ctx, s, nil, seen); err != nil {
 				return err
@@ -156,7 +157,8 @@ func (p *procedure) hold(ctx context.Context, s *step, seen func(context.Context
 		// Only within the timeout: an endpoint that keeps restarting must not keep the step from ending, and all that
 		// are listed are checked anyway.
 		if now, ok := p.processes(ctx); ok && !slices.Equal(now, before) && p.opts.Now().Sub(began) < p.opts.Timeout {
-			p.event(s, EventWaiting, fmt.Sprintf("the hold starts over: kube-apiservers and endpoints were %q and are %q", before, now))
+			p.event(s, EventWaiting,
+				fmt.Sprintf("the hold starts over: kube-apiservers and endpoints were %q and are %q", before, now))
 			since, before = p.opts.Now(), now
 		}
 		left := since.Add(p.opts.Hold).Sub(p.opts.Now())
@@ -223,7 +225,8 @@ func (p *procedure) await(ctx context.Context, s *step, do, seen func(context.Co
 		case ctx.Err() != nil:
 			return p.interrupted(s, context.Cause(ctx))
 		case isPermanent(missing) || waited >= p.opts.Timeout:
-			return &BlockedError{Rotation: p.state.Rotation, Step: s.name, Waited: waited, Aborting: p.state.Aborting, Missing: p.expired(missing)}
+			return &BlockedError{Rotation: p.state.Rotation, Step: s.name, Waited: waited, Aborting: p.state.Aborting,
+				Missing: p.expired(missing)}
 		case missing.Error() != said:
 			said = missing.Error()
 			p.event(s, EventWaiting, said)
@@ -245,7 +248,8 @@ func (p *procedure) expired(missing error) error {
 	if now := p.opts.Now(); leafErr != nil || caErr != nil || !now.After(leaf.NotAfter) || now.After(ca.NotAfter) {
 		return missing
 	}
-	return fmt.Errorf("%w; the certificate in use expired at %s, so no step can be seen any more: to give this rotation up, remove %s, and have the certificate renewed",
+	return fmt.Errorf("%w; the certificate in use expired at %s, so no step can be seen any more: to give this "+
+		"rotation up, remove %s, and have the certificate renewed",
 		missing, leaf.NotAfter.UTC().Format(time.RFC3339), p.opts.store.Path(p.set))
 }
 
@@ -310,7 +314,8 @@ func (p *procedure) abort(ctx context.Context) error {
 	for i := range p.steps {
 		if s := &p.steps[i]; p.record(s) != nil && (s.kind == Distrust || i == len(p.steps)-1) {
 			return &certs.RefusedError{Path: p.opts.store.Path(p.set, StateFile), Reason: fmt.Sprintf(
-				"expected a rotation before its step %s, found that this step has begun, after which there is no way back; run the rotation to its end", s.name)}
+				"expected a rotation before its step %s, found that this step has begun, after which there is no "+
+					"way back; run the rotation to its end", s.name)}
 		}
 	}
 	p.state.Blocked, p.state.Aborting = "", true

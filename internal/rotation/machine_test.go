@@ -20,7 +20,8 @@ import (
 type before struct{ servingCA, serving, proxyCA, proxy *x509.Certificate }
 
 func (f *fakeCluster) before() before {
-	return before{f.cert(certs.ServingCADir), f.cert(certs.ServingDir), f.cert(certs.FrontProxyCADir), f.cert(certs.FrontProxyClientDir)}
+	return before{f.cert(certs.ServingCADir), f.cert(certs.ServingDir), f.cert(certs.FrontProxyCADir),
+		f.cert(certs.FrontProxyClientDir)}
 }
 
 // changes tells for each pair whether it was replaced.
@@ -33,10 +34,14 @@ func (f *fakeCluster) changes(b before) map[string]bool {
 }
 
 var changed = map[string]map[string]bool{
-	Serving:      {certs.ServingDir: true, certs.ServingCADir: false, certs.FrontProxyClientDir: false, certs.FrontProxyCADir: false},
-	ServingCA:    {certs.ServingDir: true, certs.ServingCADir: true, certs.FrontProxyClientDir: false, certs.FrontProxyCADir: false},
-	ProxyClient:  {certs.ServingDir: false, certs.ServingCADir: false, certs.FrontProxyClientDir: true, certs.FrontProxyCADir: false},
-	FrontProxyCA: {certs.ServingDir: false, certs.ServingCADir: false, certs.FrontProxyClientDir: true, certs.FrontProxyCADir: true},
+	Serving: {certs.ServingDir: true, certs.ServingCADir: false, certs.FrontProxyClientDir: false,
+		certs.FrontProxyCADir: false},
+	ServingCA: {certs.ServingDir: true, certs.ServingCADir: true, certs.FrontProxyClientDir: false,
+		certs.FrontProxyCADir: false},
+	ProxyClient: {certs.ServingDir: false, certs.ServingCADir: false, certs.FrontProxyClientDir: true,
+		certs.FrontProxyCADir: false},
+	FrontProxyCA: {certs.ServingDir: false, certs.ServingCADir: false, certs.FrontProxyClientDir: true,
+		certs.FrontProxyCADir: true},
 }
 
 // checkEnd compares everything with what must be at the end of the rotation.
@@ -50,13 +55,16 @@ func (f *fakeCluster) checkEnd(b before, rotation string) {
 	}
 	servingCA, proxyCA := certs.Bundle{f.cert(certs.ServingCADir)}, certs.Bundle{f.cert(certs.FrontProxyCADir)}
 	if !sameCAs(f.caBundle, servingCA) || !sameCAs(f.second, servingCA) {
-		f.t.Errorf("the caBundles hold %d and %d CAs, want the CA in %s alone", len(f.caBundle), len(f.second), certs.ServingCADir)
+		f.t.Errorf("the caBundles hold %d and %d CAs, want the CA in %s alone", len(f.caBundle), len(f.second),
+			certs.ServingCADir)
 	}
 	published := proxyCA
 	if f.other != nil {
 		published = certs.Bundle{proxyCA[0], f.other}
-		if got := f.bundleIn(f.proxies[1]); rotation == FrontProxyCA && !slices.EqualFunc(got, published, (*x509.Certificate).Equal) {
-			f.t.Errorf("%s holds %d CAs, want the one that signed the certificate, then the other one", f.proxies[1], len(got))
+		if got := f.bundleIn(f.proxies[1]); rotation == FrontProxyCA &&
+			!slices.EqualFunc(got, published, (*x509.Certificate).Equal) {
+			f.t.Errorf("%s holds %d CAs, want the one that signed the certificate, then the other one",
+				f.proxies[1], len(got))
 		}
 	}
 	if !sameCAs(f.publish(), published) {
@@ -74,15 +82,18 @@ func (f *fakeCluster) checkEnd(b before, rotation string) {
 			f.t.Errorf("%s/%s: %v, %d CAs; want its CA alone", leaf, certs.BundleFile, err, len(bundle))
 		}
 	}
-	for _, pair := range []string{certs.ServingDir, certs.ServingCADir, certs.FrontProxyClientDir, certs.FrontProxyCADir} {
-		for _, set := range []string{path.Join(servingState, "new", pair), path.Join(servingState, "old", pair), path.Join(frontProxyState, "new", pair), path.Join(frontProxyState, "old", pair)} {
+	for _, pair := range []string{certs.ServingDir, certs.ServingCADir, certs.FrontProxyClientDir,
+		certs.FrontProxyCADir} {
+		for _, set := range []string{path.Join(servingState, "new", pair), path.Join(servingState, "old", pair),
+			path.Join(frontProxyState, "new", pair), path.Join(frontProxyState, "old", pair)} {
 			if files, err := f.store().Read(set); err != nil || files != nil {
 				f.t.Errorf("%s is still there, with keys (%v)", set, err)
 			}
 		}
 	}
 	if f.kubeadm {
-		if ca, err := certs.ReadKeyPair(filepath.Join(f.dir, "front-proxy-ca.crt")); err != nil || !ca.Certificate.Equal(proxyCA[0]) {
+		if ca, err := certs.ReadKeyPair(filepath.Join(f.dir, "front-proxy-ca.crt")); err != nil ||
+			!ca.Certificate.Equal(proxyCA[0]) {
 			f.t.Errorf("kubeadm's front-proxy-ca.crt and front-proxy-ca.key are not the CA: %v", err)
 		}
 	}
@@ -233,8 +244,10 @@ func (f *fakeCluster) checkAborted(b before) {
 	if f.other != nil {
 		published = append(published, f.other)
 	}
-	if !sameCAs(f.caBundle, certs.Bundle{b.servingCA}) || !sameCAs(f.second, f.caBundle) || !sameCAs(f.publish(), published) {
-		f.t.Errorf("trust is not as before: %d CAs in the caBundle, %d in the ConfigMap", len(f.caBundle), len(f.trusted))
+	if !sameCAs(f.caBundle, certs.Bundle{b.servingCA}) || !sameCAs(f.second, f.caBundle) ||
+		!sameCAs(f.publish(), published) {
+		f.t.Errorf("trust is not as before: %d CAs in the caBundle, %d in the ConfigMap", len(f.caBundle),
+			len(f.trusted))
 	}
 	f.mustAnswer()
 }

@@ -79,14 +79,16 @@ func (r renewal) maintain(ctx context.Context, c apply.Client, o Options) (apis 
 	}
 	draft := &certs.Memory{Sets: maps.Clone(store.Sets), Name: store.path}
 	made, err := certs.Init(ctx, certs.InitOptions{
-		Store: draft, Service: o.Service, With: []string{}, KeyType: o.KeyType, Lifetime: o.Lifetime, Signer: o.Signer, Now: o.Now,
+		Store: draft, Service: o.Service, With: []string{}, KeyType: o.KeyType, Lifetime: o.Lifetime,
+		Signer: o.Signer, Now: o.Now,
 	})
 	if err != nil {
 		return false, allowNewCA(ctx, c, err, o)
 	}
 	// Third-party CAs stay trusted beside ours. A new CA beside a trusted one needs a person's consent, because the key of
 	// the trusted one may be lost.
-	bring := apply.Options{Service: o.Service, Store: draft, Secret: o.Secret, KeepTrust: made.Items[0].Action == certs.Kept, ForceConflicts: o.ForceConflicts}
+	bring := apply.Options{Service: o.Service, Store: draft, Secret: o.Secret,
+		KeepTrust: made.Items[0].Action == certs.Kept, ForceConflicts: o.ForceConflicts}
 	if _, err := c.PlanApply(ctx, bring); err != nil { // what is refused is refused before anything is stored
 		if !bring.KeepTrust {
 			err = fmt.Errorf("%w; %s", err, newCA(ctx, c, o))
@@ -104,7 +106,8 @@ func (r renewal) maintain(ctx context.Context, c apply.Client, o Options) (apis 
 		return false, err
 	}
 	for _, item := range applied.Items {
-		if item.Path == pair.Path && (pair.Action != certs.Kept || item.Action == certs.Kept) { // it is stored, and this is why
+		// it is stored, and this is why
+		if item.Path == pair.Path && (pair.Action != certs.Kept || item.Action == certs.Kept) {
 			pair.Notes = append(pair.Notes, item.Notes...)
 			item = pair
 		}
@@ -132,7 +135,10 @@ func (r renewal) resume(ctx context.Context, c apply.Client, o Options, store *s
 }
 
 func (r renewal) changed(path string) bool {
-	return slices.ContainsFunc(r.Items, func(item certs.Item) bool { return item.Path == path && item.Action != certs.Kept })
+	return slices.ContainsFunc(r.Items, func(item certs.Item) bool {
+		return item.Path == path &&
+			item.Action != certs.Kept
+	})
 }
 
 // rotateDueCA replaces a CA of which a third of its life is left, where its key is here. It begins when everything is
@@ -144,7 +150,8 @@ func (r renewal) rotateDueCA(ctx context.Context, o Options, apis bool) error {
 		return err
 	}
 	ca, err := certs.ReadCertificate(store, certs.ServingCADir)
-	if err != nil || !o.Now().After(certs.RenewAt(ca)) || !store.hasCAKey() || !apis || r.changed(store.Path(certs.ServingDir)) {
+	if err != nil || !o.Now().After(certs.RenewAt(ca)) || !store.hasCAKey() || !apis ||
+		r.changed(store.Path(certs.ServingDir)) {
 		return err
 	}
 	why := fmt.Sprintf("less than a third of its life was left (until %s)", ca.NotAfter.UTC().Format(time.RFC3339))
@@ -163,12 +170,15 @@ func (o Options) held(store *secrets, rotation string) Options {
 // newCA returns a hint with the commands that remove the old CA; certgen renew then makes a new one.
 func newCA(ctx context.Context, c apply.Client, o Options) string {
 	commands := []string{
-		fmt.Sprintf("kubectl patch secret %s --namespace %s --type merge --patch '{\"data\":null}'", o.CASecret, o.Service.Namespace),
+		fmt.Sprintf("kubectl patch secret %s --namespace %s --type merge --patch '{\"data\":null}'", o.CASecret,
+			o.Service.Namespace),
 		fmt.Sprintf("kubectl delete secret %s --namespace %s --ignore-not-found", o.Secret, o.Service.Namespace),
 	}
 	if ours, err := c.APIServices(ctx, o.Service); err == nil {
 		for _, a := range ours {
-			commands = append(commands, fmt.Sprintf("kubectl patch apiservice %s --type merge --patch '{\"spec\":{\"caBundle\":null}}'", a.Name))
+			commands = append(commands,
+				fmt.Sprintf("kubectl patch apiservice %s --type merge --patch '{\"spec\":{\"caBundle\":null}}'",
+					a.Name))
 		}
 	}
 	return "for a new CA, until which the API does not answer, forget the old one: " + strings.Join(commands, " && ")
@@ -180,7 +190,8 @@ func allowNewCA(ctx context.Context, c apply.Client, err error, o Options) error
 	for _, err := range certs.Flatten(err) {
 		if refused, ok := errors.AsType[*certs.RefusedError](err); ok && refused.OnlyNewCA {
 			here := &certs.RefusedError{Path: refused.Path, Reason: refused.Reason}
-			err = fmt.Errorf("%w; put that right (from a backup, or where a signer has the key, with --signer); %s", here, newCA(ctx, c, o))
+			err = fmt.Errorf("%w; put that right (from a backup, or where a signer has the key, with --signer); %s",
+				here, newCA(ctx, c, o))
 		}
 		errs = append(errs, err)
 	}
@@ -200,8 +211,10 @@ func waitForAPIServices(ctx context.Context, c apply.Client, o Options) error {
 		return err == nil && len(missing) == 0, nil
 	})
 	if err != nil {
-		return errors.Join(fmt.Errorf("expected APIServices with the Service %s/%s as their backend within %s, missing are %v; "+
-			"the Secrets are as they should be: register the API and run this again", o.Service.Namespace, o.Service.Name, o.Within, missing), asked)
+		return errors.Join(fmt.Errorf(
+			"expected APIServices with the Service %s/%s as their backend within %s, missing are %v; "+
+				"the Secrets are as they should be: register the API and run this again", o.Service.Namespace,
+			o.Service.Name, o.Within, missing), asked)
 	}
 	return nil
 }

@@ -32,7 +32,8 @@ import (
 var maintained = Options{Rotation: Serving, Service: clustertest.Service, Secret: "s", CASecret: "ca", Hold: time.Hour}
 
 func emptyCASecret() *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clustertest.Service.Namespace, Name: "ca"}, Type: corev1.SecretTypeOpaque}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clustertest.Service.Namespace, Name: "ca"},
+		Type: corev1.SecretTypeOpaque}
 }
 
 func secretData(t *testing.T, c apply.Client, name string) map[string][]byte {
@@ -67,7 +68,8 @@ func writes(c apply.Client) []string {
 // TestMaintain: an empty Secret gets a CA, the Service a pair of it, and APIServices the trust. A second time nothing
 // is written; when the pair is due, it alone is issued again.
 func TestMaintain(t *testing.T) {
-	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
+	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
+		nil)}, emptyCASecret())}
 	if _, err := Maintain(t.Context(), c, maintained); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +77,8 @@ func TestMaintain(t *testing.T) {
 	if _, err := certs.ParseCA(ca[certs.CertFile], ca[certs.KeyFile], c.Now); err != nil {
 		t.Errorf("CA: %v", err)
 	}
-	if diff := cmp.Diff(string(ca[certs.CertFile]), string(pair[certs.BundleFile])); diff != "" || caBundleOf(t, c) != string(ca[certs.CertFile]) {
+	if diff := cmp.Diff(string(ca[certs.CertFile]), string(pair[certs.BundleFile])); diff != "" ||
+		caBundleOf(t, c) != string(ca[certs.CertFile]) {
 		t.Errorf("ca.crt of the pair, and caBundle %q, want the CA (-want +got):\n%s", caBundleOf(t, c), diff)
 	}
 	if strings.Contains(string(pair[certs.KeyFile]), string(ca[certs.KeyFile])) {
@@ -88,7 +91,8 @@ func TestMaintain(t *testing.T) {
 
 	before := len(writes(c))
 	report, err := Maintain(t.Context(), c, maintained)
-	if err != nil || len(writes(c)) != before || did(report) != "kept Secret demo/ca, kept APIService v1.g.example.com, kept Secret demo/s" {
+	if err != nil || len(writes(c)) != before ||
+		did(report) != "kept Secret demo/ca, kept APIService v1.g.example.com, kept Secret demo/s" {
 		t.Errorf("again: %+v, %v, %v; want all kept and nothing written", report, err, writes(c)[before:])
 	}
 
@@ -98,14 +102,16 @@ func TestMaintain(t *testing.T) {
 	if err != nil || did(report) != "kept Secret demo/ca, kept APIService v1.g.example.com, replaced Secret demo/s" {
 		t.Errorf("when the pair is due: %+v, %v; want it alone replaced", report, err)
 	}
-	if string(secretData(t, c, "s")[certs.CertFile]) == string(pair[certs.CertFile]) || cmp.Diff(ca, secretData(t, c, "ca")) != "" {
+	if string(secretData(t, c, "s")[certs.CertFile]) == string(pair[certs.CertFile]) ||
+		cmp.Diff(ca, secretData(t, c, "ca")) != "" {
 		t.Error("when the pair is due: want another pair and the same CA")
 	}
 }
 
 // TestMaintainMeetsAChange: what somebody without the Lease stored meanwhile is not overwritten.
 func TestMaintainMeetsAChange(t *testing.T) {
-	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
+	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
+		nil)}, emptyCASecret())}
 	core := c.Core.(*fake.Clientset)
 	core.PrependReactor("update", "secrets", func(action k8stesting.Action) (bool, runtime.Object, error) {
 		changed := emptyCASecret()
@@ -115,7 +121,8 @@ func TestMaintainMeetsAChange(t *testing.T) {
 		}
 		return true, nil, apierrors.NewConflict(corev1.Resource("secrets"), "ca", nil)
 	})
-	if _, err := Maintain(t.Context(), c, maintained); err == nil || !strings.Contains(err.Error(), "Secret demo/ca: somebody else changed it meanwhile") {
+	if _, err := Maintain(t.Context(), c, maintained); err == nil ||
+		!strings.Contains(err.Error(), "Secret demo/ca: somebody else changed it meanwhile") {
 		t.Errorf("got %v, want that the Secret changed", err)
 	}
 	if diff := cmp.Diff([]string{"update secrets"}, writes(c)); diff != "" {
@@ -135,18 +142,20 @@ func TestMaintainRefuses(t *testing.T) {
 		caBundle []byte
 		want     string
 	}{
-		"no Secret for the CA":    {nil, nil, "kubectl create secret generic ca --namespace demo"},
-		"a trusted CA, lost":      {emptyCASecret(), other.CertPEM, "key ca.crt of Secret demo/s lacks: "},
-		"a CA without its key":    {withoutKey, nil, "key tls.key of Secret demo/ca: "},
-		"a CA that is no CA":      {broken, nil, "key tls.crt of Secret demo/ca: "},
-		"how to allow another CA": {broken, nil, `kubectl patch secret ca --namespace demo --type merge --patch '{"data":null}'`},
+		"no Secret for the CA": {nil, nil, "kubectl create secret generic ca --namespace demo"},
+		"a trusted CA, lost":   {emptyCASecret(), other.CertPEM, "key ca.crt of Secret demo/s lacks: "},
+		"a CA without its key": {withoutKey, nil, "key tls.key of Secret demo/ca: "},
+		"a CA that is no CA":   {broken, nil, "key tls.crt of Secret demo/ca: "},
+		"how to allow another CA": {broken, nil,
+			`kubectl patch secret ca --namespace demo --type merge --patch '{"data":null}'`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var objects []runtime.Object
 			if tc.secret != nil {
 				objects = append(objects, tc.secret)
 			}
-			c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", tc.caBundle)}, objects...)}
+			c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService(
+				"v1.g.example.com", tc.caBundle)}, objects...)}
 			if _, err := Maintain(t.Context(), c, maintained); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want an error with %q", err, tc.want)
 			} else if strings.Contains(err.Error(), "/certgen-") || strings.Contains(err.Error(), "--allow-new-ca") {
@@ -164,13 +173,15 @@ func TestMaintainWaits(t *testing.T) {
 	o := maintained
 	o.APIServices, o.Within = []string{"v1.g.example.com"}, time.Millisecond
 	c := apply.Client{Cluster: clustertest.New(nil, emptyCASecret())}
-	if _, err := Maintain(t.Context(), c, o); err == nil || !strings.Contains(err.Error(), "missing are [v1.g.example.com]") {
+	if _, err := Maintain(t.Context(), c, o); err == nil ||
+		!strings.Contains(err.Error(), "missing are [v1.g.example.com]") {
 		t.Errorf("got %v, want the missing APIService named", err)
 	}
 	if len(secretData(t, c, "s")) == 0 {
 		t.Error("the pair was not stored before the wait")
 	}
-	c = apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
+	c = apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
+		nil)}, emptyCASecret())}
 	if _, err := Maintain(t.Context(), c, o); err != nil {
 		t.Error(err)
 	}
@@ -178,7 +189,8 @@ func TestMaintainWaits(t *testing.T) {
 
 // TestMaintainRemoteCADue: a CA whose key is with a signer is reported when it is due, and is not replaced.
 func TestMaintainRemoteCADue(t *testing.T) {
-	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
+	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
+		nil)}, emptyCASecret())}
 	if _, err := Maintain(t.Context(), c, maintained); err != nil {
 		t.Fatal(err)
 	}
@@ -204,9 +216,11 @@ func TestMaintainRemoteCADue(t *testing.T) {
 	}
 	at(certs.RenewAt(ca.Certificate).Add(time.Hour))
 	o := maintained
-	o.Signer = &certs.RemoteSigner{URL: "https://signer.example.com:8888", CAs: certs.Bundle{ca.Certificate}, Client: tls.Certificate{Certificate: [][]byte{{0}}}}
+	o.Signer = &certs.RemoteSigner{URL: "https://signer.example.com:8888", CAs: certs.Bundle{ca.Certificate},
+		Client: tls.Certificate{Certificate: [][]byte{{0}}}}
 	report, err := Maintain(t.Context(), c, o)
-	if err != nil || report.Items[0].Action != certs.Kept || !strings.Contains(strings.Join(report.Items[0].Notes, " "), "less than a third of its life is left") {
+	if err != nil || report.Items[0].Action != certs.Kept ||
+		!strings.Contains(strings.Join(report.Items[0].Notes, " "), "less than a third of its life is left") {
 		t.Errorf("got %+v, %v; want the CA kept, and its rotation due", report, err)
 	}
 }
@@ -234,7 +248,8 @@ func TestMaintainOptions(t *testing.T) {
 func TestMaintainWrongClock(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New(nil)}
 	c.Now = func() time.Time { return clustertest.Now.Add(7 * time.Minute) }
-	if _, err := Maintain(t.Context(), c, maintained); err == nil || !strings.Contains(err.Error(), "found it 7m0s ahead of") {
+	if _, err := Maintain(t.Context(), c, maintained); err == nil ||
+		!strings.Contains(err.Error(), "found it 7m0s ahead of") {
 		t.Errorf("got %v, want that the clock is wrong", err)
 	}
 }
@@ -250,17 +265,21 @@ func did(report *certs.Report) string {
 
 // TestMaintainReports what was stored and nothing more, and that no API trusts the CA yet.
 func TestMaintainReports(t *testing.T) {
-	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
-	c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices", func(k8stesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("forbidden")
-	})
+	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
+		nil)}, emptyCASecret())}
+	c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices",
+		func(k8stesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("forbidden")
+		})
 	if report, err := Maintain(t.Context(), c, maintained); err == nil || did(report) != "made Secret demo/ca" {
 		t.Errorf("with a caBundle that cannot be changed: got %s, %v; want the CA alone", did(report), err)
 	}
 	c = apply.Client{Cluster: clustertest.New(nil, emptyCASecret())}
-	for _, want := range []string{"made Secret demo/ca, made Secret demo/s", "kept Secret demo/ca, kept Secret demo/s"} {
+	for _, want := range []string{"made Secret demo/ca, made Secret demo/s",
+		"kept Secret demo/ca, kept Secret demo/s"} {
 		report, err := Maintain(t.Context(), c, maintained)
-		if err != nil || did(report) != want || !strings.Contains(strings.Join(report.Items[1].Notes, " "), "run this again when the API is registered") {
+		if err != nil || did(report) != want || !strings.Contains(strings.Join(report.Items[1].Notes, " "),
+			"run this again when the API is registered") {
 			t.Errorf("without an API: got %+v, %v; want %s, and a note", report, err, want)
 		}
 	}
@@ -269,7 +288,8 @@ func TestMaintainReports(t *testing.T) {
 // TestMaintainBesideOthers: a CA that somebody else added to a caBundle stays, and keeps no certificate from being
 // renewed. One that somebody else put beside the certificate is not trusted.
 func TestMaintainBesideOthers(t *testing.T) {
-	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
+	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
+		nil)}, emptyCASecret())}
 	if _, err := Maintain(t.Context(), c, maintained); err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +303,8 @@ func TestMaintainBesideOthers(t *testing.T) {
 	if err != nil || did(report) != "kept Secret demo/ca, kept APIService v1.g.example.com, replaced Secret demo/s" {
 		t.Fatalf("got %+v, %v; want the certificate replaced", report, err)
 	}
-	if bundle, err := certs.ParseBundle([]byte(caBundleOf(t, c))); err != nil || len(bundle) != 2 || !bundle.Contains(other) {
+	if bundle, err := certs.ParseBundle([]byte(caBundleOf(t, c))); err != nil || len(bundle) != 2 ||
+		!bundle.Contains(other) {
 		t.Errorf("the caBundle holds %d CAs (%v), want ours and the other", len(bundle), err)
 	}
 
@@ -291,8 +312,10 @@ func TestMaintainBesideOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored.Data[certs.BundleFile] = append(stored.Data[certs.BundleFile], clustertest.NewCA(t, "stranger", x509.ExtKeyUsageServerAuth).CertPEM...)
-	if _, err := c.Core.CoreV1().Secrets(stored.Namespace).Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
+	stored.Data[certs.BundleFile] = append(stored.Data[certs.BundleFile],
+		clustertest.NewCA(t, "stranger", x509.ExtKeyUsageServerAuth).CertPEM...)
+	if _, err := c.Core.CoreV1().Secrets(stored.Namespace).Update(t.Context(), stored,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	before := caBundleOf(t, c)
@@ -304,7 +327,8 @@ func TestMaintainBesideOthers(t *testing.T) {
 // TestMaintainReportsBothPasses: what was done before it waited for APIServices is in the report, and a CA that is due
 // too is left to the next run: the pair that was stored is not served yet.
 func TestMaintainReportsBothPasses(t *testing.T) {
-	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
+	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
+		nil)}, emptyCASecret())}
 	waiting := maintained
 	waiting.APIServices, waiting.Within = []string{"v1.g.example.com"}, time.Minute
 	report, err := Maintain(t.Context(), c, waiting)
@@ -321,7 +345,8 @@ func TestMaintainReportsBothPasses(t *testing.T) {
 
 // TestMaintainExpired: a CA that has expired is not replaced while a caBundle holds it, and nothing is changed.
 func TestMaintainExpired(t *testing.T) {
-	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
+	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
+		nil)}, emptyCASecret())}
 	if _, err := Maintain(t.Context(), c, maintained); err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +354,8 @@ func TestMaintainExpired(t *testing.T) {
 	later := clustertest.Now.Add(certs.CALifetime + time.Hour)
 	c.Now, c.Config.Transport = func() time.Time { return later }, clustertest.Clock(later)
 	_, err := Maintain(t.Context(), c, maintained)
-	for _, want := range []string{"it expired at", "kubectl patch secret ca --namespace demo", "kubectl patch apiservice v1.g.example.com"} {
+	for _, want := range []string{"it expired at", "kubectl patch secret ca --namespace demo",
+		"kubectl patch apiservice v1.g.example.com"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
@@ -349,17 +375,21 @@ func TestMaintainRecreatedAPIService(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := clustertest.APIService("v1.g.example.com", nil)
-	if _, err := f.secrets.Aggregator.ApiregistrationV1().APIServices().Create(t.Context(), &a, metav1.CreateOptions{}); err != nil {
+	if _, err := f.secrets.Aggregator.ApiregistrationV1().APIServices().Create(t.Context(), &a,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	opts := maintained
 	opts.Wait = f.options(Serving).Wait
 	f.secrets.Config.Transport = clustertest.Clock(f.now)
 	report, err := Maintain(t.Context(), f.secrets, opts)
-	if _, blocked := errors.AsType[*BlockedError](err); !blocked || did(report) != "replaced APIService v1.g.example.com" { // no server is there
+	// no server is there
+	if _, blocked := errors.AsType[*BlockedError](err); !blocked ||
+		did(report) != "replaced APIService v1.g.example.com" {
 		t.Errorf("got %s, %v; want the caBundle written, and the rotation blocked", did(report), err)
 	}
-	if got := certs.LenientBundle([]byte(caBundleOf(t, f.secrets))); len(got) != 2 || !sameCAs(got, certs.LenientBundle(inUse[certs.BundleFile].Data)) {
+	if got := certs.LenientBundle([]byte(caBundleOf(t, f.secrets))); len(got) != 2 ||
+		!sameCAs(got, certs.LenientBundle(inUse[certs.BundleFile].Data)) {
 		t.Errorf("caBundle: got %d CAs, want the two in use", len(got))
 	}
 
@@ -369,7 +399,8 @@ func TestMaintainRecreatedAPIService(t *testing.T) {
 		t.Fatal(err)
 	}
 	taken.ManagedFields = clustertest.OwnedBy(a, "helm", metav1.ManagedFieldsOperationUpdate).ManagedFields
-	if _, err := f.secrets.Aggregator.ApiregistrationV1().APIServices().Update(t.Context(), taken, metav1.UpdateOptions{}); err != nil {
+	if _, err := f.secrets.Aggregator.ApiregistrationV1().APIServices().Update(t.Context(), taken,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	forced := opts
@@ -381,7 +412,8 @@ func TestMaintainRecreatedAPIService(t *testing.T) {
 	f.now = f.now.Add(91 * 24 * time.Hour)
 	f.secrets.Config.Transport = clustertest.Clock(f.now)
 	_, err = Maintain(t.Context(), f.secrets, opts)
-	for _, want := range []string{"the certificate in use expired at", "to give this rotation up, remove " + f.store().Path(servingState)} {
+	for _, want := range []string{"the certificate in use expired at", "to give this rotation up, remove " +
+		f.store().Path(servingState)} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
@@ -397,14 +429,17 @@ func TestMaintainRecreatedAPIService(t *testing.T) {
 
 // TestMaintainTakesOver: what another field manager owns is refused, with the command that takes it over.
 func TestMaintainTakesOver(t *testing.T) {
-	a := clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", nil), "helm", metav1.ManagedFieldsOperationUpdate)
+	a := clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", nil), "helm",
+		metav1.ManagedFieldsOperationUpdate)
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{a}, emptyCASecret())}
 	opts := maintained
-	if _, err := Maintain(t.Context(), c, opts); err == nil || !strings.Contains(err.Error(), `found "helm"`) || !strings.Contains(err.Error(), "certgen renew --force-conflicts") {
+	if _, err := Maintain(t.Context(), c, opts); err == nil || !strings.Contains(err.Error(), `found "helm"`) ||
+		!strings.Contains(err.Error(), "certgen renew --force-conflicts") {
 		t.Fatalf("got %v, want it refused", err)
 	}
 	opts.ForceConflicts = true
-	if report, err := Maintain(t.Context(), c, opts); err != nil || caBundleOf(t, c) != string(secretData(t, c, "ca")[certs.CertFile]) {
+	if report, err := Maintain(t.Context(), c, opts); err != nil ||
+		caBundleOf(t, c) != string(secretData(t, c, "ca")[certs.CertFile]) {
 		t.Errorf("forced: got %s, %v; want the caBundle written", did(report), err)
 	}
 }
@@ -438,7 +473,8 @@ func TestTransient(t *testing.T) {
 
 // TestMaintainMeetsALabel: somebody changed what is no business of certgen.
 func TestMaintainMeetsALabel(t *testing.T) {
-	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)}, emptyCASecret())}
+	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
+		nil)}, emptyCASecret())}
 	core, met := c.Core.(*fake.Clientset), false
 	core.PrependReactor("update", "secrets", func(action k8stesting.Action) (bool, runtime.Object, error) {
 		if met {

@@ -51,7 +51,8 @@ func TestSeenDuringHold(t *testing.T) {
 			return wait(ctx, d)
 		}
 		_, err := Run(t.Context(), opts)
-		if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Step != "trust" || !strings.Contains(err.Error(), "does something else write it?") {
+		if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Step != "trust" ||
+			!strings.Contains(err.Error(), "does something else write it?") {
 			t.Fatalf("got %v, want it blocked at trust", err)
 		}
 		if _, err := Run(t.Context(), f.options(ServingCA)); err != nil {
@@ -71,7 +72,8 @@ func TestSeenDuringHold(t *testing.T) {
 		f := newFake(t)
 		b := f.before()
 		err := revertInSwitch(t, f, 1000)
-		if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Step != "switch" || !strings.Contains(err.Error(), "lost 21 times while it had to last") {
+		if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Step != "switch" ||
+			!strings.Contains(err.Error(), "lost 21 times while it had to last") {
 			t.Fatalf("got %v, want it blocked at switch", err)
 		}
 		// The controller's last word, in the hold of another day.
@@ -182,20 +184,24 @@ func (f *fakeCluster) takenOver(when string, also func()) Options {
 // put it back, the old certificate is served again at once. When the field is certgen's again, the rotation goes on to
 // its end.
 func TestTakenOver(t *testing.T) {
-	for when, step := range map[string]string{"switch": "switch", "distrust": "distrust", "after distrust": "distrust"} {
+	for when, step := range map[string]string{"switch": "switch", "distrust": "distrust",
+		"after distrust": "distrust"} {
 		t.Run(when, func(t *testing.T) {
 			f := newFake(t)
 			b := f.before()
 			_, err := Run(t.Context(), f.takenOver(when, func() {}))
 			blocked, ok := errors.AsType[*BlockedError](err)
-			if !ok || blocked.Step != step || blocked.RolledBack != Identity || !strings.Contains(err.Error(), `found "helm"`) || !strings.Contains(err.Error(), "the old certificate is in use") {
+			if !ok || blocked.Step != step || blocked.RolledBack != Identity ||
+				!strings.Contains(err.Error(), `found "helm"`) ||
+				!strings.Contains(err.Error(), "the old certificate is in use") {
 				t.Fatalf("got %v, want it blocked at %s, the old certificate in use and helm named", err, step)
 			}
 			if !f.cert(certs.ServingDir).Equal(b.serving) {
 				t.Error("the new certificate is in use, which a caBundle does not trust")
 			}
 			f.register = nil
-			if _, err := Run(t.Context(), f.options(ServingCA)); err == nil || !f.cert(certs.ServingDir).Equal(b.serving) {
+			if _, err := Run(t.Context(), f.options(ServingCA)); err == nil ||
+				!f.cert(certs.ServingDir).Equal(b.serving) {
 				t.Errorf("got %v, want trust to be established again first", err)
 			}
 			if _, err := Run(t.Context(), f.options(ServingCA)); err != nil {
@@ -246,7 +252,8 @@ func TestOldCATakenOut(t *testing.T) {
 		f.mustAnswer()
 		if err == nil {
 			f.checkEnd(b, ServingCA)
-		} else if _, blocked := errors.AsType[*BlockedError](err); !blocked || f.cert(certs.ServingDir).Equal(b.serving) {
+		} else if _, blocked := errors.AsType[*BlockedError](err); !blocked ||
+			f.cert(certs.ServingDir).Equal(b.serving) {
 			t.Errorf("got %v, want it blocked with the new certificate in use", err)
 		}
 	}
@@ -276,7 +283,8 @@ func TestIssuedMeanwhile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			other, err := certs.NewCA(certs.CAOptions{Name: "other", Usage: x509.ExtKeyUsageClientAuth, Now: func() time.Time { return f.now }})
+			other, err := certs.NewCA(certs.CAOptions{Name: "other", Usage: x509.ExtKeyUsageClientAuth,
+				Now: func() time.Time { return f.now }})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -285,13 +293,16 @@ func TestIssuedMeanwhile(t *testing.T) {
 			}
 			stays := func(when string) {
 				t.Helper()
-				if live, bundle := f.cert(tc.leaf), f.bundleIn(set); !live.Equal(renewed.Certificate) || !bundle.Contains(other.Certificate) {
-					t.Errorf("%s: sha256:%.16s is in use, beside %d CAs; want what was issued since, sha256:%.16s, and the CA that was added", when,
+				if live, bundle := f.cert(tc.leaf), f.bundleIn(set); !live.Equal(renewed.Certificate) ||
+					!bundle.Contains(other.Certificate) {
+					t.Errorf("%s: sha256:%.16s is in use, beside %d CAs; want what was issued since, sha256:%.16s, "+
+						"and the CA that was added", when,
 						certs.Fingerprint(live), len(bundle), certs.Fingerprint(renewed.Certificate))
 				}
 				f.mustAnswer()
 			}
-			if _, err := Run(t.Context(), f.options(rotation)); err == nil || !strings.Contains(err.Error(), "was not there when the rotation began") {
+			if _, err := Run(t.Context(), f.options(rotation)); err == nil ||
+				!strings.Contains(err.Error(), "was not there when the rotation began") {
 				t.Errorf("got %v, want the switch blocked", err)
 			}
 			stays("blocked")
@@ -304,7 +315,8 @@ func TestIssuedMeanwhile(t *testing.T) {
 // TestOthersTakenOut: a CA of others that was beside the leaf when the rotation began, and that somebody takes out of
 // ca.crt since, does not come back with the copy of the old files when the rotation is taken back.
 func TestOthersTakenOut(t *testing.T) {
-	for rotation, leaf := range map[string]string{Serving: certs.ServingDir, ServingCA: certs.ServingDir, ProxyClient: certs.FrontProxyClientDir, FrontProxyCA: certs.FrontProxyClientDir} {
+	for rotation, leaf := range map[string]string{Serving: certs.ServingDir, ServingCA: certs.ServingDir,
+		ProxyClient: certs.FrontProxyClientDir, FrontProxyCA: certs.FrontProxyClientDir} {
 		f := newFake(t)
 		set := filepath.Join(f.dir, leaf)
 		pair, err := certs.ReadKeyPair(set)
@@ -312,7 +324,8 @@ func TestOthersTakenOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		ours := f.bundleIn(set)
-		other, err := certs.NewCA(certs.CAOptions{Name: "other", Usage: x509.ExtKeyUsageClientAuth, Now: func() time.Time { return f.now }})
+		other, err := certs.NewCA(certs.CAOptions{Name: "other", Usage: x509.ExtKeyUsageClientAuth,
+			Now: func() time.Time { return f.now }})
 		if err != nil {
 			t.Fatal(err)
 		}

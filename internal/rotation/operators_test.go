@@ -13,7 +13,8 @@ import (
 )
 
 // runPart runs a rotation until it comes to the event of a step, and is killed there, or stops by itself.
-func (f *fakeCluster) runPart(opts Options, do func(context.Context, Options) (*State, error), step string) (err error) {
+func (f *fakeCluster) runPart(opts Options, do func(context.Context, Options) (*State, error),
+	step string) (err error) {
 	opts.Progress = func(e Event) {
 		f.mustAnswer()
 		if e.Step == step && e.Type == EventFinished {

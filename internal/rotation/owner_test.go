@@ -27,7 +27,8 @@ func TestOwnersBeforeItBegins(t *testing.T) {
 			}
 		}
 	}
-	const injector, other = "cert-manager keeps its caBundle (annotation cert-manager.io/inject-", `found "kubectl", so nothing was written; take caBundle out`
+	const injector, other = "cert-manager keeps its caBundle (annotation cert-manager.io/inject-",
+		`found "kubectl", so nothing was written; take caBundle out`
 	for name, tc := range map[string]struct {
 		rotation string
 		register func(*apiregistrationv1.APIService)
@@ -39,7 +40,8 @@ func TestOwnersBeforeItBegins(t *testing.T) {
 		"serving-ca, another annotation": {ServingCA, annotated("cert-manager.io/inject-apiserver-ca"), injector, ""},
 		"serving-ca, OpenShift": {ServingCA, annotated("service.beta.openshift.io/inject-cabundle"),
 			"the service-ca operator keeps its caBundle (annotation service.beta.openshift.io/inject-cabundle)", ""},
-		"serving, of another":    {Serving, owned("kubectl"), "", `"kubectl" owns the caBundle of APIService v1.widgets, which serving leaves as it is`},
+		"serving, of another": {Serving, owned("kubectl"), "",
+			`"kubectl" owns the caBundle of APIService v1.widgets, which serving leaves as it is`},
 		"serving-ca, of another": {ServingCA, owned("kubectl"), other, ""},
 		"serving-ca, shared":     {ServingCA, owned(cluster.FieldManager, "kubectl"), other, ""},
 		"serving-ca, ours":       {ServingCA, owned(cluster.FieldManager), "", ""},
@@ -57,7 +59,8 @@ func TestOwnersBeforeItBegins(t *testing.T) {
 			}
 			before := f.world()
 			_, err := Run(t.Context(), opts)
-			if _, blocked := errors.AsType[*BlockedError](err); blocked || (err == nil) != (tc.refused == "") || err != nil && !strings.Contains(err.Error(), tc.refused) {
+			if _, blocked := errors.AsType[*BlockedError](err); blocked || (err == nil) != (tc.refused == "") ||
+				err != nil && !strings.Contains(err.Error(), tc.refused) {
 				t.Errorf("got %v, want it refused with %q", err, tc.refused)
 			}
 			if after := f.world(); tc.refused != "" && after != before {

@@ -28,18 +28,23 @@ func (p *procedure) proxyClient() {
 	}
 	p.issue = p.issueProxyClient
 	p.preflight = p.checkFrontProxy
-	stage := p.stageStep("make a new client certificate of the same CA and with the same name; seen when every endpoint of every aggregated API believes it")
+	stage := p.stageStep(
+		"make a new client certificate of the same CA and with the same name; seen when every endpoint of every " +
+			"aggregated API believes it")
 	stage.observed = p.newProxyAccepted
 	p.steps = []step{stage, p.switchProxyStep(p.newProxyAccepted, p.oldBundle, p.restoreOld), p.finishStep()}
 }
 
 // switchProxyStep writes the pair for kube-apiserver, which watches the files, and reads them each minute at the
 // latest. Which pair it uses is shown by nothing that it serves; IdentityReview tells, where the API has it.
-func (p *procedure) switchProxyStep(believed func(context.Context) error, bundle bundleOf, undo func(context.Context) error) step {
+func (p *procedure) switchProxyStep(believed func(context.Context) error, bundle bundleOf,
+	undo func(context.Context) error) step {
 	return step{
 		name: "switch", kind: Identity, hold: true, needs: believed,
-		about: "write the new pair for each kube-apiserver; seen when the files hold it, each kube-apiserver gets answers from every aggregated API and, " +
-			"where the API serves IdentityReview, shows the new certificate to it. It reads changed files within a minute, for which the hold stands otherwise, 90 s at least",
+		about: "write the new pair for each kube-apiserver; seen when the files hold it, each kube-apiserver gets " +
+			"answers from every aggregated API and, " +
+			"where the API serves IdentityReview, shows the new certificate to it. It reads changed files within a " +
+			"minute, for which the hold stands otherwise, 90 s at least",
 		do: func(context.Context) error {
 			if err := p.checkUnchanged(); err != nil {
 				return err
@@ -73,7 +78,8 @@ func (p *procedure) nextProxyInUse(ctx context.Context) error {
 // nextProxyRefused returns which API does not believe a certificate of the new CA: one that could not be asked before
 // may have a CA of its own for the front proxy. Once all was seen, and held, it is no reason any more.
 func (p *procedure) nextProxyRefused(ctx context.Context) error {
-	if i := slices.IndexFunc(p.steps, func(s step) bool { return s.kind == Identity }); p.makeCA == nil || p.record(&p.steps[i]).FinishedAt != nil {
+	if i := slices.IndexFunc(p.steps, func(s step) bool { return s.kind == Identity }); p.makeCA == nil ||
+		p.record(&p.steps[i]).FinishedAt != nil {
 		return nil
 	}
 	services, err := p.aggregated(ctx, CheckByResponse)
@@ -115,7 +121,8 @@ func (p *procedure) issueProxyClient(ca *certs.CA, old *x509.Certificate) (*cert
 	// kubeadm's lasts a year, since kubeadm renews it when a cluster is upgraded.
 	lifetime := max(certs.LeafLifetime, min(old.NotAfter.Sub(old.NotBefore), certs.MaxLeafLifetime))
 	return ca.IssueClient(certs.ClientOptions{
-		User: old.Subject.CommonName, Groups: old.Subject.Organization, Lifetime: cmp.Or(p.opts.Lifetime, lifetime), KeyType: p.opts.KeyType,
+		User: old.Subject.CommonName, Groups: old.Subject.Organization, Lifetime: cmp.Or(p.opts.Lifetime, lifetime),
+		KeyType: p.opts.KeyType,
 	})
 }
 
@@ -136,8 +143,9 @@ func (p *procedure) checkFrontProxy(ctx context.Context) error {
 			return err
 		}
 		if !signedBy(leaf.Certificate, ca) {
-			return &certs.RefusedError{Path: p.opts.store.Path(dir, certs.CertFile), Reason: fmt.Sprintf("expected a certificate of the CA in %s, found one of %s",
-				p.opts.store.Path(p.caDir, certs.CertFile), leaf.Certificate.Issuer)}
+			return &certs.RefusedError{Path: p.opts.store.Path(dir, certs.CertFile),
+				Reason: fmt.Sprintf("expected a certificate of the CA in %s, found one of %s",
+					p.opts.store.Path(p.caDir, certs.CertFile), leaf.Certificate.Issuer)}
 		}
 		files, err := p.opts.store.Read(dir, certs.BundleFile)
 		if err != nil {
@@ -149,7 +157,8 @@ func (p *procedure) checkFrontProxy(ctx context.Context) error {
 		// All get the same new certificate.
 		if name = cmp.Or(name, leaf.Certificate.Subject.String()); leaf.Certificate.Subject.String() != name {
 			return &certs.RefusedError{Path: p.opts.store.Path(dir, certs.CertFile), Reason: fmt.Sprintf(
-				"expected the subject %s, as in %s, found %s; rotate kube-apiservers whose certificates differ in name one by one",
+				"expected the subject %s, as in %s, found %s; rotate kube-apiservers whose certificates differ in "+
+					"name one by one",
 				name, p.opts.store.Path(p.leafDirs[0]), leaf.Certificate.Subject)}
 		}
 		if p.opts.Observer == nil {
@@ -185,7 +194,8 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 		return err
 	}
 	if len(urls) < live {
-		return fmt.Errorf("%d kube-apiservers have renewed their identity Lease in kube-system within %s, but the URLs are only %q; "+
+		return fmt.Errorf("%d kube-apiservers have renewed their identity Lease in kube-system within %s, but the "+
+			"URLs are only %q; "+
 			"name each with --kube-apiserver, and no load balancer", live, cluster.IdentityAge, urls)
 	}
 	// One directory for several of them must be seen to be that of each. Where the CA stays, a kube-apiserver of which
@@ -198,7 +208,8 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 		}
 		untold, err := p.proxyCertificates(ctx, leaf)
 		if err == nil && len(untold) > 0 && p.makeCA != nil {
-			err = fmt.Errorf("which certificate %q show is not seen, since the API serves no IdentityReview to this user", untold)
+			err = fmt.Errorf("which certificate %q show is not seen, since the API serves no IdentityReview to this "+
+				"user", untold)
 		}
 		if err != nil {
 			remedy := "give the directory of each kube-apiserver with --front-proxy-client, also where it is the same"
@@ -209,8 +220,10 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 		}
 	}
 	// Certificates of one CA may be replaced host by host, and a host may be gone before the end.
-	if len(named) > len(urls) && p.record(&p.steps[0]) == nil || p.makeCA != nil && named != nil && len(named) < len(urls) {
-		return fmt.Errorf("there are %d kube-apiservers, %q, and %d directories, %q; give the directory of each with --front-proxy-client", len(urls), urls, len(named), named)
+	if len(named) > len(urls) && p.record(&p.steps[0]) == nil || p.makeCA != nil && named != nil &&
+		len(named) < len(urls) {
+		return fmt.Errorf("there are %d kube-apiservers, %q, and %d directories, %q; give the directory of each "+
+			"with --front-proxy-client", len(urls), urls, len(named), named)
 	}
 	return nil
 }
@@ -242,12 +255,15 @@ func (p *procedure) allowedByConfigMap(ctx context.Context, cert *x509.Certifica
 		return errors.Join(errs...)
 	}
 	if !frontproxy.AllowsName(trust.AllowedNames, cert.Subject.CommonName) {
-		return fmt.Errorf("%s: expected %s to allow %q, found %q", cluster.TrustObject, frontproxy.AllowedNamesKey, cert.Subject.CommonName, trust.AllowedNames)
+		return fmt.Errorf("%s: expected %s to allow %q, found %q", cluster.TrustObject, frontproxy.AllowedNamesKey,
+			cert.Subject.CommonName, trust.AllowedNames)
 	}
 	if _, err := cert.Verify(x509.VerifyOptions{
-		Roots: certs.Bundle(trust.CAs).Pool(), CurrentTime: p.opts.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		Roots: certs.Bundle(trust.CAs).Pool(), CurrentTime: p.opts.Now(),
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}); err != nil {
-		return fmt.Errorf("%s: expected %s to verify the client certificate: %w", cluster.TrustObject, frontproxy.CAKey, err)
+		return fmt.Errorf("%s: expected %s to verify the client certificate: %w", cluster.TrustObject,
+			frontproxy.CAKey, err)
 	}
 	return nil
 }
@@ -280,7 +296,8 @@ func (p *procedure) checkProxyCertificates(ctx context.Context, wanted ...*certs
 	untold, err := p.proxyCertificates(ctx, wanted...)
 	if len(untold) > 0 {
 		p.opts.Hold = max(p.opts.Hold, proxyReload)
-		p.note(fmt.Sprintf("Service %s/%s serves no IdentityReview to this user, so which certificate a kube-apiserver shows is not seen; a hold of %s stands for it",
+		p.note(fmt.Sprintf("Service %s/%s serves no IdentityReview to this user, so which certificate a "+
+			"kube-apiserver shows is not seen; a hold of %s stands for it",
 			p.opts.Service.Namespace, p.opts.Service.Name, p.opts.Hold))
 	}
 	return err
@@ -308,9 +325,13 @@ func (p *procedure) proxyCertificates(ctx context.Context, wanted ...*certs.KeyP
 			if err != nil {
 				return nil, err
 			}
-			if told = true; !slices.ContainsFunc(wanted, func(pair *certs.KeyPair) bool { return certs.Fingerprint(pair.Certificate) == shown }) {
+			if told = true; !slices.ContainsFunc(wanted, func(
+				pair *certs.KeyPair) bool {
+				return certs.Fingerprint(pair.Certificate) == shown
+			}) {
 				missing++
-				other = fmt.Errorf("%s still shows the front proxy's certificate sha256:%.16s, not sha256:%.16s; does it read one of %q?",
+				other = fmt.Errorf("%s still shows the front proxy's certificate sha256:%.16s, not sha256:%.16s; "+
+					"does it read one of %q?",
 					k, shown, certs.Fingerprint(wanted[0].Certificate), p.paths())
 			}
 			break

@@ -26,7 +26,8 @@ func (r renewal) end(ctx context.Context, opts Options, state *State) error {
 	if _, err := Abort(ctx, opts); err != nil {
 		return err
 	}
-	r.Items = append(r.Items, certs.Item{Path: path, Action: certs.Kept, Reason: "a rotation was being taken back: " + state.Rotation})
+	r.Items = append(r.Items, certs.Item{Path: path, Action: certs.Kept, Reason: "a rotation was being taken back: " +
+		state.Rotation})
 	return nil
 }
 
@@ -117,11 +118,13 @@ func (p *procedure) due(dir string) (why string, due bool, err error) {
 	until := leaf.NotAfter.UTC().Format(time.RFC3339)
 	caDue := ""
 	if now.After(certs.RenewAt(ca)) {
-		caDue = fmt.Sprintf("; its CA in %s is due too (until %s): rotate it", p.opts.store.Path(p.caDir), ca.NotAfter.UTC().Format(time.RFC3339))
+		caDue = fmt.Sprintf("; its CA in %s is due too (until %s): rotate it", p.opts.store.Path(p.caDir),
+			ca.NotAfter.UTC().Format(time.RFC3339))
 	}
 	switch {
 	case now.Before(certs.RenewAt(leaf)):
-		return fmt.Sprintf("it is not due before %s%s", certs.RenewAt(leaf).UTC().Format(time.RFC3339), caDue), false, nil
+		return fmt.Sprintf("it is not due before %s%s", certs.RenewAt(leaf).UTC().Format(time.RFC3339), caDue), false,
+			nil
 	case !leaf.NotAfter.Before(ca.NotAfter):
 		return "it is due, but a new one would end no later: it ends with its CA" + caDue, false, nil
 	}

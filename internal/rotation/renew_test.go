@@ -26,9 +26,12 @@ func TestRenew(t *testing.T) {
 		changed map[string]bool
 	}{
 		{"nothing is due", func(*fakeCluster) {}, []certs.Action{certs.Kept, certs.Kept},
-			map[string]bool{certs.ServingDir: false, certs.ServingCADir: false, certs.FrontProxyClientDir: false, certs.FrontProxyCADir: false}},
-		{"leaves are due", func(f *fakeCluster) { f.now = f.now.Add(61 * day) }, []certs.Action{certs.Replaced, certs.Replaced},
-			map[string]bool{certs.ServingDir: true, certs.ServingCADir: false, certs.FrontProxyClientDir: true, certs.FrontProxyCADir: false}},
+			map[string]bool{certs.ServingDir: false, certs.ServingCADir: false, certs.FrontProxyClientDir: false,
+				certs.FrontProxyCADir: false}},
+		{"leaves are due", func(f *fakeCluster) { f.now = f.now.Add(61 * day) },
+			[]certs.Action{certs.Replaced, certs.Replaced},
+			map[string]bool{certs.ServingDir: true, certs.ServingCADir: false, certs.FrontProxyClientDir: true,
+				certs.FrontProxyCADir: false}},
 		{"a rotation is under way", func(f *fakeCluster) {
 			f.unseen = true
 			if _, err := Run(f.t.Context(), f.options(ServingCA)); err == nil {
@@ -36,7 +39,8 @@ func TestRenew(t *testing.T) {
 			}
 			f.unseen = false
 		}, []certs.Action{certs.Replaced, certs.Kept, certs.Kept},
-			map[string]bool{certs.ServingDir: true, certs.ServingCADir: true, certs.FrontProxyClientDir: false, certs.FrontProxyCADir: false}},
+			map[string]bool{certs.ServingDir: true, certs.ServingCADir: true, certs.FrontProxyClientDir: false,
+				certs.FrontProxyCADir: false}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newFake(t)
@@ -118,8 +122,10 @@ func TestRenewRefused(t *testing.T) {
 		refuse(f)
 		f.now = f.now.Add(61 * 24 * time.Hour)
 		report, err := Renew(t.Context(), f.options(""))
-		if err == nil || !strings.Contains(err.Error(), want) || len(report.Items) != 1 || report.Items[0].Action != certs.Replaced || f.cert(certs.FrontProxyClientDir).Equal(b.proxy) {
-			t.Errorf("got %v and %+v, want %q of the serving certificate, and the front proxy's replaced", err, report, want)
+		if err == nil || !strings.Contains(err.Error(), want) || len(report.Items) != 1 ||
+			report.Items[0].Action != certs.Replaced || f.cert(certs.FrontProxyClientDir).Equal(b.proxy) {
+			t.Errorf("got %v and %+v, want %q of the serving certificate, and the front proxy's replaced",
+				err, report, want)
 		}
 	}
 }
@@ -130,7 +136,8 @@ func TestRenewBlocked(t *testing.T) {
 		prepare  func(*fakeCluster)
 		replaced string // the set that is
 	}{
-		"an endpoint does not reload": {func(f *fakeCluster) { f.stuckLeaf = f.cert(certs.ServingDir) }, certs.FrontProxyClientDir},
+		"an endpoint does not reload": {func(f *fakeCluster) { f.stuckLeaf = f.cert(certs.ServingDir) },
+			certs.FrontProxyClientDir},
 		"another API does not answer after the switch to a new CA of the front proxy": {func(f *fakeCluster) {
 			f.others = []certs.Service{{Name: "far", Namespace: "elsewhere"}}
 			f.runTo(FrontProxyCA, "switch", EventObserved)
@@ -143,7 +150,8 @@ func TestRenewBlocked(t *testing.T) {
 			b := f.before()
 			f.now = f.now.Add(61 * 24 * time.Hour)
 			report, err := Renew(t.Context(), f.options(""))
-			if _, ok := errors.AsType[*BlockedError](err); !ok || len(report.Items) != 1 || report.Items[0].Path != f.store().Path(tc.replaced) {
+			if _, ok := errors.AsType[*BlockedError](err); !ok || len(report.Items) != 1 ||
+				report.Items[0].Path != f.store().Path(tc.replaced) {
 				t.Errorf("got %v and %+v, want a BlockedError and %s replaced", err, report, tc.replaced)
 			}
 			if !f.changes(b)[tc.replaced] {
@@ -170,7 +178,8 @@ func TestRenewEndsBoth(t *testing.T) {
 		if _, err := Renew(t.Context(), f.options("")); err != nil {
 			t.Fatal(err)
 		}
-		want := map[string]bool{certs.ServingDir: true, certs.ServingCADir: true, certs.FrontProxyClientDir: !aborted, certs.FrontProxyCADir: !aborted}
+		want := map[string]bool{certs.ServingDir: true, certs.ServingCADir: true, certs.FrontProxyClientDir: !aborted,
+			certs.FrontProxyCADir: !aborted}
 		if diff := cmp.Diff(want, f.changes(b)); diff != "" {
 			t.Errorf("replaced pairs, the front proxy's rotation taken back: %t (-want +got):\n%s", aborted, diff)
 		}
@@ -188,7 +197,8 @@ func TestRenewDamagedRecord(t *testing.T) {
 	for _, tc := range []struct{ set, record, want, replaced string }{
 		{servingState, "{", "expected the record of a rotation, found other content", certs.FrontProxyClientDir},
 		{frontProxyState, "{", "expected the record of a rotation, found other content", certs.ServingDir},
-		{servingState, recordOf(FrontProxyCA), `of these certificates, found one of "front-proxy-ca"`, certs.FrontProxyClientDir},
+		{servingState, recordOf(FrontProxyCA), `of these certificates, found one of "front-proxy-ca"`,
+			certs.FrontProxyClientDir},
 		{frontProxyState, recordOf(ServingCA), `of these certificates, found one of "serving-ca"`, certs.ServingDir},
 	} {
 		f := newFake(t)
@@ -199,7 +209,8 @@ func TestRenewDamagedRecord(t *testing.T) {
 		}
 		_, err := Renew(t.Context(), f.options(""))
 		if err == nil || strings.Count(err.Error(), tc.want) != 1 || !f.changes(b)[tc.replaced] {
-			t.Errorf("%s, %s: got %v, %s replaced: %t; want one refusal, and it replaced", tc.set, tc.record, err, tc.replaced, f.changes(b)[tc.replaced])
+			t.Errorf("%s, %s: got %v, %s replaced: %t; want one refusal, and it replaced", tc.set, tc.record, err,
+				tc.replaced, f.changes(b)[tc.replaced])
 		}
 	}
 }

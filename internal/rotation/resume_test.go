@@ -37,8 +37,10 @@ func TestHoldBeginsAnew(t *testing.T) {
 	f.now = f.now.Add(40 * time.Minute)
 	opts := f.options(ServingCA)
 	opts.Progress = func(e Event) {
-		if e.Step == "trust" && e.Type == EventFinished && (e.Time.Sub(observed) != 40*time.Minute+f.hold || f.version != version) {
-			t.Errorf("held until %s after it was observed, want 40m and the hold; %d more writes, want 0", e.Time.Sub(observed), f.version-version)
+		if e.Step == "trust" && e.Type == EventFinished &&
+			(e.Time.Sub(observed) != 40*time.Minute+f.hold || f.version != version) {
+			t.Errorf("held until %s after it was observed, want 40m and the hold; %d more writes, want 0",
+				e.Time.Sub(observed), f.version-version)
 		}
 	}
 	if _, err := Run(t.Context(), opts); err != nil {
@@ -53,7 +55,8 @@ func TestRecordedBeforeItBegins(t *testing.T) {
 		for i, s := range plan {
 			f := newFake(t)
 			f.runTo(rotation, s.Name, EventStarted)
-			if state := f.state(); state == nil || len(state.Steps) != i+1 || state.Steps[i].Name != s.Name || state.Steps[i].ObservedAt != nil {
+			if state := f.state(); state == nil || len(state.Steps) != i+1 || state.Steps[i].Name != s.Name ||
+				state.Steps[i].ObservedAt != nil {
 				t.Errorf("%s at the beginning of %s: the record is %s", rotation, s.Name, f.stateText())
 			}
 		}

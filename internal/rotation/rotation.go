@@ -62,8 +62,10 @@ type Observer interface {
 	AggregatedServices(ctx context.Context) ([]certs.Service, error) // the front proxy's certificate is shown to each
 	Endpoints(ctx context.Context, s certs.Service) ([]cluster.Endpoint, error)
 	Served(ctx context.Context, s certs.Service, trust certs.Bundle) ([]cluster.Served, error)
-	ProbeFrontProxy(ctx context.Context, e cluster.Endpoint, s certs.Service, trust certs.Bundle, proxy *certs.KeyPair) (cluster.ProbeResult, error)
-	KubeAPIServers(ctx context.Context) ([]string, error) // at least one, or what is seen through each would be seen through none
+	ProbeFrontProxy(ctx context.Context, e cluster.Endpoint, s certs.Service, trust certs.Bundle,
+		proxy *certs.KeyPair) (cluster.ProbeResult, error)
+	// at least one, or what is seen through each would be seen through none
+	KubeAPIServers(ctx context.Context) ([]string, error)
 	Identities(ctx context.Context) (int, error)
 	CheckObserved(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error
 	CheckResponds(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error
@@ -86,7 +88,8 @@ type Options struct {
 	// missing. The one for the serving CA with its key must exist, and who can read it can make certificates for the
 	// Service; one without data gets a new CA by Maintain.
 	Secret, CASecret string
-	Observer         Observer // nil only for Serving and ProxyClient in Dir: then files are written and nothing is observed
+	// nil only for Serving and ProxyClient in Dir: then files are written and nothing is observed
+	Observer Observer
 	// FrontProxyClientDirs are the directories from which the kube-apiservers read --proxy-client-cert-file (tls.crt),
 	// --proxy-client-key-file (tls.key) and --requestheader-client-ca-file (ca.crt); nil means front-proxy-client in Dir.
 	FrontProxyClientDirs []string
@@ -94,12 +97,13 @@ type Options struct {
 	Timeout              time.Duration // for each step to be observed; 0 means DefaultTimeout
 	// Settle is how long the trust ConfigMap must stay without the old CA; 0 means DefaultSettle.
 	Settle   time.Duration
-	Poll     time.Duration       // between two looks; 0 means 2 s
-	Lifetime time.Duration       // of the new leaf; 0 means certs.LeafLifetime
-	KeyType  certs.KeyType       // of new keys; empty means that of certgen init
-	Signer   *certs.RemoteSigner // has the key of the CA that signs the new leaf; nil means that the key is beside its certificate
-	NewCA    *x509.Certificate   // of ServingCA, when Signer has its key; nil means that one is made
-	Progress func(Event)         // called in order, and waited for; nil means nobody is told
+	Poll     time.Duration // between two looks; 0 means 2 s
+	Lifetime time.Duration // of the new leaf; 0 means certs.LeafLifetime
+	KeyType  certs.KeyType // of new keys; empty means that of certgen init
+	// has the key of the CA that signs the new leaf; nil means that the key is beside its certificate
+	Signer   *certs.RemoteSigner
+	NewCA    *x509.Certificate // of ServingCA, when Signer has its key; nil means that one is made
+	Progress func(Event)       // called in order, and waited for; nil means nobody is told
 	Now      func() time.Time
 	Wait     func(context.Context, time.Duration) error // nil waits by the real clock
 	// APIServices are waited for by Maintain, up to Within, until each has the Service as its backend; none and 0 wait
@@ -129,7 +133,8 @@ func Run(ctx context.Context, opts Options) (*State, error) {
 		if opts.resumeOnly {
 			return nil
 		}
-		p.state = &State{APIVersion: certs.APIVersion, Kind: stateKind, Rotation: opts.Rotation, StartedAt: p.opts.Now(), NewCA: p.opts.newCASum()}
+		p.state = &State{APIVersion: certs.APIVersion, Kind: stateKind, Rotation: opts.Rotation,
+			StartedAt: p.opts.Now(), NewCA: p.opts.newCASum()}
 		if ofFrontProxy(opts.Rotation) {
 			p.state.FrontProxyClientDirs = p.opts.given
 		}
@@ -165,7 +170,9 @@ func (p *procedure) begin(ctx context.Context) error {
 		}
 		return err
 	}
-	return &certs.RefusedError{Path: p.opts.store.Path(), Reason: fmt.Sprintf("expected that all is well before the rotation begins, found: %v; put that right first", err)}
+	return &certs.RefusedError{Path: p.opts.store.Path(),
+		Reason: fmt.Sprintf("expected that all is well before the rotation begins, found: %v; put that right first",
+			err)}
 }
 
 // isRefusal is true for what is refused before anything changed. In a *BlockedError it is not.
@@ -183,18 +190,21 @@ func Abort(ctx context.Context, opts Options) (*State, error) {
 
 // underLock calls do, under the lock of the directory and the Lease of the Service, with the unfinished rotation or,
 // where one may begin, with no state.
-func underLock(ctx context.Context, opts Options, begin bool, do func(context.Context, *procedure) error) (*State, error) {
+func underLock(ctx context.Context, opts Options, begin bool,
+	do func(context.Context, *procedure) error) (*State, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
 	}
 	if opts.Observer == nil && (opts.Rotation == ServingCA || opts.Rotation == FrontProxyCA) {
-		return nil, &certs.RefusedError{Path: "rotate " + opts.Rotation, Reason: "expected a cluster to observe, found none; trust cannot be changed without"}
+		return nil, &certs.RefusedError{Path: "rotate " + opts.Rotation,
+			Reason: "expected a cluster to observe, found none; trust cannot be changed without"}
 	}
 	if opts.inSecrets() { // the Lease is their lock
 		return underLease(ctx, opts, begin, do)
 	}
 	if _, err := os.Stat(opts.Dir); errors.Is(err, fs.ErrNotExist) { // the lock would make it
-		return nil, &certs.RefusedError{Path: opts.Dir, Reason: "expected the directory that certgen init made, found none"}
+		return nil, &certs.RefusedError{Path: opts.Dir,
+			Reason: "expected the directory that certgen init made, found none"}
 	}
 	return certs.Locked(ctx, opts.store, func() (*State, error) {
 		// What stands in the way here needs no cluster.
@@ -206,7 +216,8 @@ func underLock(ctx context.Context, opts Options, begin bool, do func(context.Co
 }
 
 // underLease reads the Secrets, unless it is a directory, under the Lease: what they hold may not change meanwhile.
-func underLease(ctx context.Context, opts Options, begin bool, do func(context.Context, *procedure) error) (state *State, err error) {
+func underLease(ctx context.Context, opts Options, begin bool,
+	do func(context.Context, *procedure) error) (state *State, err error) {
 	if opts.Observer != nil { // before the Lease, which is something written
 		if err := cluster.CheckClock(ctx, opts.Observer); err != nil {
 			return nil, err
@@ -254,18 +265,22 @@ func recorded(opts Options, begin bool) (*procedure, error) {
 	record := opts.store.Path(StateSet(opts.Rotation), StateFile)
 	if !state.Unfinished() {
 		if state = nil; !begin {
-			return nil, &certs.RefusedError{Path: record, Reason: "expected an unfinished rotation to abort, found none"}
+			return nil, &certs.RefusedError{Path: record,
+				Reason: "expected an unfinished rotation to abort, found none"}
 		}
 	} else if state.Rotation != opts.Rotation {
 		return nil, &certs.RefusedError{Path: record, Reason: fmt.Sprintf(
-			"expected no other rotation under way, found %s; finish it first: certgen rotate %s, or take it back with --abort", state.Rotation, state.Rotation)}
+			"expected no other rotation under way, found %s; finish it first: certgen rotate %s, or take it back "+
+				"with --abort", state.Rotation, state.Rotation)}
 	} else if ofFrontProxy(state.Rotation) && !slices.Equal(state.FrontProxyClientDirs, opts.given) {
 		return nil, &certs.RefusedError{Path: record, Reason: fmt.Sprintf(
-			"expected the --front-proxy-client with which the rotation began, %q, found %q; give the same again", state.FrontProxyClientDirs, opts.given)}
+			"expected the --front-proxy-client with which the rotation began, %q, found %q; give the same again",
+			state.FrontProxyClientDirs, opts.given)}
 	}
 	if sum := opts.newCASum(); sum != "" && state != nil && state.NewCA != sum {
 		return nil, &certs.RefusedError{Path: record, Reason: fmt.Sprintf(
-			"expected the --new-ca with which the rotation began (sha256:%.16s), found another (sha256:%.16s); give the same again", state.NewCA, sum)}
+			"expected the --new-ca with which the rotation began (sha256:%.16s), found another (sha256:%.16s); give "+
+				"the same again", state.NewCA, sum)}
 	}
 	p := newProcedure(opts)
 	p.state = state
@@ -290,16 +305,20 @@ func (o *Options) complete() error {
 			errs = append(errs, &certs.InvalidError{Field: field, Value: value, Reason: reason})
 		}
 	}
-	expect(slices.Contains(Rotations(), o.Rotation), "rotation", o.Rotation, "expected one of "+strings.Join(Rotations(), ", "))
-	expect(o.Dir != "" || o.inSecrets(), "dir", "", "expected the directory that certgen init made, such as ./pki, or --secret and --ca-secret")
+	expect(slices.Contains(Rotations(), o.Rotation), "rotation", o.Rotation,
+		"expected one of "+strings.Join(Rotations(), ", "))
+	expect(o.Dir != "" || o.inSecrets(), "dir", "",
+		"expected the directory that certgen init made, such as ./pki, or --secret and --ca-secret")
 	if o.inSecrets() {
 		for field, name := range map[string]string{"secret": o.Secret, "ca-secret": o.CASecret} {
 			problems := validation.IsDNS1123Subdomain(name)
 			expect(len(problems) == 0, field, name, "expected the Secret's name: "+strings.Join(problems, ", "))
 		}
-		expect(o.Secret != o.CASecret, "ca-secret", o.CASecret, "expected another name than that of --secret: servers mount that one, and must not have the CA's key")
+		expect(o.Secret != o.CASecret, "ca-secret", o.CASecret,
+			"expected another name than that of --secret: servers mount that one, and must not have the CA's key")
 	}
-	expect(o.Hold > 0 || o.Hold == 0 && o.Observer == nil && !o.inSecrets(), "hold", o.Hold.String(), "expected more than 0: what was seen once may not last")
+	expect(o.Hold > 0 || o.Hold == 0 && o.Observer == nil && !o.inSecrets(), "hold", o.Hold.String(),
+		"expected more than 0: what was seen once may not last")
 	errs = append(errs, certs.ValidateLeaf(o.Lifetime, o.KeyType, false))
 	if o.Signer != nil {
 		errs = append(errs, o.Signer.Validate())
@@ -309,7 +328,8 @@ func (o *Options) complete() error {
 	expect(o.Timeout >= 0, "timeout", o.Timeout.String(), "expected no less than 0")
 	expect(o.Settle >= 0, "settle", o.Settle.String(), "expected no less than 0")
 	expect(o.Within >= 0 && (o.Within > 0) == (len(o.APIServices) > 0), "wait", o.Within.String(),
-		fmt.Sprintf("expected a time to wait together with names of APIServices, found %d names; give both or neither", len(o.APIServices)))
+		fmt.Sprintf("expected a time to wait together with names of APIServices, found %d names; give both or neither",
+			len(o.APIServices)))
 	o.setDefaults()
 	return errors.Join(errs...)
 }
@@ -317,7 +337,8 @@ func (o *Options) complete() error {
 func (o *Options) inSecrets() bool { return o.Secret+o.CASecret != "" }
 
 func (o *Options) setDefaults() {
-	o.Timeout, o.Settle, o.Poll = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.Settle, DefaultSettle), cmp.Or(o.Poll, defaultPoll)
+	o.Timeout, o.Settle, o.Poll = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.Settle, DefaultSettle),
+		cmp.Or(o.Poll, defaultPoll)
 	if o.store == nil && !o.inSecrets() {
 		o.store = directory{certs.Dir(o.Dir)}
 	}

@@ -42,8 +42,11 @@ func openSecrets(ctx context.Context, o Options) (*secrets, error) {
 	ca, err := client.Get(ctx, o.CASecret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		// To make it here would hide that a CA was lost, on which all trust rests.
-		return nil, fmt.Errorf("expected Secret %s/%s for the serving CA, found none; put it back from a backup, or for a new CA make an empty one: "+
-			"kubectl create secret generic %s --namespace %s", o.Service.Namespace, o.CASecret, o.CASecret, o.Service.Namespace)
+		return nil, fmt.Errorf(
+			"expected Secret %s/%s for the serving CA, found none; put it back from a backup, or for a new CA make "+
+				"an empty one: "+
+				"kubectl create secret generic %s --namespace %s", o.Service.Namespace, o.CASecret, o.CASecret,
+			o.Service.Namespace)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get Secret %s/%s: %w", o.Service.Namespace, o.CASecret, err)
@@ -96,7 +99,8 @@ func setOf(key string) (set, file string, ok bool) {
 		if key == file && file != StateFile {
 			return certs.ServingCADir, file, true
 		}
-		if set, ok := strings.CutSuffix(key, "."+file); ok && (set == servingState || file != StateFile && strings.HasPrefix(set, servingState+".")) {
+		if set, ok := strings.CutSuffix(key, "."+file); ok &&
+			(set == servingState || file != StateFile && strings.HasPrefix(set, servingState+".")) {
 			return strings.ReplaceAll(set, ".", "/"), file, true
 		}
 	}

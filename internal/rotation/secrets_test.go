@@ -30,18 +30,22 @@ func TestKeyElsewhere(t *testing.T) {
 	b := f.before()
 	ca := caSecret(t, f)
 	delete(ca.Data, certs.KeyFile)
-	if _, err := f.secrets.Core.CoreV1().Secrets(ca.Namespace).Update(t.Context(), ca, metav1.UpdateOptions{}); err != nil {
+	if _, err := f.secrets.Core.CoreV1().Secrets(ca.Namespace).Update(t.Context(), ca,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	client, err := certs.NewCA(certs.CAOptions{Name: "client", Usage: x509.ExtKeyUsageServerAuth, Now: f.options(ServingCA).Now})
+	client, err := certs.NewCA(certs.CAOptions{Name: "client", Usage: x509.ExtKeyUsageServerAuth,
+		Now: f.options(ServingCA).Now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := certs.NewCA(certs.CAOptions{Name: "other", Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: []string{"other.example.com"}, Now: f.options(ServingCA).Now})
+	other, err := certs.NewCA(certs.CAOptions{Name: "other", Usage: x509.ExtKeyUsageServerAuth,
+		PermittedDNS: []string{"other.example.com"}, Now: f.options(ServingCA).Now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	signer := &certs.RemoteSigner{URL: "https://127.0.0.1:1", CAs: certs.Bundle{client.Certificate}, Client: tls.Certificate{Certificate: [][]byte{client.Certificate.Raw}}}
+	signer := &certs.RemoteSigner{URL: "https://127.0.0.1:1", CAs: certs.Bundle{client.Certificate},
+		Client: tls.Certificate{Certificate: [][]byte{client.Certificate.Raw}}}
 	for _, tc := range []struct {
 		name     string
 		rotation string
@@ -70,10 +74,12 @@ func TestKeyElsewhere(t *testing.T) {
 	opts := f.options(ServingCA)
 	opts.Signer, opts.NewCA = signer, client.Certificate
 	_, err = Run(t.Context(), opts)
-	if blocked, ok := errors.AsType[*BlockedError](err); !ok || !strings.Contains(err.Error(), "connection refused") || blocked.Waited < opts.Timeout {
+	if blocked, ok := errors.AsType[*BlockedError](err); !ok || !strings.Contains(err.Error(), "connection refused") ||
+		blocked.Waited < opts.Timeout {
 		t.Errorf("with a signer that is away: got %v, want it blocked after it was asked for %s", err, opts.Timeout)
 	}
-	if _, err := Run(t.Context(), f.options(ServingCA)); err == nil || !strings.Contains(err.Error(), "the --new-ca with which the rotation began") {
+	if _, err := Run(t.Context(), f.options(ServingCA)); err == nil ||
+		!strings.Contains(err.Error(), "the --new-ca with which the rotation began") {
 		t.Errorf("then without it: got %v, want it stopped", err)
 	}
 	opts.NewCA = other.Certificate
@@ -97,14 +103,17 @@ func TestToSignerInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	opts.NewCA = ca.Certificate
-	opts.Signer = &certs.RemoteSigner{URL: "https://127.0.0.1:1", CAs: certs.Bundle{ca.Certificate}, Client: tls.Certificate{Certificate: [][]byte{ca.Certificate.Raw}}}
+	opts.Signer = &certs.RemoteSigner{URL: "https://127.0.0.1:1", CAs: certs.Bundle{ca.Certificate},
+		Client: tls.Certificate{Certificate: [][]byte{ca.Certificate.Raw}}}
 	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("with a signer that is away: got %v, want it stopped", err)
 	}
-	if _, err := Run(t.Context(), f.options(ServingCA)); err == nil || !strings.Contains(err.Error(), "the --new-ca with which the rotation began") {
+	if _, err := Run(t.Context(), f.options(ServingCA)); err == nil ||
+		!strings.Contains(err.Error(), "the --new-ca with which the rotation began") {
 		t.Errorf("then without it: got %v, want it stopped", err)
 	}
-	if state, err := Abort(t.Context(), f.options(ServingCA)); err != nil || state.Outcome != Aborted || !f.cert(certs.ServingCADir).Equal(b.servingCA) {
+	if state, err := Abort(t.Context(), f.options(ServingCA)); err != nil || state.Outcome != Aborted ||
+		!f.cert(certs.ServingCADir).Equal(b.servingCA) {
 		t.Errorf("abort: got %v, %v; want everything as it was", state, err)
 	}
 }
@@ -163,12 +172,16 @@ func TestSecretTakenOver(t *testing.T) {
 	f := newFakeInSecrets(t)
 	b := f.before()
 	f.runTo(ServingCA, "trust", EventObserved)
-	chart := corev1ac.Secret("s", service.Namespace).WithData(map[string][]byte{certs.CertFile: certs.Bundle{b.serving}.PEM()})
-	if _, err := f.secrets.Core.CoreV1().Secrets(service.Namespace).Apply(t.Context(), chart, metav1.ApplyOptions{FieldManager: "helm", Force: true}); err != nil {
+	chart := corev1ac.Secret("s", service.Namespace).WithData(
+		map[string][]byte{certs.CertFile: certs.Bundle{b.serving}.PEM()})
+	if _, err := f.secrets.Core.CoreV1().Secrets(service.Namespace).Apply(t.Context(), chart,
+		metav1.ApplyOptions{FieldManager: "helm", Force: true}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := Run(t.Context(), f.options(ServingCA))
-	if _, blocked := errors.AsType[*BlockedError](err); !blocked || !strings.Contains(err.Error(), `conflict with "helm"`) || !strings.Contains(err.Error(), "certgen renew --force-conflicts") {
+	if _, blocked := errors.AsType[*BlockedError](err); !blocked ||
+		!strings.Contains(err.Error(), `conflict with "helm"`) ||
+		!strings.Contains(err.Error(), "certgen renew --force-conflicts") {
 		t.Fatalf("got %v, want it blocked, helm named and the command", err)
 	}
 	forced := f.options(ServingCA)
@@ -203,14 +216,16 @@ func TestDamagedPair(t *testing.T) {
 	secret := caSecret(t, f)
 	secret.Data["rotation.new.serving.tls.key"] = []byte("damaged")
 	update := func() {
-		if _, err := f.secrets.Core.CoreV1().Secrets(service.Namespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		if _, err := f.secrets.Core.CoreV1().Secrets(service.Namespace).Update(t.Context(), secret,
+			metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	update()
 	for _, do := range []func(context.Context, Options) (*State, error){Run, Abort} {
 		_, err := do(t.Context(), f.options(ServingCA))
-		if err == nil || !strings.Contains(err.Error(), "to give this rotation up, remove the keys rotation.* of Secret demo/ca: ") {
+		if err == nil || !strings.Contains(err.Error(),
+			"to give this rotation up, remove the keys rotation.* of Secret demo/ca: ") {
 			t.Errorf("got %v, want what to remove", err)
 		}
 	}

@@ -28,7 +28,8 @@ func (p *procedure) serving() {
 		p.stageStep("make a new serving certificate of the same CA, which nobody serves yet"),
 		{
 			name: "switch", kind: Identity, hold: true,
-			about: "check the new certificate against the caBundle of each APIService and write it; seen when every endpoint of the Service " +
+			about: "check the new certificate against the caBundle of each APIService and write it; seen when every " +
+				"endpoint of the Service " +
 				"serves it and each kube-apiserver gets answers",
 			do:       func(ctx context.Context) error { return p.switchToNext(ctx, p.oldBundle) },
 			observed: p.nextServed,
@@ -56,7 +57,8 @@ func (p *procedure) switchToNext(ctx context.Context, bundle bundleOf) error {
 }
 
 // switchLeaf puts a leaf in use, with that bundle beside it, unless a live caBundle does not verify it.
-func (p *procedure) switchLeaf(ctx context.Context, leaf *certs.KeyPair, write func(bundleOf) error, bundle bundleOf) error {
+func (p *procedure) switchLeaf(ctx context.Context, leaf *certs.KeyPair, write func(bundleOf) error,
+	bundle bundleOf) error {
 	if p.opts.Observer != nil {
 		if err := p.checkCABundles(ctx, leaf.Certificate); err != nil {
 			return err
@@ -68,7 +70,8 @@ func (p *procedure) switchLeaf(ctx context.Context, leaf *certs.KeyPair, write f
 // issueServing gives the new leaf the names of the old one.
 func (p *procedure) issueServing(ca *certs.CA, old *x509.Certificate) (*certs.KeyPair, error) {
 	return ca.IssueServing(certs.ServingOptions{
-		DNSNames: old.DNSNames, IPs: certs.Describe(old, p.opts.Now()).IPAddresses, Lifetime: p.opts.Lifetime, KeyType: p.opts.KeyType,
+		DNSNames: old.DNSNames, IPs: certs.Describe(old, p.opts.Now()).IPAddresses, Lifetime: p.opts.Lifetime,
+		KeyType: p.opts.KeyType,
 	})
 }
 
@@ -77,18 +80,23 @@ func (p *procedure) checkServing(ctx context.Context) error {
 	const again = "certgen init makes a new one in a directory, certgen renew in Secrets"
 	leaf, err := certs.ReadPair(p.opts.store, p.leafDirs[0])
 	if errors.Is(err, fs.ErrNotExist) {
-		return &certs.RefusedError{Path: p.opts.store.Path(p.leafDirs[0]), Reason: "expected the serving pair, found none; " + again}
+		return &certs.RefusedError{Path: p.opts.store.Path(p.leafDirs[0]),
+			Reason: "expected the serving pair, found none; " + again}
 	}
 	if err != nil {
 		return err
 	}
-	if p.opts.Observer != nil && p.opts.Now().After(leaf.Certificate.NotAfter) { // requests fail, and a new one can be served at once
-		return &certs.RefusedError{Path: p.opts.store.Path(p.leafDirs[0]), Reason: fmt.Sprintf("expected a certificate that is valid, found that it ended at %s; %s",
-			leaf.Certificate.NotAfter.UTC().Format(time.RFC3339), again)}
+	// requests fail, and a new one can be served at once
+	if p.opts.Observer != nil && p.opts.Now().After(leaf.Certificate.NotAfter) {
+		return &certs.RefusedError{Path: p.opts.store.Path(p.leafDirs[0]),
+			Reason: fmt.Sprintf("expected a certificate that is valid, found that it ended at %s; %s",
+				leaf.Certificate.NotAfter.UTC().Format(time.RFC3339), again)}
 	}
 	if err := leaf.Certificate.VerifyHostname(p.opts.Service.ServerName()); err != nil {
-		return &certs.RefusedError{Path: p.opts.store.Path(p.leafDirs[0]), Reason: fmt.Sprintf("expected a certificate for %s: %v; "+
-			"give the Service that it is for, or issue it again with certgen init", p.opts.Service.ServerName(), err)}
+		return &certs.RefusedError{Path: p.opts.store.Path(p.leafDirs[0]),
+			Reason: fmt.Sprintf("expected a certificate for %s: %v; "+
+				"give the Service that it is for, or issue it again with certgen init",
+				p.opts.Service.ServerName(), err)}
 	}
 	if p.opts.Observer == nil {
 		return nil
@@ -121,7 +129,8 @@ func (p *procedure) noteUnknownKubeAPIServers(ctx context.Context) {
 		return // it is asked for again
 	}
 	if live, err := p.opts.Observer.Identities(ctx); err == nil && live > len(urls) {
-		p.note(fmt.Sprintf("there are %d kube-apiservers by their identity Leases, and URLs of only %d: %q; what the others see is not observed, and the hold stands for it; "+
+		p.note(fmt.Sprintf("there are %d kube-apiservers by their identity Leases, and URLs of only %d: %q; what "+
+			"the others see is not observed, and the hold stands for it; "+
 			"name each with --kube-apiserver, if it can be reached", live, len(urls), urls))
 	}
 }
@@ -140,7 +149,8 @@ func (p *procedure) checkOwners(ctx context.Context) error {
 		switch {
 		case owned == nil:
 		case owned.Injector == "" && p.makeCA == nil:
-			p.note(fmt.Sprintf("%s owns the caBundle of APIService %s, which %s leaves as it is; before certgen rotate %s, %s",
+			p.note(fmt.Sprintf("%s owns the caBundle of APIService %s, which %s leaves as it is; before certgen "+
+				"rotate %s, %s",
 				owned.Owner, a.Name, p.opts.Rotation, ServingCA, cluster.TakeOver))
 		default:
 			errs = append(errs, owned)
@@ -172,7 +182,8 @@ func (p *procedure) checkCABundles(ctx context.Context, leaf *x509.Certificate) 
 			return fmt.Errorf("caBundle of APIService %s: %w", a.Name, err)
 		}
 		if err := apply.VerifyServing(certs.Bundle{leaf}, bundle, p.opts.Service, p.opts.Now()); err != nil {
-			return fmt.Errorf("caBundle of APIService %s: expected it to trust the certificate that is to be served: %w; "+
+			return fmt.Errorf("caBundle of APIService %s: expected it to trust the certificate that is to be "+
+				"served: %w; "+
 				"rotate serving-ca, or apply %s", a.Name, err, certs.BundleFile)
 		}
 	}
@@ -189,7 +200,8 @@ func (p *procedure) servedEverywhere(ctx context.Context, leaf *x509.Certificate
 	if err != nil {
 		return err
 	}
-	verifies := apiServices[max(0, slices.IndexFunc(apiServices, func(a apiregistrationv1.APIService) bool { return !a.Spec.InsecureSkipTLSVerify }))]
+	verifies := apiServices[max(0, slices.IndexFunc(apiServices,
+		func(a apiregistrationv1.APIService) bool { return !a.Spec.InsecureSkipTLSVerify }))]
 	trust, err := certs.ParseBundle(verifies.Spec.CABundle)
 	if err != nil {
 		return fmt.Errorf("caBundle of APIService %s: %w", verifies.Name, err)
@@ -199,23 +211,30 @@ func (p *procedure) servedEverywhere(ctx context.Context, leaf *x509.Certificate
 		return err
 	}
 	if len(served) == 0 {
-		return fmt.Errorf("expected endpoints of Service %s/%s, found none", p.opts.Service.Namespace, p.opts.Service.Name)
+		return fmt.Errorf("expected endpoints of Service %s/%s, found none", p.opts.Service.Namespace,
+			p.opts.Service.Name)
 	}
 	var cutOff error
 	for _, s := range served {
 		switch {
 		case s.Leaf == nil && !s.Endpoint.Ready:
 			if p.makeCA != nil && !isRefused(s.Verdict) { // the host, or its kubelet, says that nothing listens there
-				cutOff = &waitError{fmt.Errorf("endpoint %s is not ready and cannot be reached, so what it would serve is not seen: %w%s; if its node is gone, delete the pod",
+				cutOff = &waitError{fmt.Errorf(
+					"endpoint %s is not ready and cannot be reached, so what it would serve is not seen: %w%s; if "+
+						"its node is gone, delete the pod",
 					s.Endpoint.Address, s.Verdict, unreached)}
 			}
 		case s.Leaf == nil:
-			return fmt.Errorf("endpoint %s: expected a certificate that the caBundle verifies: %w%s", s.Endpoint.Address, s.Verdict, unreached)
+			return fmt.Errorf("endpoint %s: expected a certificate that the caBundle verifies: %w%s",
+				s.Endpoint.Address, s.Verdict, unreached)
 		case s.Verdict != nil:
-			return fmt.Errorf("endpoint %s: expected a certificate that the caBundle verifies: %w", s.Endpoint.Address, s.Verdict)
+			return fmt.Errorf("endpoint %s: expected a certificate that the caBundle verifies: %w",
+				s.Endpoint.Address, s.Verdict)
 		case !s.Leaf.Equal(leaf):
-			return fmt.Errorf("endpoint %s serves the certificate sha256:%.16s, not sha256:%.16s; does it read %s, and is it no subPath mount?",
-				s.Endpoint.Address, certs.Fingerprint(s.Leaf), certs.Fingerprint(leaf), p.opts.store.Path(p.leafDirs[0]))
+			return fmt.Errorf("endpoint %s serves the certificate sha256:%.16s, not sha256:%.16s; does it read %s, "+
+				"and is it no subPath mount?",
+				s.Endpoint.Address, certs.Fingerprint(s.Leaf), certs.Fingerprint(leaf),
+				p.opts.store.Path(p.leafDirs[0]))
 		}
 	}
 	return cmp.Or(p.answersEverywhere(ctx, p.opts.Service), cutOff)
@@ -227,7 +246,8 @@ const unreached = "; where pods cannot be reached from here, give --port-forward
 func (p *procedure) apiServices(ctx context.Context) ([]apiregistrationv1.APIService, error) {
 	found, err := p.opts.Observer.APIServices(ctx, p.opts.Service)
 	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("expected APIServices of Service %s/%s, found none", p.opts.Service.Namespace, p.opts.Service.Name)
+		err = fmt.Errorf("expected APIServices of Service %s/%s, found none", p.opts.Service.Namespace,
+			p.opts.Service.Name)
 	}
 	return found, err
 }

@@ -32,7 +32,8 @@ func (p *procedure) servingCA() {
 		p.stageStep("make a new CA and a serving certificate of it, which nobody trusts or serves yet"),
 		{
 			name: "trust", kind: Trust, hold: true,
-			about: "put the new CA into the caBundle of each APIService, beside those that are there, and into ca.crt; seen when each kube-apiserver has each changed APIService and gets answers",
+			about: "put the new CA into the caBundle of each APIService, beside those that are there, and into " +
+				"ca.crt; seen when each kube-apiserver has each changed APIService and gets answers",
 			// A copy of the directory that was left behind does not have the certificate that is served. Its CAs may be
 			// distrusted.
 			needs: p.liveServed,
@@ -40,7 +41,10 @@ func (p *procedure) servingCA() {
 			do: func(ctx context.Context) error {
 				return p.changeTrust(ctx, certs.Bundle{p.nextCA}, nil, p.rewrite, p.bothBundle)
 			},
-			observed: func(ctx context.Context) error { return p.caBundlesSeen(ctx, certs.Bundle{p.oldCA, p.nextCA}, nil) },
+			observed: func(ctx context.Context) error {
+				return p.caBundlesSeen(ctx,
+					certs.Bundle{p.oldCA, p.nextCA}, nil)
+			},
 			undo: func(ctx context.Context) error {
 				return p.changeTrust(ctx, nil, certs.Bundle{p.nextCA}, p.rewrite, p.oldBundle)
 			},
@@ -48,18 +52,26 @@ func (p *procedure) servingCA() {
 		},
 		{
 			name: "switch", kind: Identity, hold: true,
-			about: "check the new certificate against the caBundle of each APIService and write it, and the new CA; seen when every endpoint of " +
+			about: "check the new certificate against the caBundle of each APIService and write it, and the new CA; " +
+				"seen when every endpoint of " +
 				"the Service serves it and each kube-apiserver gets answers",
-			needs:      p.trustingNext(func(ctx context.Context) error { return p.caBundlesSeen(ctx, certs.Bundle{p.nextCA}, nil) }),
-			do:         func(ctx context.Context) error { return p.switchToNext(ctx, p.bothBundle) },
-			observed:   p.trustingNext(p.nextServed),
-			undo:       func(ctx context.Context) error { return p.switchLeaf(ctx, p.previousLeaf(0), p.writeOld, p.bothBundle) },
+			needs: p.trustingNext(func(ctx context.Context) error {
+				return p.caBundlesSeen(ctx,
+					certs.Bundle{p.nextCA}, nil)
+			}),
+			do:       func(ctx context.Context) error { return p.switchToNext(ctx, p.bothBundle) },
+			observed: p.trustingNext(p.nextServed),
+			undo: func(ctx context.Context) error {
+				return p.switchLeaf(ctx, p.previousLeaf(0), p.writeOld,
+					p.bothBundle)
+			},
 			undone:     p.liveServed,
 			undoReason: p.newCARemoved,
 		},
 		{
 			name: "distrust", kind: Distrust,
-			about: "check once more that every endpoint serves the new certificate, and take the old CA out of each caBundle and of ca.crt; seen as before. " +
+			about: "check once more that every endpoint serves the new certificate, and take the old CA out of each " +
+				"caBundle and of ca.crt; seen as before. " +
 				"When a kube-apiserver gets no answer then, both CAs are put back at once",
 			do: p.distrustOldServingCA, observed: p.oldServingCADistrusted,
 			undo: func(ctx context.Context) error {
@@ -76,7 +88,8 @@ func (p *procedure) servingCA() {
 
 // changeTrust changes the caBundles, and ca.crt when that is done. What others put there stays, unless it is the CA to
 // remove.
-func (p *procedure) changeTrust(ctx context.Context, add, remove certs.Bundle, write func(bundleOf) error, bundle bundleOf) error {
+func (p *procedure) changeTrust(ctx context.Context, add, remove certs.Bundle, write func(bundleOf) error,
+	bundle bundleOf) error {
 	if err := p.opts.Observer.ChangeCABundle(ctx, p.opts.Service, add, remove); err != nil {
 		return err
 	}
@@ -157,13 +170,16 @@ func (p *procedure) caBundlesSeen(ctx context.Context, add, remove certs.Bundle)
 	}
 	for _, a := range apiServices {
 		trustsAll := a.Spec.InsecureSkipTLSVerify && len(add) == 0
-		if bundle, err := certs.ParseBundle(a.Spec.CABundle); !trustsAll && (err != nil || !apply.NeedsNoChange(bundle, add, remove)) {
-			return fmt.Errorf("caBundle of APIService %s does not hold the %d CAs that were applied, or still one that was taken out; does something else write it?",
+		if bundle, err := certs.ParseBundle(a.Spec.CABundle); !trustsAll &&
+			(err != nil || !apply.NeedsNoChange(bundle, add, remove)) {
+			return fmt.Errorf("caBundle of APIService %s does not hold the %d CAs that were applied, or still one "+
+				"that was taken out; does something else write it?",
 				a.Name, len(add))
 		}
 		for _, k := range kubeAPIServers {
 			if err := p.opts.Observer.CheckObserved(ctx, k, a); err != nil {
-				return fmt.Errorf("APIService %s at %s: expected its resourceVersion %s: %w", a.Name, k, a.ResourceVersion, err)
+				return fmt.Errorf("APIService %s at %s: expected its resourceVersion %s: %w", a.Name, k,
+					a.ResourceVersion, err)
 			}
 		}
 	}

@@ -68,8 +68,9 @@ type Check string
 
 // The looks.
 const (
-	CheckByProbe    Check = "probe"    // what its endpoints make of the front proxy's certificate, and for answers
-	CheckByResponse Check = "answer"   // for answers; its endpoints did not say that they believe the certificate in use
+	CheckByProbe Check = "probe" // what its endpoints make of the front proxy's certificate, and for answers
+	// for answers; its endpoints did not say that they believe the certificate in use
+	CheckByResponse Check = "answer"
 	CheckNone       Check = "left out" // nothing; it did not answer
 )
 
@@ -111,12 +112,14 @@ func ReadState(store certs.Store, rotation string) (*State, error) {
 			"expected the record of a rotation, found other content (%v); restore it from a backup", err)}
 	}
 	if s.APIVersion != certs.APIVersion || s.Kind != stateKind {
-		return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf("expected %s %s, found %q %q; use the certgen that wrote it",
+		return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf(
+			"expected %s %s, found %q %q; use the certgen that wrote it",
 			certs.APIVersion, stateKind, s.APIVersion, s.Kind)}
 	}
 	if StateSet(s.Rotation) != set {
 		return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf(
-			"expected the record of a rotation of these certificates, found one of %q; restore the right one from a backup, or move it away", s.Rotation)}
+			"expected the record of a rotation of these certificates, found one of %q; restore the right one from a "+
+				"backup, or move it away", s.Rotation)}
 	}
 	return s, nil
 }

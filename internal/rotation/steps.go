@@ -83,12 +83,14 @@ type procedure struct {
 }
 
 var tables = map[string]func(*procedure){
-	Serving: (*procedure).serving, ServingCA: (*procedure).servingCA, ProxyClient: (*procedure).proxyClient, FrontProxyCA: (*procedure).frontProxyCA,
+	Serving: (*procedure).serving, ServingCA: (*procedure).servingCA, ProxyClient: (*procedure).proxyClient,
+	FrontProxyCA: (*procedure).frontProxyCA,
 }
 
 // newProcedure is for one of Rotations.
 func newProcedure(opts Options) *procedure {
-	p := &procedure{opts: opts, set: StateSet(opts.Rotation), noted: map[string]bool{}, failing: map[certs.Service]time.Time{}}
+	p := &procedure{opts: opts, set: StateSet(opts.Rotation), noted: map[string]bool{},
+		failing: map[certs.Service]time.Time{}}
 	tables[opts.Rotation](p)
 	for i := range p.steps {
 		s := &p.steps[i]
@@ -167,7 +169,8 @@ func (e *BlockedError) Error() string {
 	if e.Aborting {
 		remedy = "run --abort again"
 	}
-	return fmt.Sprintf("rotate %s: step %s stopped after %s, because this was not seen everywhere: %v; %s; put that right and %s",
+	return fmt.Sprintf("rotate %s: step %s stopped after %s, because this was not seen everywhere: %v; %s; put that "+
+		"right and %s",
 		e.Rotation, e.Step, e.Waited.Round(time.Second), e.Missing, state, remedy)
 }
 
@@ -188,7 +191,8 @@ func isRefused(err error) bool {
 // isTransient is true for connections that were refused or lost, timeouts, and answers that ask to try again. An answer
 // of another kind is one, where it is not kube-apiserver's own: 503 is what it says when it does not trust a server.
 func isTransient(err error) bool {
-	if _, wait := errors.AsType[*waitError](err); wait || isRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) || utilnet.IsHTTP2ConnectionLost(err) {
+	if _, wait := errors.AsType[*waitError](err); wait || isRefused(err) || utilnet.IsConnectionReset(err) ||
+		utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) || utilnet.IsHTTP2ConnectionLost(err) {
 		return true
 	}
 	if _, ok := errors.AsType[*certs.UnreachableError](err); ok {
@@ -197,5 +201,6 @@ func isTransient(err error) bool {
 	if status, ok := errors.AsType[*cluster.StatusError](err); ok {
 		return status.Status == http.StatusTooManyRequests
 	}
-	return apply.Changed(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
+	return apply.Changed(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) ||
+		apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
 }

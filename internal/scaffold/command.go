@@ -40,17 +40,22 @@ type kindFlags struct {
 func (f *kindFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.scope, "scope", "Namespaced", "Namespaced or Cluster.")
-	flags.StringVar(&f.plural, "plural", "", "Name of the resource. Default: the plural of the kind in English, in lower case.")
+	flags.StringVar(&f.plural, "plural", "",
+		"Name of the resource. Default: the plural of the kind in English, in lower case.")
 	flags.StringSliceVar(&f.subresources, "subresources", nil, "status, scale or both.")
 	flags.StringSliceVar(&f.shortNames, "short-names", nil, "Short names for kubectl.")
-	flags.StringSliceVar(&f.selectable, "selectable", nil, "Fields by which objects are selected, such as spec.suspended:boolean; string is the default. They are added to the types.")
+	flags.StringSliceVar(&f.selectable, "selectable", nil,
+		"Fields by which objects are selected, such as spec.suspended:boolean; string is the default. They are "+
+			"added to the types.")
 	flags.StringSliceVar(&f.columns, "columns", nil, "Fields that kubectl get shows, likewise.")
-	flags.BoolVar(&f.controller, "controller", false, "Write an example of a controller, too. It needs the subresource status.")
+	flags.BoolVar(&f.controller, "controller", false,
+		"Write an example of a controller, too. It needs the subresource status.")
 }
 
 // kind is what the flags say, with all that is wrong with them.
 func (f *kindFlags) kind(name string) (Kind, []error) {
-	k := Kind{Kind: name, Plural: f.plural, ShortNames: f.shortNames, Namespaced: f.scope == "Namespaced", Controller: f.controller}
+	k := Kind{Kind: name, Plural: f.plural, ShortNames: f.shortNames, Namespaced: f.scope == "Namespaced",
+		Controller: f.controller}
 	var problems []error
 	if f.scope != "Namespaced" && f.scope != "Cluster" {
 		problems = append(problems, fmt.Errorf("--scope is %q, expected Namespaced or Cluster", f.scope))
@@ -65,7 +70,9 @@ func (f *kindFlags) kind(name string) (Kind, []error) {
 		case "scale":
 			k.Scale = true
 		default:
-			problems = append(problems, fmt.Errorf("--subresources has %q, expected status or scale; docs/add-a-resource.md of the kit has streams", sub))
+			problems = append(problems,
+				fmt.Errorf("--subresources has %q, expected status or scale; docs/add-a-resource.md of the kit has "+
+					"streams", sub))
 		}
 	}
 	parse := func(texts []string) (out []Field) {
@@ -129,8 +136,10 @@ func newNewCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.group, "group", "", "API group, such as backup.example.org.")
 	cmd.Flags().StringVar(&kind, "kind", "", "The first kind, such as BackupPlan.")
 	cmd.Flags().StringVar(&o.version, "version", firstVersion, "The first version, such as v1alpha1.")
-	cmd.Flags().StringVar(&o.name, "name", "", "Name of the server, which ends with -apiserver. Default: that of the group's first label.")
-	cmd.Flags().StringVar(&o.kit, "kit", "", "Directory of the kit. Default: that of this program's version, or of the module of the working directory.")
+	cmd.Flags().StringVar(&o.name, "name", "",
+		"Name of the server, which ends with -apiserver. Default: that of the group's first label.")
+	cmd.Flags().StringVar(&o.kit, "kit", "",
+		"Directory of the kit. Default: that of this program's version, or of the module of the working directory.")
 	flags.add(cmd)
 	return cmd
 }
@@ -187,7 +196,10 @@ func newKindCommand() *cobra.Command {
 		Short:   "Delete a kind with all its files",
 		Example: `  scaffold kind delete BackupPlan`,
 		Args:    cobra.ExactArgs(1),
-		RunE:    onProject(func(w work, p *project, args []string) error { return w.deleteKind(p, fromGroup, args[0]) }),
+		RunE: onProject(func(w work, p *project, args []string) error {
+			return w.deleteKind(p,
+				fromGroup, args[0])
+		}),
 	}
 	del.Flags().StringVar(&fromGroup, "group", "", "API group. Default: the only one.")
 	cmd.AddCommand(add, del)
@@ -210,7 +222,10 @@ func newVersionCommand() *cobra.Command {
 		Short:   "Delete a version that is not the stored one",
 		Example: `  scaffold version delete v1`,
 		Args:    cobra.ExactArgs(1),
-		RunE:    onProject(func(w work, p *project, args []string) error { return w.deleteVersion(p, fromGroup, args[0]) }),
+		RunE: onProject(func(w work, p *project, args []string) error {
+			return w.deleteVersion(p,
+				fromGroup, args[0])
+		}),
 	}
 	del.Flags().StringVar(&fromGroup, "group", "", "API group. Default: the only one.")
 	cmd.AddCommand(add, del)

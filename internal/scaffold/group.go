@@ -28,7 +28,8 @@ func (w work) addGroup(p *project, name string, k Kind) error {
 				return err
 			}
 			if pkg == "" {
-				return fmt.Errorf("the group %s is there, without the kind %s; add that with: scaffold kind add --group %s %s", name, k.Kind, name, k.Kind)
+				return fmt.Errorf("the group %s is there, without the kind %s; add that with: scaffold kind add "+
+					"--group %s %s", name, k.Kind, name, k.Kind)
 			}
 			if err := errors.Join(have.differences(k)...); err != nil {
 				return err
@@ -36,7 +37,9 @@ func (w work) addGroup(p *project, name string, k Kind) error {
 			fmt.Fprintf(w.out, "The group %s is there already, with the kind %s.\n", name, k.Kind)
 			return nil
 		case g.Package == group.Package:
-			problems = append(problems, fmt.Errorf("the groups %s and %s would be one Go package, %s; choose a group with another first label", g.Name, name, g.Package))
+			problems = append(problems,
+				fmt.Errorf("the groups %s and %s would be one Go package, %s; choose a group with another first label",
+					g.Name, name, g.Package))
 		}
 	}
 	if len(problems) > 0 {
@@ -67,7 +70,8 @@ func (w work) addGroup(p *project, name string, k Kind) error {
 		}`, group.Package)); err != nil {
 			return err
 		}
-		if err := errors.Join(api.importAs("", p.pkg("apis", group.Package)), api.importAs(group.Package+"install", p.pkg("apis", group.Package, "install")),
+		if err := errors.Join(api.importAs("", p.pkg("apis", group.Package)),
+			api.importAs(group.Package+"install", p.pkg("apis", group.Package, "install")),
 			api.importAs(group.Package+"validation", d.Validation), api.write()); err != nil {
 			return err
 		}
@@ -98,7 +102,8 @@ func (w work) renameGroup(p *project, from, to string) error {
 	if len(problems) > 0 {
 		return errors.Join(problems...)
 	}
-	return w.change(p, "Renamed the group "+from+" to "+to+". Objects are stored under the name of their group: those of the old one are not found under the new.",
+	return w.change(p, "Renamed the group "+from+" to "+to+". Objects are stored under the name of their group: "+
+		"those of the old one are not found under the new.",
 		func(p *project) error {
 			names, err := walk(p.path())
 			if err != nil {
@@ -108,7 +113,8 @@ func (w work) renameGroup(p *project, from, to string) error {
 			word := regexp.MustCompile(`(^|[^a-zA-Z0-9.-])` + regexp.QuoteMeta(from) + `([^a-zA-Z0-9-]|$)`)
 			reversed := regexp.MustCompile(`\b` + regexp.QuoteMeta(Group{Name: from}.Reversed()) + `\b`)
 			for _, name := range names {
-				if strings.HasPrefix(name, "kit/") || filepath.Base(name) == "go.sum" || filepath.Base(name) == "go.mod" {
+				if strings.HasPrefix(name, "kit/") || filepath.Base(name) == "go.sum" ||
+					filepath.Base(name) == "go.mod" {
 					continue
 				}
 				path := p.path(name)

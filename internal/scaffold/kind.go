@@ -26,7 +26,8 @@ func (w work) addKind(p *project, group, version string, k Kind) error {
 	if version == "" {
 		version = versions[0]
 	} else if !slices.Contains(versions, version) {
-		problems = append(problems, fmt.Errorf("there is no version %q of %s, expected one of %s", version, g.Name, strings.Join(versions, ", ")))
+		problems = append(problems, fmt.Errorf("there is no version %q of %s, expected one of %s", version, g.Name,
+			strings.Join(versions, ", ")))
 	}
 	there, more := p.collisions(g, k)
 	if problems = append(problems, more...); len(problems) > 0 {
@@ -36,7 +37,8 @@ func (w work) addKind(p *project, group, version string, k Kind) error {
 		fmt.Fprintf(w.out, "The kind %s is there already, as it was asked for.\n", k.Kind)
 		return nil
 	}
-	return w.change(p, "Added the kind "+k.Kind+". Its fields are in "+p.shown(p.path("apis", g.Package, version, k.Package()+".go"))+"; run: make test",
+	return w.change(p, "Added the kind "+k.Kind+". Its fields are in "+p.shown(
+		p.path("apis", g.Package, version, k.Package()+".go"))+"; run: make test",
 		func(p *project) error { return p.addKind(g.Group, version, k) })
 }
 
@@ -51,12 +53,15 @@ func (p *project) collisions(g served, k Kind) (there bool, problems []error) {
 		case have.Kind == k.Kind:
 			return true, have.differences(k)
 		case have.Package() == k.Package():
-			problems = append(problems, fmt.Errorf("the kinds %s and %s have the same name in lower case", have.Kind, k.Kind))
+			problems = append(problems, fmt.Errorf("the kinds %s and %s have the same name in lower case",
+				have.Kind, k.Kind))
 		}
 		names := append([]string{have.Plural, have.Singular()}, have.ShortNames...)
 		for _, name := range append([]string{k.Plural, k.Singular()}, k.ShortNames...) {
 			if slices.Contains(names, name) {
-				problems = append(problems, fmt.Errorf("the name %q of %s is one of the kind %s; choose another with --plural or --short-names", name, k.Kind, have.Kind))
+				problems = append(problems,
+					fmt.Errorf("the name %q of %s is one of the kind %s; choose another with --plural or --short-names",
+						name, k.Kind, have.Kind))
 			}
 		}
 	}
@@ -103,7 +108,8 @@ func (p *project) kindList(g Group) (*source, *ast.CompositeLit, error) {
 		return nil, nil, err
 	}
 	for _, lit := range lists {
-		if alias, _, ok := selector(fieldOf(lit, "Name")); ok && strings.HasSuffix(api.imports()[alias], "/apis/"+g.Package) {
+		if alias, _, ok := selector(fieldOf(lit, "Name")); ok &&
+			strings.HasSuffix(api.imports()[alias], "/apis/"+g.Package) {
 			if kinds, ok := fieldOf(lit, "Kinds").(*ast.CompositeLit); ok {
 				return api, kinds, nil
 			}
@@ -127,7 +133,8 @@ func (w work) deleteKind(p *project, group, kind string) error {
 		return nil
 	}
 	if len(g.kinds) == 1 {
-		return fmt.Errorf("%s is the only kind of %s, and a group without a kind cannot be served; add another kind first", kind, g.Name)
+		return fmt.Errorf("%s is the only kind of %s, and a group without a kind cannot be served; add another kind "+
+			"first", kind, g.Name)
 	}
 	versions, err := p.versions(g.Group)
 	if err != nil {
@@ -136,13 +143,16 @@ func (w work) deleteKind(p *project, group, kind string) error {
 	var problems []error
 	for _, version := range versions {
 		if others, err := p.kindsOf(g, version); err == nil && len(others) == 1 && others[0] == kind {
-			problems = append(problems, fmt.Errorf("%s is the only kind of the version %s; delete that first: scaffold version delete %s", kind, version, version))
+			problems = append(problems,
+				fmt.Errorf("%s is the only kind of the version %s; delete that first: scaffold version delete %s", kind,
+					version, version))
 		}
 	}
 	if problems = append(problems, checkTools()...); len(problems) > 0 {
 		return errors.Join(problems...)
 	}
-	return w.change(p, "Deleted the kind "+kind+". Objects that are stored stay in etcd; delete them before this is rolled out.",
+	return w.change(p, "Deleted the kind "+kind+". Objects that are stored stay in etcd; delete them before this is "+
+		"rolled out.",
 		func(p *project) error { return p.deleteKind(g.Group, pkg, k, versions) })
 }
 
@@ -197,7 +207,8 @@ func (p *project) deleteKind(g Group, pkg string, k Kind, versions []string) err
 	}
 	// Generated code of the kind would not compile; it is all written anew.
 	doomed := []string{
-		filepath.Join(p.dir, strings.TrimPrefix(pkg, p.module+"/")), p.path("apis", "client"), p.path("objects", k.Package()+".yaml"), p.controller(k),
+		filepath.Join(p.dir, strings.TrimPrefix(pkg, p.module+"/")), p.path("apis", "client"),
+		p.path("objects", k.Package()+".yaml"), p.controller(k),
 	}
 	for _, version := range append([]string{""}, versions...) {
 		file, err := p.kindFile(g, version, k.Kind)

@@ -48,9 +48,12 @@ func validateGroup(name string) []error {
 	switch {
 	case len(problems) > 0:
 	case !strings.Contains(name, "."):
-		problems = append(problems, fmt.Errorf("the group is %q, expected one with a dot, such as %s.example.com", name, name))
-	case name == "k8s.io" || name == "kubernetes.io" || strings.HasSuffix(name, ".k8s.io") || strings.HasSuffix(name, ".kubernetes.io"):
-		problems = append(problems, fmt.Errorf("the group is %q: *.k8s.io and *.kubernetes.io are reserved for Kubernetes", name))
+		problems = append(problems, fmt.Errorf("the group is %q, expected one with a dot, such as %s.example.com", name,
+			name))
+	case name == "k8s.io" || name == "kubernetes.io" || strings.HasSuffix(name, ".k8s.io") ||
+		strings.HasSuffix(name, ".kubernetes.io"):
+		problems = append(problems,
+			fmt.Errorf("the group is %q: *.k8s.io and *.kubernetes.io are reserved for Kubernetes", name))
 	default:
 		problems = append(problems, validatePackage("the group "+name, groupOf(name).Package)...)
 	}
@@ -60,15 +63,20 @@ func validateGroup(name string) []error {
 // reservedNames are the packages that the files of a kind or a group import, folders of a project, and names with a meaning to
 // Go.
 var reservedNames = []string{
-	"apiequality", "apis", "apiserver", "apivalidation", "authorizer", "autoscalingv1", "client", "cmp", "context", "embeddedetcd", "field", "fieldpath",
-	"fields", "fmt", "generic", "genericapirequest", "genericregistry", "init", "install", "internal", "labels", "main", "managedfields", "metav1", "openapi",
-	"registry", "rest", "runtime", "schema", "strategy", "strconv", "strings", "subresource", "table", "testing", "utilruntime", "vendor",
+	"apiequality", "apis", "apiserver", "apivalidation", "authorizer", "autoscalingv1", "client", "cmp", "context",
+	"embeddedetcd", "field", "fieldpath",
+	"fields", "fmt", "generic", "genericapirequest", "genericregistry", "init", "install", "internal", "labels", "main",
+	"managedfields", "metav1", "openapi",
+	"registry", "rest", "runtime", "schema", "strategy", "strconv", "strings", "subresource", "table", "testing",
+	"utilruntime", "vendor",
 }
 
 func validatePackage(what, name string) []error {
 	switch {
 	case !token.IsIdentifier(name):
-		return []error{fmt.Errorf("%s would be the Go package %q, which is no name for one; expected one that begins with a letter and is no keyword", what, name)}
+		return []error{fmt.Errorf(
+			"%s would be the Go package %q, which is no name for one; expected one that begins with a letter and is "+
+				"no keyword", what, name)}
 	case slices.Contains(reservedNames, name) || versionName.MatchString(name):
 		return []error{fmt.Errorf("%s would be the Go package %q, which is another's name; choose another", what, name)}
 	}
@@ -127,7 +135,8 @@ type Field struct {
 
 // methods are those of the code that is generated for protobuf and copies.
 var methods = []string{
-	"DeepCopy", "DeepCopyInto", "DeepCopyObject", "Descriptor", "Marshal", "MarshalTo", "MarshalToSizedBuffer", "OpenAPIModelName", "ProtoMessage", "Reset",
+	"DeepCopy", "DeepCopyInto", "DeepCopyObject", "Descriptor", "Marshal", "MarshalTo", "MarshalToSizedBuffer",
+	"OpenAPIModelName", "ProtoMessage", "Reset",
 	"Size", "String", "Unmarshal",
 }
 
@@ -139,8 +148,11 @@ func parseField(text string) (Field, error) {
 	}
 	f := Field{Path: path, Type: kind}
 	parent, name, _ := strings.Cut(path, ".")
-	if parent != "spec" && parent != "status" || !regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`).MatchString(name) || token.IsKeyword(name) {
-		return f, fmt.Errorf("a field is %q, expected spec.NAME or status.NAME, with a type if it is no string: spec.suspended:boolean", text)
+	if parent != "spec" && parent != "status" || !regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`).MatchString(name) ||
+		token.IsKeyword(name) {
+		return f, fmt.Errorf(
+			"a field is %q, expected spec.NAME or status.NAME, with a type if it is no string: spec.suspended:boolean",
+			text)
 	}
 	if slices.Contains(methods, f.GoName()) {
 		return f, fmt.Errorf("a field is %s, and generated code has a method %s; choose another name", path, f.GoName())
@@ -235,7 +247,8 @@ func (k Kind) Singular() string { return strings.ToLower(k.Kind) }
 // Variable is a name for an object in Go: backupPlan.
 func (k Kind) Variable() string {
 	name := lowerFirst(k.Kind)
-	if token.IsKeyword(name) || slices.Contains([]string{"string", "error", "any", "new", "len", "field", "runtime", "s", "obj", "old"}, name) {
+	if token.IsKeyword(name) || slices.Contains([]string{"string", "error", "any", "new", "len", "field", "runtime",
+		"s", "obj", "old"}, name) {
 		name += "Object"
 	}
 	return name
@@ -276,7 +289,8 @@ func (k Kind) fieldsOf(parent string, number int) []Field {
 }
 
 // standardFields are the fields that each kind has.
-var standardFields = []string{"spec.description", "spec.replicas", "status.observedGeneration", "status.conditions", "status.replicas", "status.selector"}
+var standardFields = []string{"spec.description", "spec.replicas", "status.observedGeneration", "status.conditions",
+	"status.replicas", "status.selector"}
 
 // validate returns all that is wrong with a kind that is to be added.
 func (k Kind) validate() []error {
@@ -284,8 +298,10 @@ func (k Kind) validate() []error {
 	if !kindName.MatchString(k.Kind) {
 		return []error{fmt.Errorf("the kind is %q, expected a name such as BackupPlan", k.Kind)}
 	}
-	if strings.HasSuffix(k.Kind, "List") || strings.HasSuffix(k.Kind, "Options") || k.Kind == "IdentityReview" || k.Kind == "WatchEvent" {
-		problems = append(problems, fmt.Errorf("the kind is %q, a name that Kubernetes or the kit needs itself; choose another", k.Kind))
+	if strings.HasSuffix(k.Kind, "List") || strings.HasSuffix(k.Kind, "Options") || k.Kind == "IdentityReview" ||
+		k.Kind == "WatchEvent" {
+		problems = append(problems,
+			fmt.Errorf("the kind is %q, a name that Kubernetes or the kit needs itself; choose another", k.Kind))
 	}
 	problems = append(problems, validatePackage("the kind "+k.Kind, k.Package())...)
 	for _, name := range append([]string{k.Plural}, k.ShortNames...) {
@@ -294,13 +310,18 @@ func (k Kind) validate() []error {
 		}
 	}
 	if k.Plural == k.Singular() {
-		problems = append(problems, fmt.Errorf("the plural of %s is its singular, %q; set another with --plural", k.Kind, k.Plural))
+		problems = append(problems, fmt.Errorf("the plural of %s is its singular, %q; set another with --plural",
+			k.Kind, k.Plural))
 	}
 	if k.Scale && !k.Status {
-		problems = append(problems, errors.New("--subresources has scale without status, expected both: a scale has the number of replicas that there are"))
+		problems = append(problems,
+			errors.New("--subresources has scale without status, expected both: a scale has the number of replicas "+
+				"that there are"))
 	}
 	if k.Controller && !k.Status {
-		problems = append(problems, errors.New("--controller is set and --subresources has no status, expected both: the controller writes the status"))
+		problems = append(problems,
+			errors.New("--controller is set and --subresources has no status, expected both: the controller writes "+
+				"the status"))
 	}
 	types := map[string]string{}
 	for _, f := range slices.Concat(k.Selectable, k.Columns) {
@@ -308,7 +329,9 @@ func (k Kind) validate() []error {
 			problems = append(problems, fmt.Errorf("the field is %s, and --subresources has no status", f.Path))
 		}
 		if slices.Contains(standardFields, f.Path) && (f.Path != "spec.description" || f.Type != "string") {
-			problems = append(problems, fmt.Errorf("the field %s is there in any case, expected others; change its column or its selection in storage.go", f.Path))
+			problems = append(problems,
+				fmt.Errorf("the field %s is there in any case, expected others; change its column or its selection "+
+					"in storage.go", f.Path))
 		}
 		if before, ok := types[f.Path]; ok && before != f.Type {
 			problems = append(problems, fmt.Errorf("the field %s is once %s and once %s", f.Path, before, f.Type))

@@ -17,8 +17,9 @@ import (
 func TestNewRefuses(t *testing.T) {
 	valid := func() newOptions {
 		return newOptions{
-			dir: filepath.Join(t.TempDir(), "p"), module: "git.example.org/team/backup", group: "backup.example.org", version: "v1",
-			kind: Kind{Kind: "BackupPlan", Plural: "backupplans"},
+			dir: filepath.Join(t.TempDir(), "p"), module: "git.example.org/team/backup", group: "backup.example.org",
+			version: "v1",
+			kind:    Kind{Kind: "BackupPlan", Plural: "backupplans"},
 		}
 	}
 	if o := valid(); len(o.validate()) > 0 {
@@ -29,23 +30,32 @@ func TestNewRefuses(t *testing.T) {
 		want   []string
 	}{
 		"all at once": {func(o *newOptions) { o.dir, o.module, o.group, o.kind.Kind = ".", "a b", "one", "lower" },
-			[]string{`. is not empty`, `the module is "a b"`, `the group is "one", expected one with a dot`, `the kind is "lower"`}},
-		"no directory":              {func(o *newOptions) { o.dir = "" }, []string{"no directory is given"}},
-		"group of Kubernetes":       {func(o *newOptions) { o.group = "x.k8s.io" }, []string{"reserved for Kubernetes"}},
-		"group that begins with Go": {func(o *newOptions) { o.group = "func.example.org" }, []string{`the Go package "func"`}},
-		"group named as a folder":   {func(o *newOptions) { o.group = "client.example.org" }, []string{`the Go package "client"`}},
+			[]string{`. is not empty`, `the module is "a b"`, `the group is "one", expected one with a dot`,
+				`the kind is "lower"`}},
+		"no directory": {func(o *newOptions) { o.dir = "" }, []string{"no directory is given"}},
+		"group of Kubernetes": {func(o *newOptions) { o.group = "x.k8s.io" },
+			[]string{"reserved for Kubernetes"}},
+		"group that begins with Go": {func(o *newOptions) { o.group = "func.example.org" },
+			[]string{`the Go package "func"`}},
+		"group named as a folder": {func(o *newOptions) { o.group = "client.example.org" },
+			[]string{`the Go package "client"`}},
 		"kind that is a Go keyword": {func(o *newOptions) { o.kind.Kind = "Func" }, []string{`the Go package "func"`}},
 		"kind of a list":            {func(o *newOptions) { o.kind.Kind = "PlanList" }, []string{"needs itself"}},
-		"plural that is the one":    {func(o *newOptions) { o.kind.Kind, o.kind.Plural = "Sheep", "sheep" }, []string{"--plural"}},
-		"a version of its own way":  {func(o *newOptions) { o.version = "v1.2" }, []string{`the version is "v1.2"`}},
-		"a controller of no status": {func(o *newOptions) { o.kind.Controller = true }, []string{"--controller is set and --subresources has no status"}},
-		"scale alone":               {func(o *newOptions) { o.kind.Scale = true }, []string{"scale without status"}},
+		"plural that is the one": {func(o *newOptions) { o.kind.Kind, o.kind.Plural = "Sheep", "sheep" },
+			[]string{"--plural"}},
+		"a version of its own way": {func(o *newOptions) { o.version = "v1.2" }, []string{`the version is "v1.2"`}},
+		"a controller of no status": {func(o *newOptions) { o.kind.Controller = true },
+			[]string{"--controller is set and --subresources has no status"}},
+		"scale alone": {func(o *newOptions) { o.kind.Scale = true }, []string{"scale without status"}},
 		"a field twice": {func(o *newOptions) {
 			o.kind.Columns = []Field{{Path: "spec.a", Type: "string"}, {Path: "spec.a", Type: "integer"}}
 		}, []string{"once string and once integer"}},
-		"a status that is not there": {func(o *newOptions) { o.kind.Columns = []Field{{Path: "status.a", Type: "string"}} }, []string{"no status"}},
-		"name of the server":         {func(o *newOptions) { o.name = "server" }, []string{"such as backup-apiserver"}},
-		"module of the kit":          {func(o *newOptions) { o.module = kit }, []string{"that of the kit"}},
+		"a status that is not there": {func(o *newOptions) {
+			o.kind.Columns = []Field{{Path: "status.a",
+				Type: "string"}}
+		}, []string{"no status"}},
+		"name of the server": {func(o *newOptions) { o.name = "server" }, []string{"such as backup-apiserver"}},
+		"module of the kit":  {func(o *newOptions) { o.module = kit }, []string{"that of the kit"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := valid()
@@ -87,7 +97,8 @@ func TestParseField(t *testing.T) {
 // TestTools: what a project needs beside Go is asked for before anything is written.
 func TestTools(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	o := newOptions{dir: filepath.Join(t.TempDir(), "p"), module: "git.example.org/team/backup", group: "backup.example.org", version: "v1",
+	o := newOptions{dir: filepath.Join(t.TempDir(), "p"), module: "git.example.org/team/backup",
+		group: "backup.example.org", version: "v1",
 		kind: Kind{Kind: "BackupPlan", Plural: "backupplans"}}
 	err := errors.Join(o.validate()...)
 	for _, name := range []string{"bash", "git", "protoc"} {
@@ -100,7 +111,8 @@ func TestTools(t *testing.T) {
 // TestPluralMethod: the clients of irregular plurals are named as scripts/generate.sh has it.
 func TestPluralMethod(t *testing.T) {
 	for kind, tc := range map[string]struct{ plural, want string }{
-		"BackupPlan": {"backupplans", "BackupPlans"}, "Person": {"people", "People"}, "MatrixIndex": {"matrixindices", "MatrixIndices"}, "Ox": {"cattle", "Cattle"},
+		"BackupPlan": {"backupplans", "BackupPlans"}, "Person": {"people", "People"},
+		"MatrixIndex": {"matrixindices", "MatrixIndices"}, "Ox": {"cattle", "Cattle"},
 	} {
 		if got := (data{kindData: Kind{Kind: kind, Plural: tc.plural}}).PluralMethod(); got != tc.want {
 			t.Errorf("%s: got %s, want %s", kind, got, tc.want)
@@ -110,7 +122,8 @@ func TestPluralMethod(t *testing.T) {
 
 // TestVariable: acronyms are written as Go has them.
 func TestVariable(t *testing.T) {
-	for kind, want := range map[string]string{"BackupPlan": "backupPlan", "DNSRecord": "dnsRecord", "VM": "vm", "X509Chain": "x509Chain", "Type": "typeObject"} {
+	for kind, want := range map[string]string{"BackupPlan": "backupPlan", "DNSRecord": "dnsRecord", "VM": "vm",
+		"X509Chain": "x509Chain", "Type": "typeObject"} {
 		if got := (Kind{Kind: kind}).Variable(); got != want {
 			t.Errorf("%s: got %s, want %s", kind, got, want)
 		}
@@ -123,7 +136,8 @@ func TestPlurals(t *testing.T) {
 	for _, kind := range []string{"BackupPlan", "Policy", "Box", "Class", "Day"} {
 		got[kind] = plural(kind)
 	}
-	want := map[string]string{"BackupPlan": "backupplans", "Policy": "policies", "Box": "boxes", "Class": "classes", "Day": "days"}
+	want := map[string]string{"BackupPlan": "backupplans", "Policy": "policies", "Box": "boxes", "Class": "classes",
+		"Day": "days"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("plurals (-want +got):\n%s", diff)
 	}

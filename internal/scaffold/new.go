@@ -28,7 +28,8 @@ const firstVersion = "v1"
 
 // validate returns all that is wrong, before anything is written.
 func (o *newOptions) validate() []error {
-	problems := slices.Concat(checkTools(), validateModule(o.module), validateGroup(o.group), validateVersion(o.version), o.kind.validate())
+	problems := slices.Concat(checkTools(), validateModule(o.module), validateGroup(o.group),
+		validateVersion(o.version), o.kind.validate())
 	if o.dir == "" {
 		problems = append(problems, errors.New("no directory is given; set --dir"))
 	} else if entries, err := os.ReadDir(o.dir); err == nil && len(entries) > 0 {
@@ -41,7 +42,8 @@ func (o *newOptions) validate() []error {
 	}
 	prefix, ok := strings.CutSuffix(o.name, "-apiserver")
 	if !ok || len(validateGroup(prefix+".example.com")) > 0 {
-		problems = append(problems, fmt.Errorf("the name of the server is %q, expected one such as backup-apiserver", o.name))
+		problems = append(problems, fmt.Errorf("the name of the server is %q, expected one such as backup-apiserver",
+			o.name))
 	}
 	if o.module == kit {
 		problems = append(problems, fmt.Errorf("the module is %q, which is that of the kit", o.module))
@@ -166,8 +168,10 @@ func writeMods(p *project, o newOptions, kitMod *modfile.File) error {
 		return err
 	}
 	for _, tool := range []string{
-		kit + "/cmd/certgen", kit + "/cmd/local-up", kit + "/cmd/scaffold", kit + "/cmd/setup-envtest", kit + "/scripts/image", kit + "/scripts/image/sbom",
-		"golang.org/x/tools/cmd/goimports", "k8s.io/code-generator/cmd/go-to-protobuf", "k8s.io/code-generator/cmd/go-to-protobuf/protoc-gen-gogo",
+		kit + "/cmd/certgen", kit + "/cmd/local-up", kit + "/cmd/scaffold", kit + "/cmd/setup-envtest", kit +
+			"/scripts/image", kit + "/scripts/image/sbom",
+		"golang.org/x/tools/cmd/goimports", "k8s.io/code-generator/cmd/go-to-protobuf",
+		"k8s.io/code-generator/cmd/go-to-protobuf/protoc-gen-gogo",
 		"k8s.io/code-generator/cmd/validation-gen", "sigs.k8s.io/kind",
 	} {
 		if err := server.AddTool(tool); err != nil {
@@ -204,7 +208,8 @@ func readMod(path string) (*modfile.File, error) {
 
 // kitFiles are what a project takes over unedited.
 var kitFiles = []string{
-	"manifests", "scripts/build.sh", "scripts/deploy.sh", "scripts/generate.sh", "scripts/image.sh", "scripts/kind.sh", "scripts/kind.yaml",
+	"manifests", "scripts/build.sh", "scripts/deploy.sh", "scripts/generate.sh", "scripts/image.sh", "scripts/kind.sh",
+	"scripts/kind.yaml",
 	"scripts/needs.sh", "scripts/overlay.sh", "scripts/project.sh", "scripts/undeploy.sh",
 }
 
@@ -244,8 +249,10 @@ func (w work) printNextSteps(o newOptions, dir string) {
 	if names, err := walk(dir); err == nil {
 		for _, name := range names {
 			base := filepath.Base(name)
-			if strings.HasPrefix(name, "kit/") || strings.Contains(name, "apis/client/") || strings.HasPrefix(base, "zz_generated") ||
-				strings.HasPrefix(base, "generated.") || base == "go.mod" || base == "go.sum" || base == "apiservices.yaml" {
+			if strings.HasPrefix(name, "kit/") || strings.Contains(name, "apis/client/") ||
+				strings.HasPrefix(base, "zz_generated") ||
+				strings.HasPrefix(base, "generated.") || base == "go.mod" || base == "go.sum" ||
+				base == "apiservices.yaml" {
 				continue
 			}
 			if data, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
@@ -254,7 +261,8 @@ func (w work) printNextSteps(o newOptions, dir string) {
 			}
 		}
 	}
-	fmt.Fprintf(w.out, "The project %s is in %s: %d files of your own with %d lines, go.mod, the kit's files in kit/, and generated code.\n", o.module, dir, byHand, lines)
+	fmt.Fprintf(w.out, "The project %s is in %s: %d files of your own with %d lines, go.mod, the kit's files in "+
+		"kit/, and generated code.\n", o.module, dir, byHand, lines)
 	if o.kitVersion == "" {
 		fmt.Fprintf(w.out, "Its go.mod refers to the kit in %s by replace, because that is not published.\n", o.kit)
 	}

@@ -46,7 +46,8 @@ func openProject(dir string) (*project, error) {
 			return &project{dir: at, base: base, module: modfile.ModulePath(data)}, nil
 		}
 		if at == filepath.Dir(at) {
-			return nil, fmt.Errorf("%s is in no project: there is no go.mod beside an api.go; make one with: scaffold new", dir)
+			return nil, fmt.Errorf(
+				"%s is in no project: there is no go.mod beside an api.go; make one with: scaffold new", dir)
 		}
 	}
 }
@@ -247,7 +248,8 @@ func (p *project) kindFile(g Group, version, kind string) (string, error) {
 		return "", err
 	}
 	for _, entry := range entries {
-		if !strings.HasSuffix(entry.Name(), ".go") || strings.HasPrefix(entry.Name(), "zz_") || strings.HasPrefix(entry.Name(), "generated") {
+		if !strings.HasSuffix(entry.Name(), ".go") || strings.HasPrefix(entry.Name(), "zz_") ||
+			strings.HasPrefix(entry.Name(), "generated") {
 			continue
 		}
 		s, err := readSource(filepath.Join(dir, entry.Name()))

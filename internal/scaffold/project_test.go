@@ -19,15 +19,18 @@ import (
 
 // plan is a kind with everything.
 var plan = Kind{
-	Kind: "BackupPlan", Plural: "backupplans", Namespaced: true, Status: true, Scale: true, Controller: true, ShortNames: []string{"bp", "bpl"},
-	Selectable: []Field{{Path: "spec.suspended", Type: "boolean"}}, Columns: []Field{{Path: "spec.schedule", Type: "string"}},
+	Kind: "BackupPlan", Plural: "backupplans", Namespaced: true, Status: true, Scale: true, Controller: true,
+	ShortNames: []string{"bp", "bpl"},
+	Selectable: []Field{{Path: "spec.suspended", Type: "boolean"}},
+	Columns:    []Field{{Path: "spec.schedule", Type: "string"}},
 }
 
 // newProject writes the files of a project, without generated code.
 func newProject(t *testing.T) *project {
 	t.Helper()
 	o := newOptions{
-		module: "git.example.org/team/backup", group: "backup.example.org", version: "v1", name: "backup-apiserver", kind: plan,
+		module: "git.example.org/team/backup", group: "backup.example.org", version: "v1",
+		name: "backup-apiserver", kind: plan,
 		kit: filepath.Join("..", ".."),
 	}
 	var err error
@@ -81,7 +84,8 @@ func parses(t *testing.T, p *project) {
 		if !strings.HasSuffix(name, ".go") {
 			continue
 		}
-		if _, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.dir, name), nil, parser.SkipObjectResolution); err != nil {
+		if _, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.dir, name), nil,
+			parser.SkipObjectResolution); err != nil {
 			t.Error(err)
 		}
 	}
@@ -123,8 +127,10 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Kind{Kind: "Widget", Plural: "widgets", Namespaced: true, Status: true, Scale: true, ShortNames: []string{"wg"}, otherPaths: []string{"console"}}
-	if diff := cmp.Diff(want, widget, cmp.AllowUnexported(Kind{}), cmpopts.IgnoreFields(Kind{}, "Columns", "storageFile")); diff != "" {
+	want := Kind{Kind: "Widget", Plural: "widgets", Namespaced: true, Status: true, Scale: true,
+		ShortNames: []string{"wg"}, otherPaths: []string{"console"}}
+	if diff := cmp.Diff(want, widget, cmp.AllowUnexported(Kind{}),
+		cmpopts.IgnoreFields(Kind{}, "Columns", "storageFile")); diff != "" {
 		t.Errorf("the sample's widget (-want +got):\n%s", diff)
 	}
 }
@@ -148,7 +154,8 @@ func TestKinds(t *testing.T) {
 	if got := kinds(t, p, only(t, p)); !slices.Equal(got, []string{"BackupPlan", "Person"}) {
 		t.Errorf("kinds after one was added: %v", got)
 	}
-	if text, err := os.ReadFile(p.path("apis", "backup", "v1", "person.go")); err != nil || !strings.Contains(string(text), "// +resourceName=people\n") {
+	if text, err := os.ReadFile(p.path("apis", "backup", "v1", "person.go")); err != nil ||
+		!strings.Contains(string(text), "// +resourceName=people\n") {
 		t.Errorf("person.go has no tag for an irregular plural: %v", err)
 	}
 	there, problems := p.collisions(only(t, p), Kind{Kind: "Persona", Plural: "people", ShortNames: []string{"bp"}})
@@ -162,7 +169,8 @@ func TestKinds(t *testing.T) {
 	if err := os.WriteFile(p.path("objects", "vault.yaml"), []byte("mine\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.addKind(only(t, p).Group, "v1", Kind{Kind: "Vault", Plural: "vaults"}); err == nil || !strings.Contains(err.Error(), "is there already, with other content") {
+	if err := p.addKind(only(t, p).Group, "v1", Kind{Kind: "Vault", Plural: "vaults"}); err == nil ||
+		!strings.Contains(err.Error(), "is there already, with other content") {
 		t.Errorf("a file is there: got %v, want it refused", err)
 	}
 	g := only(t, p)
@@ -218,7 +226,8 @@ func TestVersions(t *testing.T) {
 		t.Errorf("versions: %v, %v, want the new one last", got, err)
 	}
 	for file, want := range map[string][]string{
-		"doc.go":        {"package v2beta1\n", "+k8s:openapi-model-package=org.example.backup.v2beta1\n", "+groupName=backup.example.org\n"},
+		"doc.go": {"package v2beta1\n", "+k8s:openapi-model-package=org.example.backup.v2beta1\n",
+			"+groupName=backup.example.org\n"},
 		"register.go":   {`Version: "v2beta1"}`, `metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"`},
 		"backupplan.go": {"package v2beta1\n", "type BackupPlan struct {"},
 	} {
@@ -246,7 +255,8 @@ func TestReadme(t *testing.T) {
 		}
 		return string(text)
 	}
-	const first = "| BackupPlan | backupplans, bp, bpl | backup.example.org | [registry/backup/backupplan](registry/backup/backupplan) |\n"
+	const first = "| BackupPlan | backupplans, bp, bpl | backup.example.org | " +
+		"[registry/backup/backupplan](registry/backup/backupplan) |\n"
 	const second = "| Person | people | backup.example.org | [registry/backup/person](registry/backup/person) |\n"
 	if err := p.listKind(g, Kind{Kind: "Person", Plural: "people"}); err != nil {
 		t.Fatal(err)
@@ -296,7 +306,8 @@ func TestEdited(t *testing.T) {
 	if err := os.Remove(p.path("kit", "scripts", "build.sh")); err != nil {
 		t.Fatal(err)
 	}
-	if edited, err := p.edited(); err != nil || !slices.Equal(edited, []string{"scripts/build.sh", "scripts/kind.yaml"}) {
+	if edited, err := p.edited(); err != nil || !slices.Equal(edited,
+		[]string{"scripts/build.sh", "scripts/kind.yaml"}) {
 		t.Errorf("got %v, %v, want both files", edited, err)
 	}
 }
@@ -304,10 +315,12 @@ func TestEdited(t *testing.T) {
 // TestNewer: a scaffold does not touch a project of a newer kit. That of a checkout has no version.
 func TestNewer(t *testing.T) {
 	p := &project{dir: t.TempDir()}
-	if err := os.WriteFile(filepath.Join(p.dir, "go.mod"), []byte("module m\n\nrequire "+kit+" v0.2.0\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(p.dir, "go.mod"), []byte("module m\n\nrequire "+kit+" v0.2.0\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	for own, refused := range map[string]bool{"v0.1.9": true, "v0.2.0": false, "v0.3.0": false, "(devel)": false, "": false} {
+	for own, refused := range map[string]bool{"v0.1.9": true, "v0.2.0": false, "v0.3.0": false,
+		"(devel)": false, "": false} {
 		if err := p.checkVersion(own); (err != nil) != refused {
 			t.Errorf("version %q of a project with v0.2.0: got %v, want refused: %t", own, err, refused)
 		}

@@ -17,7 +17,8 @@ const kindsTable = "| kind | resource | group | rules and storage |\n|---|---|--
 // kindRow is the line of a kind.
 func (p *project) kindRow(g Group, k Kind) string {
 	folder := "registry/" + g.Package + "/" + k.Package()
-	return fmt.Sprintf("| %s | %s | %s | [%s](%s) |\n", k.Kind, strings.Join(slices.Concat([]string{k.Plural}, k.ShortNames), ", "), g.Name, folder, folder)
+	return fmt.Sprintf("| %s | %s | %s | [%s](%s) |\n", k.Kind,
+		strings.Join(slices.Concat([]string{k.Plural}, k.ShortNames), ", "), g.Name, folder, folder)
 }
 
 // listKind adds a kind to the table in README.md.

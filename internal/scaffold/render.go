@@ -32,7 +32,8 @@ var templates = func() map[string]*template.Template {
 			if err != nil {
 				panic(err)
 			}
-			out[name] = template.Must(template.New(name).Delims("<%", "%>").Option("missingkey=error").Parse(string(text)))
+			out[name] = template.Must(template.New(name).Delims("<%", "%>").Option("missingkey=error").Parse(
+				string(text)))
 		}
 	}
 	return out
@@ -139,8 +140,9 @@ func (p *project) controller(k Kind) string { return p.path("cmd", k.Package()+"
 // data is what the templates know of a project, one of its versions and a kind.
 func (p *project) data(g Group, version string, k Kind) (data, error) {
 	d := data{
-		kindData: k, Group: g, Version: version, Kit: kit, Module: p.module, APIs: p.pkg("apis"), Registry: p.pkg("registry"),
-		Server: p.module + "/cmd/" + p.server(),
+		kindData: k, Group: g, Version: version, Kit: kit, Module: p.module, APIs: p.pkg("apis"),
+		Registry: p.pkg("registry"),
+		Server:   p.module + "/cmd/" + p.server(),
 	}
 	doc, err := os.ReadFile(p.path("apis", g.Package, version, "doc.go"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

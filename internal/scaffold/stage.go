@@ -73,7 +73,8 @@ func (w work) output(dir string, env []string, name string, args ...string) ([]b
 		if w.ctx.Err() != nil {
 			return nil, errors.New("interrupted; nothing was changed")
 		}
-		return nil, fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, bytes.TrimSpace(append(stdout.Bytes(), stderr.Bytes()...)))
+		return nil, fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err,
+			bytes.TrimSpace(append(stdout.Bytes(), stderr.Bytes()...)))
 	}
 	return stdout.Bytes(), nil
 }
@@ -125,7 +126,8 @@ func lock(dir string) (unlock func(), err error) {
 		return nil, fmt.Errorf("another scaffold is at work in %s", dir)
 	}
 	// A run that was killed could not remove its copy.
-	left, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+"-scaffold-*")) // the pattern is right
+	// the pattern is right
+	left, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+"-scaffold-*"))
 	for _, path := range left {
 		_ = os.RemoveAll(path)
 	}
@@ -138,7 +140,8 @@ func listed(dir string) ([]string, error) {
 	cmd.Dir = dir
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("git ls-files in %s: %w; a project is a Git repository, make one with: git init", dir, err)
+		return nil, fmt.Errorf("git ls-files in %s: %w; a project is a Git repository, make one with: git init", dir,
+			err)
 	}
 	var names []string
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
@@ -261,7 +264,8 @@ func (w work) copyBack(p *project, stage string, before []string, what string) e
 		if err := os.Remove(filepath.Join(p.dir, name)); err != nil {
 			return err
 		}
-		for dir := filepath.Dir(name); dir != "." && os.Remove(filepath.Join(p.dir, dir)) == nil; dir = filepath.Dir(dir) {
+		for dir := filepath.Dir(name); dir != "." && os.Remove(
+			filepath.Join(p.dir, dir)) == nil; dir = filepath.Dir(dir) {
 			continue
 		}
 	}
@@ -277,7 +281,8 @@ func (w work) summary(what string, created, changed, deleted []string) {
 	}{{"created", created}, {"changed", changed}, {"deleted", deleted}} {
 		var generated int
 		for _, name := range list.names {
-			if base := filepath.Base(name); strings.HasPrefix(base, "zz_generated.") || strings.HasPrefix(base, "generated.") ||
+			if base := filepath.Base(name); strings.HasPrefix(base, "zz_generated.") ||
+				strings.HasPrefix(base, "generated.") ||
 				strings.Contains(name, "apis/client/") || strings.HasSuffix(name, "go.sum") {
 				generated++
 				continue

@@ -36,7 +36,8 @@ func content(t *testing.T, dir string) map[string]string {
 // repository makes the directory of a project one, as new does.
 func repository(t *testing.T, p *project) {
 	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), "git", "-C", p.dir, "init", "--quiet").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "git", "-C", p.dir, "init",
+		"--quiet").CombinedOutput(); err != nil {
 		t.Fatalf("git init: %v\n%s", err, out)
 	}
 }
@@ -68,7 +69,8 @@ func TestChangeFails(t *testing.T) {
 			if diff := cmp.Diff(want, content(t, p.dir)); diff != "" {
 				t.Errorf("the project changed (-want +got):\n%s", diff)
 			}
-			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(p.dir), ".*")); len(left) > 0 { // the pattern is right
+			// the pattern is right
+			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(p.dir), ".*")); len(left) > 0 {
 				t.Errorf("beside the project there is %v, want nothing", left)
 			}
 		})

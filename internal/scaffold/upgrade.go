@@ -30,7 +30,8 @@ func (w work) upgrade(p *project, version string) error {
 	}
 	before, replaced := kitOf(mod)
 	if replaced && version != "" {
-		return fmt.Errorf("go.mod refers to the kit by replace, and %s cannot be had; remove the replace, or leave the version out", version)
+		return fmt.Errorf("go.mod refers to the kit by replace, and %s cannot be had; remove the replace, or leave "+
+			"the version out", version)
 	}
 	if version == "" {
 		version = "latest"
@@ -41,7 +42,10 @@ func (w work) upgrade(p *project, version string) error {
 	after := ""
 	if err := w.change(p, "Upgraded.", func(p *project) error {
 		if !replaced {
-			if err := w.step("Getting "+kit+"@"+version, func() error { return w.run(p.dir, nil, "go", "get", kit+"@"+version) }); err != nil {
+			if err := w.step("Getting "+kit+"@"+version, func() error {
+				return w.run(p.dir, nil, "go", "get",
+					kit+"@"+version)
+			}); err != nil {
 				return err
 			}
 		}
@@ -139,7 +143,8 @@ func (p *project) edited() ([]string, error) {
 	for line := range strings.Lines(string(sums)) {
 		sum, name, ok := strings.Cut(strings.TrimSpace(line), "  ")
 		if !ok {
-			return nil, fmt.Errorf("kit/%s has the line %q, expected a sum and a name; restore that file from Git", sumsFile, line)
+			return nil, fmt.Errorf("kit/%s has the line %q, expected a sum and a name; restore that file from Git",
+				sumsFile, line)
 		}
 		data, err := os.ReadFile(p.path("kit", name))
 		if err != nil || fmt.Sprintf("%x", sha256.Sum256(data)) != sum {
@@ -226,7 +231,8 @@ func (p *project) checkVersion(own string) error {
 		return err
 	}
 	if version, replaced := kitOf(mod); !replaced && semver.IsValid(own) && semver.Compare(version, own) > 0 {
-		return fmt.Errorf("the project uses %s %s, and this scaffold is of %s; use that of the project: go tool scaffold", kit, version, own)
+		return fmt.Errorf("the project uses %s %s, and this scaffold is of %s; use that of the project: go tool "+
+			"scaffold", kit, version, own)
 	}
 	return nil
 }

@@ -32,7 +32,8 @@ func (w work) addVersion(p *project, group, version string) error {
 		return nil
 	}
 	if exists(p.path("apis", g.Package, version)) {
-		return fmt.Errorf("%s is there, and is not served; remove it, or add its line to install.go", p.shown(p.path("apis", g.Package, version)))
+		return fmt.Errorf("%s is there, and is not served; remove it, or add its line to install.go",
+			p.shown(p.path("apis", g.Package, version)))
 	}
 	return w.change(p, fmt.Sprintf(`Added the version %s, a copy of %s. Change its types; the conversions of what has the same name are generated, others are
 yours (https://pkg.go.dev/k8s.io/code-generator/cmd/conversion-gen), and TestRoundTrip names what one loses. The first version in
@@ -52,7 +53,8 @@ func (p *project) addVersion(g Group, from, version string) error {
 	}
 	for _, name := range names {
 		base := filepath.Base(name)
-		if strings.HasPrefix(base, "zz_generated.") || strings.HasPrefix(base, "generated.") || strings.HasSuffix(base, "_test.go") {
+		if strings.HasPrefix(base, "zz_generated.") || strings.HasPrefix(base, "generated.") ||
+			strings.HasSuffix(base, "_test.go") {
 			continue
 		}
 		s, err := readSource(name)
@@ -68,7 +70,8 @@ func (p *project) addVersion(g Group, from, version string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.insert(list, fmt.Sprintf("{GroupVersion: %[1]s.SchemeGroupVersion, AddToScheme: %[1]s.AddToScheme}", version)); err != nil {
+	if err := s.insert(list, fmt.Sprintf("{GroupVersion: %[1]s.SchemeGroupVersion, AddToScheme: %[1]s.AddToScheme}",
+		version)); err != nil {
 		return err
 	}
 	return errors.Join(s.importAs("", p.pkg("apis", g.Package, version)), s.write())
@@ -118,7 +121,9 @@ func (w work) deleteVersion(p *project, group, version string) error {
 	case len(versions) == 1:
 		problems = append(problems, fmt.Errorf("%s is the only version of %s; add another first", version, g.Name))
 	case n == 0:
-		problems = append(problems, fmt.Errorf("%s is the first version in install.go, preferred and stored; move another there first, and rewrite the stored objects (docs/add-a-resource.md of the kit)", version))
+		problems = append(problems,
+			fmt.Errorf("%s is the first version in install.go, preferred and stored; move another there first, and "+
+				"rewrite the stored objects (docs/add-a-resource.md of the kit)", version))
 	}
 	kinds, err := p.kindsOf(g, version)
 	if err != nil {
@@ -129,7 +134,8 @@ func (w work) deleteVersion(p *project, group, version string) error {
 			file, err := p.kindFile(g.Group, other, kind)
 			return other != version && err == nil && file != ""
 		}) {
-			problems = append(problems, fmt.Errorf("no other version has the kind %s; delete that first: scaffold kind delete %s", kind, kind))
+			problems = append(problems,
+				fmt.Errorf("no other version has the kind %s; delete that first: scaffold kind delete %s", kind, kind))
 		}
 	}
 	if len(problems) > 0 {
@@ -141,6 +147,7 @@ func (w work) deleteVersion(p *project, group, version string) error {
 			return err
 		}
 		return errors.Join(s.remove(list, n), s.unimport(p.pkg("apis", g.Package, version)), s.write(),
-			os.RemoveAll(p.path("apis", g.Package, version)), os.RemoveAll(p.path("apis", "client")), p.deleteGenerated())
+			os.RemoveAll(p.path("apis", g.Package, version)), os.RemoveAll(p.path("apis", "client")),
+			p.deleteGenerated())
 	})
 }

@@ -80,7 +80,8 @@ func (p *ModuleProxy) forget(t *testing.T, version string) {
 	t.Helper()
 	cache, path := goenv(t, "GOMODCACHE"), filepath.FromSlash(p.path)
 	module := filepath.Join(cache, path) + "@" + version
-	Shell(t, ".", "chmod -R u+w "+module+" || true; rm -rf "+module+" "+filepath.Join(cache, "cache", "download", path, "@v", version+".*"))
+	Shell(t, ".", "chmod -R u+w "+module+" || true; rm -rf "+module+" "+filepath.Join(cache, "cache", "download", path,
+		"@v", version+".*"))
 }
 
 func goenv(t *testing.T, name string) string {

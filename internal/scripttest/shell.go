@@ -57,5 +57,6 @@ func CopyTree(t *testing.T, root string) string {
 // Commit makes the directory a Git repository, unless it is one, and commits what it has.
 func Commit(t *testing.T, dir string) {
 	t.Helper()
-	Shell(t, dir, "git init -q && git add -A && git -c user.name=test -c user.email=test@localhost commit --allow-empty -qm 'One step'")
+	Shell(t, dir, "git init -q && git add -A && git -c user.name=test -c user.email=test@localhost commit "+
+		"--allow-empty -qm 'One step'")
 }

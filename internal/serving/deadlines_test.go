@@ -38,16 +38,17 @@ func TestS37StalledConnection(t *testing.T) {
 	const streams, timeout, patience = 20, 500 * time.Millisecond, 30 * time.Second
 	stalled, ended := make(chan struct{}), make(chan struct{}, streams)
 	piece := make([]byte, 1<<20)
-	client, url := serving.ServeFor(t, filters.WithDeadlines(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.(http.Flusher).Flush()
-		<-stalled
-		for {
-			if _, err := w.Write(piece); err != nil {
-				ended <- struct{}{}
-				return
+	client, url := serving.ServeFor(t, filters.WithDeadlines(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.(http.Flusher).Flush()
+			<-stalled
+			for {
+				if _, err := w.Write(piece); err != nil {
+					ended <- struct{}{}
+					return
+				}
 			}
-		}
-	}), timeout, serving.FromFrontProxy), timeout, func([]*x509.Certificate) bool { return false })
+		}), timeout, serving.FromFrontProxy), timeout, func([]*x509.Certificate) bool { return false })
 	user := serving.SelfSigned(t, "ann")
 	c := client("HTTP/2.0", &user)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -79,9 +80,10 @@ func TestS37StalledConnection(t *testing.T) {
 
 // TestContentLength: kube-apiserver is told the length of a short response in HTTP/2.
 func TestContentLength(t *testing.T) {
-	client, url := serving.ServeFor(t, filters.WithDeadlines(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, "short")
-	}), time.Hour, serving.FromFrontProxy), time.Hour, func([]*x509.Certificate) bool { return true })
+	client, url := serving.ServeFor(t, filters.WithDeadlines(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "short")
+		}), time.Hour, serving.FromFrontProxy), time.Hour, func([]*x509.Certificate) bool { return true })
 	proxy := serving.SelfSigned(t, "front-proxy")
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {

@@ -66,7 +66,8 @@ func (s *server) Close() error {
 
 // ReplaceServer makes the library serve with a server of ours. isFrontProxy verifies the certificates
 // of a client.
-func ReplaceServer(ctx context.Context, generic *genericapiserver.GenericAPIServer, isFrontProxy func([]*x509.Certificate) bool) error {
+func ReplaceServer(ctx context.Context, generic *genericapiserver.GenericAPIServer,
+	isFrontProxy func([]*x509.Certificate) bool) error {
 	info := generic.SecureServingInfo
 	config, err := newTLSConfig(ctx, info)
 	if err != nil {
@@ -143,15 +144,17 @@ func configureHTTP2(s *http.Server, streams int, timeout time.Duration) error {
 // newTLSConfig follows the files of the certificates and the client CA, as the library does.
 func newTLSConfig(ctx context.Context, info *genericapiserver.SecureServingInfo) (*tls.Config, error) {
 	config := &tls.Config{
-		MinVersion: max(info.MinTLSVersion, tls.VersionTLS12), CipherSuites: info.CipherSuites, CurvePreferences: info.CurvePreferences,
-		NextProtos: []string{http2.NextProtoTLS, "http/1.1"},
+		MinVersion: max(info.MinTLSVersion, tls.VersionTLS12), CipherSuites: info.CipherSuites,
+		CurvePreferences: info.CurvePreferences,
+		NextProtos:       []string{http2.NextProtoTLS, "http/1.1"},
 		// Authentication verifies the certificates, since other requests may do without.
 		ClientAuth: tls.RequestClientCert,
 	}
 	if info.DisableHTTP2 {
 		config.NextProtos = config.NextProtos[1:]
 	}
-	dynamic := dynamiccertificates.NewDynamicServingCertificateController(config, info.ClientCA, info.Cert, info.SNICerts, nil)
+	dynamic := dynamiccertificates.NewDynamicServingCertificateController(config, info.ClientCA, info.Cert,
+		info.SNICerts, nil)
 	notifiers := []dynamiccertificates.Notifier{info.ClientCA, info.Cert}
 	for _, cert := range info.SNICerts {
 		notifiers = append(notifiers, cert)
@@ -175,7 +178,8 @@ func newTLSConfig(ctx context.Context, info *genericapiserver.SecureServingInfo)
 
 // identifyConnections ends the handshake of a client that sends too many certificates, or has too many
 // connections and is not the front proxy.
-func identifyConnections(next func(*tls.ClientHelloInfo) (*tls.Config, error), isFrontProxy func([]*x509.Certificate) bool) func(*tls.ClientHelloInfo) (*tls.Config, error) {
+func identifyConnections(next func(*tls.ClientHelloInfo) (*tls.Config, error),
+	isFrontProxy func([]*x509.Certificate) bool) func(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		config, err := next(hello)
 		if err != nil {
@@ -184,7 +188,8 @@ func identifyConnections(next func(*tls.ClientHelloInfo) (*tls.Config, error), i
 		config = config.Clone()
 		config.VerifyConnection = func(state tls.ConnectionState) error {
 			if len(state.PeerCertificates) > maxChain {
-				return fmt.Errorf("the client sent %d certificates, expected at most %d", len(state.PeerCertificates), maxChain)
+				return fmt.Errorf("the client sent %d certificates, expected at most %d",
+					len(state.PeerCertificates), maxChain)
 			}
 			conn, ok := hello.Conn.(*connection)
 			if !ok {

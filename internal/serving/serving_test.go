@@ -32,8 +32,9 @@ func SelfSigned(t *testing.T, name string) tls.Certificate {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -47,7 +48,9 @@ func SelfSigned(t *testing.T, name string) tls.Certificate {
 }
 
 // ServeFor makes the library serve the handler with our server, and returns clients of it.
-func ServeFor(t *testing.T, handler http.Handler, timeout time.Duration, isFrontProxy func([]*x509.Certificate) bool) (client func(protocol string, certificate *tls.Certificate) *http.Client, url string) {
+func ServeFor(t *testing.T, handler http.Handler, timeout time.Duration,
+	isFrontProxy func([]*x509.Certificate) bool) (client func(protocol string,
+	certificate *tls.Certificate) *http.Client, url string) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,7 +64,8 @@ func ServeFor(t *testing.T, handler http.Handler, timeout time.Duration, isFront
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := dynamiccertificates.NewStaticCertKeyContent("serving", certPEM, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
+	content, err := dynamiccertificates.NewStaticCertKeyContent("serving", certPEM,
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,9 +74,10 @@ func ServeFor(t *testing.T, handler http.Handler, timeout time.Duration, isFront
 		t.Fatal(err)
 	}
 	generic := &genericapiserver.GenericAPIServer{
-		Handler:           &genericapiserver.APIServerHandler{FullHandlerChain: handler},
-		SecureServingInfo: &genericapiserver.SecureServingInfo{Listener: listener, Cert: content, ClientCA: clientCA, HTTP2MaxStreamsPerConnection: 100},
-		ShutdownTimeout:   timeout,
+		Handler: &genericapiserver.APIServerHandler{FullHandlerChain: handler},
+		SecureServingInfo: &genericapiserver.SecureServingInfo{Listener: listener, Cert: content, ClientCA: clientCA,
+			HTTP2MaxStreamsPerConnection: 100},
+		ShutdownTimeout: timeout,
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	if err := ReplaceServer(ctx, generic, isFrontProxy); err != nil {
@@ -90,7 +95,10 @@ func ServeFor(t *testing.T, handler http.Handler, timeout time.Duration, isFront
 	return func(protocol string, certificate *tls.Certificate) *http.Client {
 		config := &tls.Config{RootCAs: roots, ServerName: "extension-apiserver.test", MinVersion: tls.VersionTLS12}
 		if certificate != nil {
-			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificate, nil }
+			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate,
+				error) {
+				return certificate, nil
+			}
 		}
 		protocols := &http.Protocols{}
 		protocols.SetHTTP1(protocol == "HTTP/1.1")
@@ -154,7 +162,8 @@ func TestReplacedServer(t *testing.T) {
 		{"head that fits", "HTTP/2.0", &user, maxHead - 1<<10, "HTTP/2.0"},
 		{"head that does not", "HTTP/2.0", &user, maxHead, "431 Request Header Fields Too Large"},
 		{"the front proxy's head that fits", "HTTP/2.0", &proxy, maxHeadFrontProxy - 1<<10, "HTTP/2.0 front proxy"},
-		{"the front proxy's head that does not", "HTTP/2.0", &proxy, maxHeadFrontProxy, "431 Request Header Fields Too Large"},
+		{"the front proxy's head that does not", "HTTP/2.0", &proxy, maxHeadFrontProxy,
+			"431 Request Header Fields Too Large"},
 		{"longest chain", "HTTP/2.0", &longest, 0, "HTTP/2.0"},
 		{"longer chain", "HTTP/1.1", &long, 0, "bad certificate"},
 	} {

@@ -38,18 +38,23 @@ func TestCluster(t *testing.T) {
 	for _, config := range c.configs {
 		config.Dir = filepath.Join(dir, "restored-"+config.Name)
 		if _, err := Restore(RestoreOptions{From: out, RevisionBump: DefaultRevisionBump, Member: RestoreMember{
-			DataDir: config.Dir, Name: config.Name, InitialCluster: config.InitialCluster, InitialClusterToken: "restored",
+			DataDir: config.Dir, Name: config.Name, InitialCluster: config.InitialCluster,
+			InitialClusterToken:      "restored",
 			InitialAdvertisePeerURLs: []string{config.AdvertisePeerUrls[0].String()},
 		}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	c.start(t)
-	c.status(t, "all restored members healthy", func(s *Status) bool { return len(s.Members) == 3 && health(s) == "healthy healthy healthy" })
+	c.status(t, "all restored members healthy", func(s *Status) bool {
+		return len(s.Members) == 3 &&
+			health(s) == "healthy healthy healthy"
+	})
 	for _, endpoint := range c.Transport.ServerList {
 		one := c.Target
 		one.Transport.ServerList = []string{endpoint}
-		if diff := cmp.Diff(want, allKeys(t, connect(t, one)), cmpopts.IgnoreUnexported(mvccpb.KeyValue{})); diff != "" {
+		if diff := cmp.Diff(want, allKeys(t, connect(t, one)),
+			cmpopts.IgnoreUnexported(mvccpb.KeyValue{})); diff != "" {
 			t.Errorf("keys of the restored member at %s (-before +after):\n%s", endpoint, diff)
 		}
 	}
@@ -61,7 +66,8 @@ func makeSpace(t *testing.T, client *clientv3.Client) {
 	if _, err := client.Delete(t.Context(), "/registry/", clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Compact(t.Context(), put(t, client, "other/c", "c"), clientv3.WithCompactPhysical()); err != nil {
+	if _, err := client.Compact(t.Context(), put(t, client, "other/c", "c"),
+		clientv3.WithCompactPhysical()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -85,7 +91,8 @@ func testStatus(t *testing.T, c *cluster, client *clientv3.Client) {
 	// Each member frees the pages of compacted keys by itself, and counts them with the next writes.
 	s := c.status(t, "all healthy, with space to give back", func(s *Status) bool {
 		put(t, client, "other/c", "c")
-		return health(s) == "healthy healthy healthy" && !slices.ContainsFunc(s.Members, func(m Member) bool { return m.InUse > m.Size/2 })
+		return health(s) == "healthy healthy healthy" && !slices.ContainsFunc(s.Members,
+			func(m Member) bool { return m.InUse > m.Size/2 })
 	})
 	if diff := cmp.Diff([]string{"a", "b", "c"}, names(s)); diff != "" {
 		t.Errorf("members (-want +got):\n%s", diff)
@@ -95,8 +102,10 @@ func testStatus(t *testing.T, c *cluster, client *clientv3.Client) {
 		if m.Leader {
 			leaders++
 		}
-		if m.Size < 500_000 || m.InUse <= 0 || m.Quota != 2<<30 || m.Revision < 50 || m.Version != version.Version || m.ID == "" {
-			t.Errorf("member: got %+v, want more than 500 kB of which some are in use, etcd's quota of 2 GiB, a revision from 50, version %s, an ID", m, version.Version)
+		if m.Size < 500_000 || m.InUse <= 0 || m.Quota != 2<<30 || m.Revision < 50 ||
+			m.Version != version.Version || m.ID == "" {
+			t.Errorf("member: got %+v, want more than 500 kB of which some are in use, etcd's quota of 2 GiB, a "+
+				"revision from 50, version %s, an ID", m, version.Version)
 		}
 	}
 	if leaders != 1 {
@@ -110,9 +119,11 @@ func testStatus(t *testing.T, c *cluster, client *clientv3.Client) {
 		t.Fatal(err)
 	}
 	if health(s) != "healthy unknown unknown" || s.Problems() != nil {
-		t.Errorf("status with one endpoint: got %s, problems %v, want two unknown members and no problems", health(s), s.Problems())
+		t.Errorf("status with one endpoint: got %s, problems %v, want two unknown members and no problems",
+			health(s), s.Problems())
 	}
-	if _, err := one.Defrag(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "nothing was defragmented") {
+	if _, err := one.Defrag(t.Context(), nil); err == nil ||
+		!strings.Contains(err.Error(), "nothing was defragmented") {
 		t.Errorf("defragmentation with one endpoint: got error %v, want it refused", err)
 	}
 	// Two names of one member are one member.
@@ -148,14 +159,16 @@ func testAlarm(t *testing.T, c *cluster, client *clientv3.Client) {
 	s := c.status(t, "all healthy", func(s *Status) bool { return health(s) == "healthy healthy healthy" })
 	raise := func(action etcdserverpb.AlarmRequest_AlarmAction) {
 		if _, err := etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Alarm(t.Context(),
-			&etcdserverpb.AlarmRequest{Action: action, MemberID: s.Members[1].id, Alarm: etcdserverpb.AlarmType_NOSPACE}); err != nil {
+			&etcdserverpb.AlarmRequest{Action: action, MemberID: s.Members[1].id,
+				Alarm: etcdserverpb.AlarmType_NOSPACE}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	raise(etcdserverpb.AlarmRequest_ACTIVATE)
 	defer raise(etcdserverpb.AlarmRequest_DEACTIVATE)
 	full := c.status(t, "an alarm of b", func(s *Status) bool { return health(s) == "healthy unhealthy healthy" })
-	if got := fmt.Sprint(full.Members[1].Alarms, full.Problems()); !strings.HasPrefix(got, "[NOSPACE] etcd b http://127.") || !strings.Contains(got, "alarm NOSPACE") {
+	if got := fmt.Sprint(full.Members[1].Alarms, full.Problems()); !strings.HasPrefix(got,
+		"[NOSPACE] etcd b http://127.") || !strings.Contains(got, "alarm NOSPACE") {
 		t.Errorf("status with an alarm of b: got %s, want NOSPACE of b", got)
 	}
 	if _, err := c.Defrag(t.Context(), nil); err != nil {
@@ -169,14 +182,19 @@ func testAlarm(t *testing.T, c *cluster, client *clientv3.Client) {
 // testDown: a cluster with a member down can be saved, and is not defragmented: it could lose its quorum.
 func testDown(t *testing.T, c *cluster) {
 	c.stop[2]()
-	s := c.status(t, "c unhealthy, the others healthy", func(s *Status) bool { return health(s) == "healthy healthy unhealthy" })
+	s := c.status(t, "c unhealthy, the others healthy", func(
+		s *Status) bool {
+		return health(s) == "healthy healthy unhealthy"
+	})
 	if diff := cmp.Diff([]string{"a", "b", "c"}, names(s)); diff != "" {
 		t.Errorf("members (-want +got):\n%s", diff)
 	}
-	if err := s.Problems(); err == nil || !strings.Contains(err.Error(), "etcd c http://127.") || !strings.Contains(err.Error(), "connection refused") {
+	if err := s.Problems(); err == nil || !strings.Contains(err.Error(), "etcd c http://127.") ||
+		!strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("problems: got %v, want that the connection to c is refused", err)
 	}
-	if done, err := c.Defrag(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "expected all members to be healthy, found c ") || len(done) > 0 {
+	if done, err := c.Defrag(t.Context(), nil); err == nil ||
+		!strings.Contains(err.Error(), "expected all members to be healthy, found c ") || len(done) > 0 {
 		t.Errorf("defragmentation: got %v, error %v, want it refused because of c", done, err)
 	}
 	if _, err := c.Snapshot(t.Context(), SnapshotOptions{Out: filepath.Join(t.TempDir(), "s.db")}); err != nil {

@@ -65,7 +65,9 @@ func (t Target) healthy(ctx context.Context) (*Status, error) {
 	}
 	for _, m := range status.Members {
 		if full := slices.Equal(m.Alarms, []string{"NOSPACE"}); m.Health != Healthy && !full {
-			return nil, fmt.Errorf("expected all members to be healthy, found %s %s: %s; see the command storage status", m.title(), m.Health, m.Problem)
+			return nil, fmt.Errorf(
+				"expected all members to be healthy, found %s %s: %s; see the command storage status", m.title(),
+				m.Health, m.Problem)
 		}
 	}
 	return status, nil

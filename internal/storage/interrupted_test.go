@@ -25,7 +25,8 @@ const asSnapshot = "STORAGE_TEST_SNAPSHOT"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(asSnapshot); dir != "" {
-		_, err := Target{DataDir: dir}.Snapshot(context.Background(), SnapshotOptions{Out: filepath.Join(dir, "backup", "s.db")})
+		_, err := Target{DataDir: dir}.Snapshot(context.Background(),
+			SnapshotOptions{Out: filepath.Join(dir, "backup", "s.db")})
 		panic(err) // it was not killed in time
 	}
 	os.Exit(m.Run())
@@ -55,8 +56,10 @@ func TestSnapshotInterrupted(t *testing.T) {
 			if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
 				t.Fatalf("snapshot ended: %v, want it killed", err)
 			}
-			if left, err := filepath.Glob(filepath.Join(dir, "backup", "s.db.tmp-*", "db.part")); err != nil || len(left) != 1 {
-				t.Errorf("what a killed snapshot left: got %v, want half a file in a directory of its own: it was not killed halfway", left)
+			if left, err := filepath.Glob(filepath.Join(dir, "backup", "s.db.tmp-*", "db.part")); err != nil ||
+				len(left) != 1 {
+				t.Errorf("what a killed snapshot left: got %v, want half a file in a directory of its own: it was "+
+					"not killed halfway", left)
 			}
 		},
 		"cancelled": func(t *testing.T, dir string, halfway <-chan struct{}) {
@@ -68,7 +71,8 @@ func TestSnapshotInterrupted(t *testing.T) {
 			}()
 			wait(t, halfway)
 			cancel()
-			if err := <-ended; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "nothing was written to") {
+			if err := <-ended; !errors.Is(err, context.Canceled) ||
+				!strings.Contains(err.Error(), "nothing was written to") {
 				t.Errorf("got error %v, want that it was cancelled and nothing written", err)
 			}
 			checkNames(t, filepath.Join(dir, "backup"))

@@ -59,7 +59,8 @@ func (o *RestoreOptions) Validate() []error {
 	}
 	if reflect.ValueOf(o.Member).IsZero() {
 		if o.DataDir == "" {
-			missing("data-dir", "the data directory of the server, or for a member of an external cluster --etcd-data-dir")
+			missing("data-dir", "the data directory of the server, or for a member of an external cluster "+
+				"--etcd-data-dir")
 		}
 		return errs
 	}
@@ -139,8 +140,9 @@ func (m *RestoreMember) restore(o RestoreOptions) (revision int64, err error) {
 	manager := snapshot.NewV3(logger)
 	if err := manager.Restore(snapshot.RestoreConfig{
 		SnapshotPath: o.From, OutputDataDir: temporary,
-		Name: m.Name, PeerURLs: m.InitialAdvertisePeerURLs, InitialCluster: m.InitialCluster, InitialClusterToken: m.InitialClusterToken,
-		RevisionBump: o.RevisionBump, MarkCompacted: o.RevisionBump > 0,
+		Name: m.Name, PeerURLs: m.InitialAdvertisePeerURLs, InitialCluster: m.InitialCluster,
+		InitialClusterToken: m.InitialClusterToken,
+		RevisionBump:        o.RevisionBump, MarkCompacted: o.RevisionBump > 0,
 	}); err != nil {
 		return 0, err
 	}
@@ -165,12 +167,16 @@ func lockDataDir(dataDir string) (*fileutil.LockedFile, error) {
 	}
 	// Files of another user would keep the server from starting.
 	if owner, ok := info.Sys().(*syscall.Stat_t); ok && int64(owner.Uid) != int64(os.Geteuid()) {
-		return nil, fmt.Errorf("--data-dir %s: expected a directory of this user, %d, found one of user %d; restore as the user that runs the server",
+		return nil, fmt.Errorf(
+			"--data-dir %s: expected a directory of this user, %d, found one of user %d; restore as the user that "+
+				"runs the server",
 			dataDir, os.Geteuid(), owner.Uid)
 	}
 	lock, err := fileutil.TryLockFile(LockPath(dataDir), os.O_RDWR|os.O_CREATE, fileutil.PrivateFileMode)
 	if errors.Is(err, fileutil.ErrLocked) {
-		return nil, fmt.Errorf("--data-dir %s: expected a stopped server, found one that runs on it, or another restore; stop it first", dataDir)
+		return nil, fmt.Errorf(
+			"--data-dir %s: expected a stopped server, found one that runs on it, or another restore; stop it first",
+			dataDir)
 	} else if err != nil {
 		return nil, fmt.Errorf("lock --data-dir: %w", err)
 	}
@@ -189,7 +195,8 @@ func makeEmpty(dir string) error {
 	for _, entry := range entries {
 		// ext4 puts this one into the root of each volume.
 		if entry.Name() != "lost+found" {
-			return fmt.Errorf("%s: expected an empty directory, found %s in it; move it away, and remove it when the restored objects are seen to be right",
+			return fmt.Errorf("%s: expected an empty directory, found %s in it; move it away, and remove it when "+
+				"the restored objects are seen to be right",
 				dir, filepath.Join(dir, entry.Name()))
 		}
 	}

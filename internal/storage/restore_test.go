@@ -48,11 +48,13 @@ func TestRestore(t *testing.T) {
 				t.Errorf("keys (-before +after):\n%s", diff)
 			}
 			if got := put(t, client, "/registry/0", "written after the restore"); (got > lost) != (bump > 0) {
-				t.Errorf("first revision after the restore: got %d, of the last write before %d, want it greater only with a bump", got, lost)
+				t.Errorf("first revision after the restore: got %d, of the last write before %d, want it greater "+
+					"only with a bump", got, lost)
 			}
 			answer := <-client.Watch(t.Context(), "/registry/", clientv3.WithPrefix(), clientv3.WithRev(saved.Revision))
 			if expired := errors.Is(answer.Err(), rpctypes.ErrCompacted); expired != (bump > 0) {
-				t.Errorf("watch from the revision of the snapshot: got error %v, want %q only with a bump", answer.Err(), rpctypes.ErrCompacted)
+				t.Errorf("watch from the revision of the snapshot: got error %v, want %q only with a bump",
+					answer.Err(), rpctypes.ErrCompacted)
 			}
 		})
 	}
@@ -90,7 +92,10 @@ func TestRestoreRefuses(t *testing.T) {
 	}{
 		{"an etcd in it", nil, func(t *testing.T, dir string) { mkdir(t, filepath.Join(EtcdDir(dir), "member")) },
 			"/etcd: expected an empty directory, found "},
-		{"a restore that was interrupted", nil, func(t *testing.T, dir string) { mkdir(t, filepath.Join(EtcdDir(dir), "restoring-1")) },
+		{"a restore that was interrupted", nil, func(t *testing.T,
+			dir string) {
+			mkdir(t, filepath.Join(EtcdDir(dir), "restoring-1"))
+		},
 			"/etcd/restoring-1 in it; move it away"},
 		{"a server that runs on it", nil, func(t *testing.T, dir string) {
 			lock, err := lockDataDir(dir)
@@ -109,7 +114,8 @@ func TestRestoreRefuses(t *testing.T) {
 		{"snapshot with another bit", flipped, nil, "as its end says, found "},
 		{"snapshot cut off in a page", data[:len(data)-100], nil, "the file is cut off, or no snapshot"},
 		{"snapshot cut off after a page", data[:len(data)-512], nil, "the file is damaged"},
-		{"snapshot with more behind", append(append([]byte{}, data...), make([]byte, 512)...), nil, "the file is damaged"},
+		{"snapshot with more behind", append(append([]byte{}, data...), make([]byte, 512)...), nil,
+			"the file is damaged"},
 		{"database without hash", data[:len(data)-32], nil, "the file is cut off, or no snapshot"},
 		{"empty file", []byte{}, nil, "found 0 bytes that cannot be one"},
 	} {
@@ -168,7 +174,8 @@ func TestRestoreVolume(t *testing.T) {
 	}
 	dir := shortDir(t)
 	mkdir(t, filepath.Join(dir, "lost+found"))
-	member := RestoreMember{DataDir: dir, Name: "a", InitialCluster: "b=http://b:2380", InitialAdvertisePeerURLs: []string{"http://a:2380"}}
+	member := RestoreMember{DataDir: dir, Name: "a", InitialCluster: "b=http://b:2380",
+		InitialAdvertisePeerURLs: []string{"http://a:2380"}}
 	if _, err := Restore(RestoreOptions{From: out, Member: member}); err == nil {
 		t.Error("member that is not in the cluster: got no error")
 	}

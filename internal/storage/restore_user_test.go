@@ -40,7 +40,8 @@ func TestRestoreAsUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	own, foreign := filepath.Join(dir, "own"), filepath.Join(dir, "foreign")
-	if err := errors.Join(os.Mkdir(own, 0o700), os.Mkdir(foreign, 0o700), os.Chown(own, nobody, nobody), os.Chmod(dir, 0o755)); err != nil {
+	if err := errors.Join(os.Mkdir(own, 0o700), os.Mkdir(foreign, 0o700), os.Chown(own, nobody, nobody),
+		os.Chmod(dir, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	restore := func(to string) string {
@@ -62,7 +63,8 @@ func TestRestoreAsUser(t *testing.T) {
 	if err := os.Chown(snapshot, nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
-	if said := restore(foreign); !strings.Contains(said, "expected a directory of this user, 65534, found one of user 0") {
+	if said := restore(foreign); !strings.Contains(said,
+		"expected a directory of this user, 65534, found one of user 0") {
 		t.Errorf("into a directory of root: got %q, want it refused", said)
 	}
 	if said := restore(own); said != "<nil>" {

@@ -68,7 +68,8 @@ func (t Target) Snapshot(ctx context.Context, o SnapshotOptions) (_ *Snapshot, e
 	s := &Snapshot{Endpoint: member.Endpoint, Prefix: t.Prefix}
 	temporary := filepath.Join(dir, "db")
 	stop := report(o.Progress, func() string {
-		return fmt.Sprintf("fetching a snapshot from %s: %s of about %s", member.Endpoint, sizeOf(temporary+".part"), BytesText(member.Size))
+		return fmt.Sprintf("fetching a snapshot from %s: %s of about %s", member.Endpoint, sizeOf(temporary+".part"),
+			BytesText(member.Size))
 	})
 	s.Version, err = snapshot.SaveWithVersion(ctx, zap.NewNop(), config, temporary)
 	stop()
@@ -98,12 +99,15 @@ func (t Target) newest(ctx context.Context) (*Member, error) {
 		m := &status.Members[i]
 		// A member whose database is full can be saved, and perhaps must be.
 		usable := m.Health == Healthy || len(m.Alarms) > 0
-		if usable && !m.Learner && (best == nil || m.Revision > best.Revision || m.Revision == best.Revision && best.Leader) {
+		if usable && !m.Learner && (best == nil || m.Revision > best.Revision || m.Revision == best.Revision &&
+			best.Leader) {
 			best = m
 		}
 	}
 	if best == nil {
-		return nil, fmt.Errorf("expected a member that can be read, found none: %w; check --etcd-servers, --etcd-cafile, --etcd-certfile, --etcd-keyfile and that etcd is up",
+		return nil, fmt.Errorf(
+			"expected a member that can be read, found none: %w; check --etcd-servers, --etcd-cafile, "+
+				"--etcd-certfile, --etcd-keyfile and that etcd is up",
 			status.Problems())
 	}
 	return best, nil
@@ -154,7 +158,8 @@ func syncDir(path string) error {
 }
 
 func existsError(path string) error {
-	return fmt.Errorf("--out %s: expected no such file, found one; choose another name, or replace it with --force", path)
+	return fmt.Errorf("--out %s: expected no such file, found one; choose another name, or replace it with --force",
+		path)
 }
 
 func sizeOf(path string) string {

@@ -35,7 +35,8 @@ func TestSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Snapshot{
-		File: File{out, last, 11, int64(len(data)), fmt.Sprintf("%x", sha256.Sum256(data))}, Endpoint: "unix://" + SocketPath(target.DataDir),
+		File: File{out, last, 11, int64(len(data)), fmt.Sprintf("%x", sha256.Sum256(data))}, Endpoint: "unix://" +
+			SocketPath(target.DataDir),
 		Version: "3.7.0", Prefix: "/registry/", Objects: 9,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -106,7 +107,8 @@ func TestSnapshotUnderWrites(t *testing.T) {
 			if i == 100 {
 				close(begun)
 			}
-			_, _ = client.Txn(ctx).Then(clientv3.OpPut("left", strconv.Itoa(i)), clientv3.OpPut("right", strconv.Itoa(i)), clientv3.OpPut(fmt.Sprintf("n/%06d", i), "")).Commit()
+			_, _ = client.Txn(ctx).Then(clientv3.OpPut("left", strconv.Itoa(i)),
+				clientv3.OpPut("right", strconv.Itoa(i)), clientv3.OpPut(fmt.Sprintf("n/%06d", i), "")).Commit()
 		}
 		ended <- i
 	}()
@@ -131,7 +133,8 @@ func TestSnapshotUnderWrites(t *testing.T) {
 	}
 	last := fmt.Sprintf("n/%06d", len(all.Kvs)-1)
 	if string(all.Kvs[len(all.Kvs)-1].Key) != last || left != right || strconv.Itoa(len(all.Kvs)-1) != left {
-		t.Errorf("after %d writes: got left %s, right %s, %d numbers up to %s; want all of one write", written, left, right, len(all.Kvs), all.Kvs[len(all.Kvs)-1].Key)
+		t.Errorf("after %d writes: got left %s, right %s, %d numbers up to %s; want all of one write", written, left,
+			right, len(all.Kvs), all.Kvs[len(all.Kvs)-1].Key)
 	}
 	if len(all.Kvs) < 100 {
 		t.Errorf("got %d numbers, want at least the 100 that were written before the snapshot", len(all.Kvs))
@@ -156,9 +159,11 @@ func TestSnapshotOfNothing(t *testing.T) {
 		want   []string
 	}{
 		"stopped server": {Target{DataDir: t.TempDir()}, []string{
-			"expected a running server, whose embedded etcd listens on a socket there, found: ", "no such file", "start the server",
+			"expected a running server, whose embedded etcd listens on a socket there, found: ", "no such file",
+			"start the server",
 		}},
-		"external": {external, []string{"expected a member that can be read, found none", "http://127.0.0.1:1", "connection refused", "check --etcd-servers"}},
+		"external": {external, []string{"expected a member that can be read, found none", "http://127.0.0.1:1",
+			"connection refused", "check --etcd-servers"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := tc.target.Snapshot(t.Context(), SnapshotOptions{Out: filepath.Join(t.TempDir(), "s.db")})

@@ -109,7 +109,8 @@ func (s *Status) add(known *etcdserverpb.Member) {
 	}
 	s.Members = append(s.Members, Member{
 		id: known.ID, ID: fmt.Sprintf("%x", known.ID), Name: known.Name, Learner: known.IsLearner, Health: Unknown,
-		Problem: "not asked: none of --etcd-servers that answered is this member; it advertises " + strings.Join(known.ClientURLs, ","),
+		Problem: "not asked: none of --etcd-servers that answered is this member; it advertises " +
+			strings.Join(known.ClientURLs, ","),
 	})
 }
 

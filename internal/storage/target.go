@@ -50,8 +50,10 @@ func (t Target) endpoints(ctx context.Context) ([]string, error) {
 	// etcd's client would try for seconds and then not say why.
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", SocketPath(dataDir))
 	if err != nil {
-		return nil, fmt.Errorf("--data-dir %s: expected a running server, whose embedded etcd listens on a socket there, found: %w; start the server, "+
-			"run this as the server's user, or name an external etcd with --etcd-servers", t.DataDir, err)
+		return nil, fmt.Errorf(
+			"--data-dir %s: expected a running server, whose embedded etcd listens on a socket there, found: %w; "+
+				"start the server, "+
+				"run this as the server's user, or name an external etcd with --etcd-servers", t.DataDir, err)
 	}
 	conn.Close()
 	return []string{"unix://" + SocketPath(dataDir)}, nil
@@ -71,7 +73,8 @@ func (t Target) config(ctx context.Context, endpoint string) (clientv3.Config, e
 
 // failFast undoes what etcd's client does by default: waiting for a connection until the deadline, whose error does not
 // say why there was none.
-func failFast(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func failFast(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker,
+	opts ...grpc.CallOption) error {
 	return invoker(ctx, method, req, reply, cc, append(opts, grpc.WaitForReady(false))...)
 }
 

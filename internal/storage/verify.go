@@ -59,8 +59,10 @@ func checkHash(path string) (size int64, sum string, err error) {
 	// The database consists of pages whose size is a multiple of 512 bytes.
 	size = info.Size()
 	if !info.Mode().IsRegular() || size <= sha256.Size || size%512 != sha256.Size {
-		return 0, "", fmt.Errorf("%s: expected a snapshot, which is a database with its hash of %d bytes at the end, found %d bytes that cannot be one: "+
-			"the file is cut off, or no snapshot; use another", path, sha256.Size, size)
+		return 0, "", fmt.Errorf(
+			"%s: expected a snapshot, which is a database with its hash of %d bytes at the end, found %d bytes that "+
+				"cannot be one: "+
+				"the file is cut off, or no snapshot; use another", path, sha256.Size, size)
 	}
 	h := sha256.New()
 	if _, err := io.CopyN(h, file, size-sha256.Size); err != nil {
@@ -71,7 +73,9 @@ func checkHash(path string) (size int64, sum string, err error) {
 		return 0, "", fmt.Errorf("read snapshot: %w", err)
 	}
 	if got := h.Sum(nil); !bytes.Equal(got, want) {
-		return 0, "", fmt.Errorf("%s: expected a database with the SHA-256 %x, as its end says, found %x: the file is damaged; use another", path, want, got)
+		return 0, "", fmt.Errorf(
+			"%s: expected a database with the SHA-256 %x, as its end says, found %x: the file is damaged; use another",
+			path, want, got)
 	}
 	h.Write(want)
 	return size, hex.EncodeToString(h.Sum(nil)), nil

@@ -27,7 +27,8 @@ type Info struct {
 
 // Get returns the version and those of the named modules that the binary contains.
 func Get(modules ...string) Info {
-	info := Info{Version: cmp.Or(version, "v0.0.0-unstamped"), GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info := Info{Version: cmp.Or(version, "v0.0.0-unstamped"), GoVersion: runtime.Version(), Platform: runtime.GOOS +
+		"/" + runtime.GOARCH}
 	var deps []*debug.Module
 	if build, ok := debug.ReadBuildInfo(); ok {
 		deps = build.Deps

@@ -10,8 +10,10 @@ import (
 
 func TestGet(t *testing.T) {
 	info := Get("no.such/module")
-	if info.Version != "v0.0.0-unstamped" || info.GoVersion != runtime.Version() || info.Platform != runtime.GOOS+"/"+runtime.GOARCH {
-		t.Errorf("got %+v, want version v0.0.0-unstamped of %s on %s/%s", info, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	if info.Version != "v0.0.0-unstamped" || info.GoVersion != runtime.Version() ||
+		info.Platform != runtime.GOOS+"/"+runtime.GOARCH {
+		t.Errorf("got %+v, want version v0.0.0-unstamped of %s on %s/%s", info, runtime.Version(), runtime.GOOS,
+			runtime.GOARCH)
 	}
 	if info.Libraries == nil || len(info.Libraries) != 0 {
 		t.Errorf("libraries: got %#v, want an empty map, which JSON shows as {}", info.Libraries)

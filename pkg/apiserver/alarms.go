@@ -30,9 +30,10 @@ const (
 
 // etcdAlarm has the value 1 for each alarm that is raised.
 var etcdAlarm = metrics.NewGaugeVec(&metrics.GaugeOpts{
-	Subsystem:      "extension_apiserver",
-	Name:           "etcd_alarm",
-	Help:           "1 while etcd has raised the alarm: NOSPACE (it refuses writes, except deletions) or CORRUPT (members differ).",
+	Subsystem: "extension_apiserver",
+	Name:      "etcd_alarm",
+	Help: "1 while etcd has raised the alarm: NOSPACE (it refuses writes, except deletions) or CORRUPT " +
+		"(members differ).",
 	StabilityLevel: metrics.ALPHA,
 }, []string{"alarm"})
 

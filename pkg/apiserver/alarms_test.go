@@ -36,13 +36,17 @@ func TestAlarms(t *testing.T) {
 		if err := a.Check(nil); err != nil || metric(t, alarm.String()) != 0 {
 			t.Errorf("without an alarm: %v, metric %v, want nil and 0", err, metric(t, alarm.String()))
 		}
-		request := etcdserverpb.AlarmRequest{Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: members.Members[0].ID, Alarm: alarm}
-		if _, err := etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Alarm(t.Context(), &request); err != nil {
+		request := etcdserverpb.AlarmRequest{Action: etcdserverpb.AlarmRequest_ACTIVATE,
+			MemberID: members.Members[0].ID, Alarm: alarm}
+		if _, err := etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Alarm(t.Context(),
+			&request); err != nil {
 			t.Fatal(err)
 		}
 		a.update(t.Context(), client)
-		if err := a.Check(nil); err == nil || !strings.Contains(err.Error(), alarm.String()) || metric(t, alarm.String()) != 1 {
-			t.Errorf("with the alarm %s: %v, metric %v, want an error that names it, and 1", alarm, err, metric(t, alarm.String()))
+		if err := a.Check(nil); err == nil || !strings.Contains(err.Error(), alarm.String()) ||
+			metric(t, alarm.String()) != 1 {
+			t.Errorf("with the alarm %s: %v, metric %v, want an error that names it, and 1", alarm, err,
+				metric(t, alarm.String()))
 		}
 		if _, err := client.AlarmDisarm(t.Context(), &clientv3.AlarmMember{}); err != nil {
 			t.Fatal(err)

@@ -113,7 +113,8 @@ func (a API) storageScheme() (*runtime.Scheme, error) {
 	}
 	for _, g := range a.Groups {
 		stored := g.version(g.StorageVersion)
-		others := slices.DeleteFunc(scheme.PrioritizedVersionsForGroup(g.Name), func(gv schema.GroupVersion) bool { return gv == stored })
+		others := slices.DeleteFunc(scheme.PrioritizedVersionsForGroup(g.Name),
+			func(gv schema.GroupVersion) bool { return gv == stored })
 		if err := scheme.SetVersionPriority(append([]schema.GroupVersion{stored}, others...)...); err != nil {
 			return nil, err
 		}
@@ -122,7 +123,8 @@ func (a API) storageScheme() (*runtime.Scheme, error) {
 }
 
 // apiGroupInfo creates the storage of all kinds of the group.
-func (g Group) apiGroupInfo(scheme *runtime.Scheme, codecs serializer.CodecFactory, optsGetter generic.RESTOptionsGetter,
+func (g Group) apiGroupInfo(scheme *runtime.Scheme, codecs serializer.CodecFactory,
+	optsGetter generic.RESTOptionsGetter,
 	authz authorizer.Authorizer) (*genericapiserver.APIGroupInfo, error) {
 	kinds := slices.Clone(g.Kinds)
 	if g.servesIdentityReview(scheme) {
@@ -170,7 +172,8 @@ func (g Group) addToScheme(scheme *runtime.Scheme) error {
 	}
 	gv := g.version(g.IdentityReview)
 	if g.servesIdentityReview(scheme) {
-		return fmt.Errorf("IdentityReview is %q, and AddToScheme registers a kind IdentityReview in %s", g.IdentityReview, gv)
+		return fmt.Errorf("IdentityReview is %q, and AddToScheme registers a kind IdentityReview in %s",
+			g.IdentityReview, gv)
 	}
 	// Registering it in another version would create that version.
 	if slices.Contains(scheme.PrioritizedVersionsForGroup(g.Name), gv) {
@@ -221,9 +224,11 @@ func (g Group) validateName() []error {
 	}
 	switch {
 	case g.Name != "" && !strings.Contains(g.Name, "."):
-		problems = append(problems, fmt.Errorf("the group is %q, expected one with a dot, such as %s.example.com", g.Name, g.Name))
+		problems = append(problems, fmt.Errorf("the group is %q, expected one with a dot, such as %s.example.com",
+			g.Name, g.Name))
 	case reserved(g.Name):
-		problems = append(problems, fmt.Errorf("the group is %q: *.k8s.io and *.kubernetes.io are reserved for Kubernetes", g.Name))
+		problems = append(problems,
+			fmt.Errorf("the group is %q: *.k8s.io and *.kubernetes.io are reserved for Kubernetes", g.Name))
 	}
 	return problems
 }
@@ -245,7 +250,8 @@ func (g Group) validateVersions(scheme *runtime.Scheme) []error {
 	versions := scheme.PrioritizedVersionsForGroup(g.Name)
 	for _, gv := range versions {
 		if !versionName.MatchString(gv.Version) {
-			problems = append(problems, fmt.Errorf("a version is %q, expected a name such as v1 or v1beta1", gv.Version))
+			problems = append(problems, fmt.Errorf("a version is %q, expected a name such as v1 or v1beta1",
+				gv.Version))
 		}
 	}
 	switch {

@@ -50,7 +50,8 @@ func withGroup(change func(*Group)) API {
 }
 
 func addToScheme(scheme *runtime.Scheme) error {
-	return errors.Join(workshop.AddToScheme(scheme), v1.AddToScheme(scheme), scheme.SetVersionPriority(v1.SchemeGroupVersion))
+	return errors.Join(workshop.AddToScheme(scheme), v1.AddToScheme(scheme),
+		scheme.SetVersionPriority(v1.SchemeGroupVersion))
 }
 
 // testCodecs are those of testAPI.
@@ -75,17 +76,25 @@ func TestValidateAPI(t *testing.T) {
 		change func(*API, *Group)
 		want   []string
 	}{
-		{"nothing set", func(a *API, _ *Group) { *a = API{} }, []string{"the name is \"\"", "OpenAPI is not set", "there are no groups"}},
-		{"nothing set in a group", func(_ *API, g *Group) { *g = Group{} }, []string{"the group is \"\"", "AddToScheme of the group \"\" is not set"}},
-		{"two groups of one name", func(a *API, g *Group) { a.Groups = append(a.Groups, *g) }, []string{"two groups are \"" + workshop.GroupName + "\""}},
+		{"nothing set", func(a *API, _ *Group) { *a = API{} },
+			[]string{"the name is \"\"", "OpenAPI is not set", "there are no groups"}},
+		{"nothing set in a group", func(_ *API, g *Group) { *g = Group{} },
+			[]string{"the group is \"\"", "AddToScheme of the group \"\" is not set"}},
+		{"two groups of one name", func(a *API, g *Group) { a.Groups = append(a.Groups, *g) },
+			[]string{"two groups are \"" + workshop.GroupName + "\""}},
 		{"name", func(a *API, _ *Group) { a.Name = "Bad_Name" }, []string{"the name is \"Bad_Name\""}},
-		{"group without a dot", func(_ *API, g *Group) { g.Name = "onelabel" }, []string{"expected one with a dot, such as onelabel.example.com", "registers no version of the group \"onelabel\""}},
+		{"group without a dot", func(_ *API, g *Group) { g.Name = "onelabel" },
+			[]string{"expected one with a dot, such as onelabel.example.com",
+				"registers no version of the group \"onelabel\""}},
 		{"group of Kubernetes", func(_ *API, g *Group) { g.Name = "bad.k8s.io" }, []string{"reserved for Kubernetes"}},
-		{"group of Kubernetes, older", func(_ *API, g *Group) { g.Name = "kubernetes.io" }, []string{"reserved for Kubernetes"}},
+		{"group of Kubernetes, older", func(_ *API, g *Group) { g.Name = "kubernetes.io" },
+			[]string{"reserved for Kubernetes"}},
 		{"no stored version", func(_ *API, g *Group) { g.StorageVersion = "" },
 			[]string{"StorageVersion is not set, expected one of [" + v1.SchemeGroupVersion.String() + "]"}},
-		{"stored version that is not served", func(_ *API, g *Group) { g.StorageVersion = "v7" }, []string{"StorageVersion is \"v7\", expected one of"}},
-		{"identity reviews in a version that is not served", func(_ *API, g *Group) { g.IdentityReview = "v7" }, []string{"IdentityReview is \"v7\", expected one of"}},
+		{"stored version that is not served", func(_ *API, g *Group) { g.StorageVersion = "v7" },
+			[]string{"StorageVersion is \"v7\", expected one of"}},
+		{"identity reviews in a version that is not served", func(_ *API, g *Group) { g.IdentityReview = "v7" },
+			[]string{"IdentityReview is \"v7\", expected one of"}},
 		{"own kind IdentityReview", func(_ *API, g *Group) {
 			g.AddToScheme = func(scheme *runtime.Scheme) error {
 				scheme.AddKnownTypeWithName(v1.SchemeGroupVersion.WithKind("IdentityReview"), &v1.Gadget{})
@@ -96,7 +105,8 @@ func TestValidateAPI(t *testing.T) {
 			g.AddToScheme = func(*runtime.Scheme) error { return fmt.Errorf("no such type") }
 		}, []string{"no such type"}},
 		{"no kinds", func(_ *API, g *Group) { g.Kinds = nil }, []string{"there are no kinds"}},
-		{"kind twice", func(_ *API, g *Group) { g.Kinds = append(g.Kinds, gadget.NewStorage) }, []string{"register gadgets: two kinds have this resource"}},
+		{"kind twice", func(_ *API, g *Group) { g.Kinds = append(g.Kinds, gadget.NewStorage) },
+			[]string{"register gadgets: two kinds have this resource"}},
 		{"version that no kind knows, with a bad name", func(_ *API, g *Group) {
 			g.AddToScheme = func(scheme *runtime.Scheme) error {
 				next := schema.GroupVersion{Group: workshop.GroupName, Version: "next"}
@@ -129,7 +139,8 @@ type inGroup struct {
 }
 
 func (g inGroup) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
-	return g.RESTOptionsGetter.GetRESTOptions(schema.GroupResource{Group: g.group, Resource: resource.Resource}, example)
+	return g.RESTOptionsGetter.GetRESTOptions(schema.GroupResource{Group: g.group, Resource: resource.Resource},
+		example)
 }
 
 // TestTwoServers: servers of different APIs run in one process, each with its own. The second has a group more.
@@ -140,13 +151,15 @@ func TestTwoServers(t *testing.T) {
 	second.Groups = []Group{testGroup, {
 		Name: v1alpha7.Group,
 		AddToScheme: func(scheme *runtime.Scheme) error {
-			scheme.AddKnownTypes(schema.GroupVersion{Group: v1alpha7.Group, Version: runtime.APIVersionInternal}, &workshop.Gadget{}, &workshop.GadgetList{})
+			scheme.AddKnownTypes(schema.GroupVersion{Group: v1alpha7.Group, Version: runtime.APIVersionInternal},
+				&workshop.Gadget{}, &workshop.GadgetList{})
 			scheme.AddKnownTypes(v1alpha7, &v1.Gadget{}, &v1.GadgetList{})
 			metav1.AddToGroupVersion(scheme, v1alpha7)
 			return scheme.SetVersionPriority(v1alpha7)
 		},
 		StorageVersion: v1alpha7.Version,
-		Kinds: []registry.NewStorage{func(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, a authorizer.Authorizer) (map[string]rest.Storage, error) {
+		Kinds: []registry.NewStorage{func(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter,
+			a authorizer.Authorizer) (map[string]rest.Storage, error) {
 			return gadget.NewStorage(scheme, inGroup{optsGetter, v1alpha7.Group}, a)
 		}},
 	}}
@@ -165,7 +178,9 @@ func TestTwoServers(t *testing.T) {
 		defer clients[api.Name].CloseIdleConnections()
 		for _, gv := range api.GroupVersions() {
 			// One name in both groups: they share no keys.
-			clients[api.Name].want(t, http.MethodPost, paths[gv], fmt.Sprintf(`{"apiVersion":%q,"kind":"Gadget","metadata":{"name":"g"},"spec":{"purpose":"none"}}`, gv), "201")
+			clients[api.Name].want(t, http.MethodPost, paths[gv],
+				fmt.Sprintf(`{"apiVersion":%q,"kind":"Gadget","metadata":{"name":"g"},"spec":{"purpose":"none"}}`, gv),
+				"201")
 		}
 	}
 	for name, client := range clients {
@@ -180,7 +195,8 @@ func TestTwoServers(t *testing.T) {
 	// The metrics of a process are one list, to which each server adds a counter of its own.
 	panics := func(name string) string {
 		t.Helper()
-		found := regexp.MustCompile(`(?m)^` + strings.ReplaceAll(name, "-", "_") + `_panics_total (\S+)$`).FindStringSubmatch(clients[first.Name].get(t, "/metrics"))
+		found := regexp.MustCompile(`(?m)^` + strings.ReplaceAll(name, "-", "_") +
+			`_panics_total (\S+)$`).FindStringSubmatch(clients[first.Name].get(t, "/metrics"))
 		if found == nil {
 			t.Fatalf("%s has no metric of its panics", name)
 		}

@@ -75,11 +75,13 @@ type delegatedAuthorizer struct {
 }
 
 func newDelegatedAuthorizer(next authorizer.UnconditionalAuthorizer, unanswered func()) *delegatedAuthorizer {
-	return &delegatedAuthorizer{next, unanswered, fairness.New(fairness.Limits{PerKey: userReviews, Queued: userReviewsWaiting})}
+	return &delegatedAuthorizer{next, unanswered, fairness.New(
+		fairness.Limits{PerKey: userReviews, Queued: userReviewsWaiting})}
 }
 
 // ConditionsAwareAuthorize implements authorizer.Authorizer. It returns the decision of Authorize: conditions are not supported.
-func (d *delegatedAuthorizer) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
+func (d *delegatedAuthorizer) ConditionsAwareAuthorize(ctx context.Context,
+	a authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	return authorizer.ConditionsAwareDecisionFromParts(d.Authorize(ctx, a))
 }
 
@@ -91,14 +93,17 @@ func (*delegatedAuthorizer) EvaluateConditions(
 }
 
 // errUnauthorizable is the error for the caller. The cause is only logged, because it contains kube-apiserver's address.
-var errUnauthorizable = errors.New("authorization check failed: kube-apiserver did not answer; try again, the log of this server has the cause")
+var errUnauthorizable = errors.New(
+	"authorization check failed: kube-apiserver did not answer; try again, the log of this server has the cause")
 
 // Authorize implements authorizer.Authorizer.
-func (d *delegatedAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+func (d *delegatedAuthorizer) Authorize(ctx context.Context,
+	a authorizer.Attributes) (authorizer.Decision, string, error) {
 	release, err := d.places.Take(ctx, a.GetUser().GetName())
 	if err != nil {
 		if errors.Is(err, fairness.ErrFull) {
-			filters.SetStatusError(ctx, apierrors.NewTooManyRequests(fmt.Sprintf("%d questions about the rights of the user are open", userReviews+userReviewsWaiting), 1))
+			filters.SetStatusError(ctx, apierrors.NewTooManyRequests(
+				fmt.Sprintf("%d questions about the rights of the user are open", userReviews+userReviewsWaiting), 1))
 		}
 		return authorizer.DecisionNoOpinion, "", err
 	}
@@ -112,7 +117,8 @@ func (d *delegatedAuthorizer) Authorize(ctx context.Context, a authorizer.Attrib
 		if ctx.Err() == nil {
 			d.unanswered()
 		}
-		klog.FromContext(ctx).Error(err, "Authorization check failed", "user", a.GetUser().GetName(), "verb", a.GetVerb(), "path", a.GetPath())
+		klog.FromContext(ctx).Error(err, "Authorization check failed", "user", a.GetUser().GetName(), "verb",
+			a.GetVerb(), "path", a.GetPath())
 		return authorizer.DecisionNoOpinion, "", errUnauthorizable
 	}
 	if decision == authorizer.DecisionAllow {
@@ -142,7 +148,9 @@ func withShortSelectors(a authorizer.Attributes) authorizer.Attributes {
 	}
 	// A copy, because a watch keeps its attributes.
 	return authorizer.AttributesRecord{
-		User: a.GetUser(), Verb: a.GetVerb(), Namespace: a.GetNamespace(), APIGroup: a.GetAPIGroup(), APIVersion: a.GetAPIVersion(),
-		Resource: a.GetResource(), Subresource: a.GetSubresource(), Name: a.GetName(), ResourceRequest: a.IsResourceRequest(), Path: a.GetPath(),
+		User: a.GetUser(), Verb: a.GetVerb(), Namespace: a.GetNamespace(), APIGroup: a.GetAPIGroup(),
+		APIVersion: a.GetAPIVersion(),
+		Resource:   a.GetResource(), Subresource: a.GetSubresource(), Name: a.GetName(),
+		ResourceRequest: a.IsResourceRequest(), Path: a.GetPath(),
 	}
 }

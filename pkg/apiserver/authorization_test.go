@@ -25,13 +25,15 @@ func TestLongSelectors(t *testing.T) {
 		labels, fields string
 		asked          bool // with the selectors
 	}{
-		"none":                {asked: true},
-		"short":               {labels: "app=shop,tier in (a,b),!old", fields: "metadata.name=a,spec.nodeName!=b", asked: true},
-		"many keys":           {labels: strings.TrimSuffix(strings.Repeat("a,", 30), ",")},
-		"many values":         {labels: "a in (" + strings.Join(numbers, ",") + ")"},
-		"many fields":         {fields: strings.TrimSuffix(strings.Repeat("a!=b,", 30), ",")},
-		"a long value":        {fields: "metadata.name=" + strings.Repeat("a", maxSelectors)},
-		"half labels, fields": {labels: strings.TrimSuffix(strings.Repeat("a,", 15), ","), fields: strings.TrimSuffix(strings.Repeat("a!=b,", 15), ",")},
+		"none": {asked: true},
+		"short": {labels: "app=shop,tier in (a,b),!old",
+			fields: "metadata.name=a,spec.nodeName!=b", asked: true},
+		"many keys":    {labels: strings.TrimSuffix(strings.Repeat("a,", 30), ",")},
+		"many values":  {labels: "a in (" + strings.Join(numbers, ",") + ")"},
+		"many fields":  {fields: strings.TrimSuffix(strings.Repeat("a!=b,", 30), ",")},
+		"a long value": {fields: "metadata.name=" + strings.Repeat("a", maxSelectors)},
+		"half labels, fields": {labels: strings.TrimSuffix(strings.Repeat("a,", 15), ","),
+			fields: strings.TrimSuffix(strings.Repeat("a!=b,", 15), ",")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			labelSelector, err := labels.ParseToRequirements(tc.labels)
@@ -43,15 +45,17 @@ func TestLongSelectors(t *testing.T) {
 				t.Fatal(err)
 			}
 			sent := authorizer.AttributesRecord{
-				User: &user.DefaultInfo{Name: "ann"}, Verb: "list", Namespace: "n", APIGroup: "g", APIVersion: "v1", Resource: "widgets", Subresource: "s",
+				User: &user.DefaultInfo{Name: "ann"}, Verb: "list", Namespace: "n", APIGroup: "g", APIVersion: "v1",
+				Resource: "widgets", Subresource: "s",
 				Name: "w", ResourceRequest: true, Path: "/apis/g/v1/namespaces/n/widgets/w/s",
 				LabelSelectorRequirements: labelSelector, FieldSelectorRequirements: fieldSelector.Requirements(),
 			}
 			var asked authorizer.Attributes
-			d := newDelegatedAuthorizer(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-				asked = a
-				return authorizer.DecisionAllow, "", nil
-			}), func() {})
+			d := newDelegatedAuthorizer(authorizer.AuthorizerFunc(
+				func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+					asked = a
+					return authorizer.DecisionAllow, "", nil
+				}), func() {})
 			if _, _, err := d.Authorize(t.Context(), sent); err != nil {
 				t.Fatal(err)
 			}

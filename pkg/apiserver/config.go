@@ -147,7 +147,8 @@ func (c *serverConfig) authorizedFilters(config *genericapiserver.Config) []filt
 // applyDescription sets versions and OpenAPI.
 func (o *Options) applyDescription(config *genericapiserver.RecommendedConfig) {
 	config.FeatureGate = o.ServerRun.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
-	config.EffectiveVersion = o.ServerRun.ComponentGlobalsRegistry.EffectiveVersionFor(basecompatibility.DefaultKubeComponent)
+	config.EffectiveVersion = o.ServerRun.ComponentGlobalsRegistry.EffectiveVersionFor(
+		basecompatibility.DefaultKubeComponent)
 	namer := openapinamer.NewDefinitionNamer(o.scheme)
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(o.api.openAPI, namer)
 	config.OpenAPIConfig.Info.Title = o.api.Name
@@ -205,7 +206,8 @@ func (o *Options) applyStorage(c *serverConfig) error {
 // applyRecommended applies the library's options, and replaces its authenticator, authorizer and flow control by ours.
 func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface) error {
 	// The library's options do not expose their controller of the client CA, so we create one.
-	clientCA, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, frontproxy.ConfigMapName, frontproxy.ClientCAKey, client)
+	clientCA, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem,
+		frontproxy.ConfigMapName, frontproxy.ClientCAKey, client)
 	if err != nil {
 		return fmt.Errorf("watch the client CA: %w", err)
 	}
@@ -251,8 +253,10 @@ func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface)
 	if c.authentication, err = authentication.New(o.Recommended.Authentication, sources); err != nil {
 		return err
 	}
-	c.longRunning = filters.NewLongRunning(c.authentication, c.generic.Authorization.Authorizer, c.panics, o.Watches.PerUser, o.Watches.Total)
+	c.longRunning = filters.NewLongRunning(c.authentication, c.generic.Authorization.Authorizer, c.panics,
+		o.Watches.PerUser, o.Watches.Total)
 	c.generic.Authentication.Authenticator = c.longRunning
-	c.generic.AddReadyzChecks(healthz.NamedCheck("front-proxy-trust", func(*http.Request) error { return sources.Ready() }))
+	c.generic.AddReadyzChecks(healthz.NamedCheck("front-proxy-trust",
+		func(*http.Request) error { return sources.Ready() }))
 	return nil
 }

@@ -37,7 +37,8 @@ type offline struct {
 func startOffline(t *testing.T, api API, change func(*serverConfig), handlers map[string]http.HandlerFunc) *offline {
 	t.Helper()
 	dir := t.TempDir()
-	if _, err := certs.Init(t.Context(), certs.InitOptions{Dir: dir, Service: certs.Service{Name: "offline", Namespace: "default"}}); err != nil {
+	if _, err := certs.Init(t.Context(), certs.InitOptions{Dir: dir,
+		Service: certs.Service{Name: "offline", Namespace: "default"}}); err != nil {
 		t.Fatal(err)
 	}
 	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -127,22 +128,27 @@ func stubKubeAPIServer(t *testing.T, dir string) string {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: frontproxy.ConfigMapName},
 		Data: map[string]string{
-			"client-ca-file": string(certs.Bundle{users.Certificate}.PEM()), "requestheader-client-ca-file": string(proxyCA),
-			"requestheader-allowed-names": `["` + certs.FrontProxyUser + `"]`, "requestheader-username-headers": `["X-Remote-User"]`,
+			"client-ca-file":                 string(certs.Bundle{users.Certificate}.PEM()),
+			"requestheader-client-ca-file":   string(proxyCA),
+			"requestheader-allowed-names":    `["` + certs.FrontProxyUser + `"]`,
+			"requestheader-username-headers": `["X-Remote-User"]`,
 		},
 	}
 	const flows = "flowcontrol.apiserver.k8s.io/v1"
 	list := func(apiVersion, kind string, items ...any) map[string]any {
-		return map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"resourceVersion": "1"}, "items": append([]any{}, items...)}
+		return map[string]any{"apiVersion": apiVersion, "kind": kind,
+			"metadata": map[string]any{"resourceVersion": "1"}, "items": append([]any{}, items...)}
 	}
 	yes := func(kind string) map[string]any {
-		return map[string]any{"apiVersion": "authorization.k8s.io/v1", "kind": kind, "status": map[string]any{"allowed": true}}
+		return map[string]any{"apiVersion": "authorization.k8s.io/v1", "kind": kind,
+			"status": map[string]any{"allowed": true}}
 	}
 	configMaps := "/api/v1/namespaces/" + metav1.NamespaceSystem + "/configmaps"
 	answers := map[string]any{
 		configMaps: list("v1", "ConfigMapList", trust),
 		configMaps + "/" + frontproxy.ConfigMapName: trust,
-		"/apis/" + flows:                                         metav1.APIResourceList{GroupVersion: flows, APIResources: []metav1.APIResource{{Name: "flowschemas"}, {Name: "prioritylevelconfigurations"}}},
+		"/apis/" + flows: metav1.APIResourceList{GroupVersion: flows,
+			APIResources: []metav1.APIResource{{Name: "flowschemas"}, {Name: "prioritylevelconfigurations"}}},
 		"/apis/" + flows + "/flowschemas":                        list(flows, "FlowSchemaList"),
 		"/apis/" + flows + "/prioritylevelconfigurations":        list(flows, "PriorityLevelConfigurationList"),
 		"/apis/authorization.k8s.io/v1/subjectaccessreviews":     yes("SubjectAccessReview"),
@@ -197,5 +203,6 @@ func frontProxyTLS(t *testing.T, dir string) *tls.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: bundle.Pool(), ServerName: "offline.default.svc", MinVersion: tls.VersionTLS12}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: bundle.Pool(), ServerName: "offline.default.svc",
+		MinVersion: tls.VersionTLS12}
 }

@@ -102,7 +102,8 @@ func NewOptions(api API) (*Options, error) {
 	etcd.DeleteCollectionWorkers = 8
 
 	addQuota(recommended.Admission)
-	recommended.ExtraAdmissionInitializers = func(c *genericapiserver.RecommendedConfig) ([]admission.PluginInitializer, error) {
+	recommended.ExtraAdmissionInitializers = func(c *genericapiserver.RecommendedConfig) ([]admission.PluginInitializer,
+		error) {
 		params, err := newParamInitializer(c)
 		return []admission.PluginInitializer{quotaInitializer{}, params}, err
 	}
@@ -129,18 +130,22 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 		"cert-dir")
 	addExcept(fss.FlagSet("authentication"), o.Recommended.Authentication.AddFlags,
 		// Trust comes from the live ConfigMap of the cluster and from nowhere else.
-		"client-ca-file", "requestheader-client-ca-file", "requestheader-allowed-names", "requestheader-username-headers",
+		"client-ca-file", "requestheader-client-ca-file", "requestheader-allowed-names",
+		"requestheader-username-headers",
 		"requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix",
 		"authentication-skip-lookup", "authentication-tolerate-lookup-failure")
 	o.Trust.addFlags(fss.FlagSet("authentication"))
 	authorization := fss.FlagSet("authorization")
 	o.Recommended.Authorization.AddFlags(authorization)
-	authorization.StringSliceVar(&o.Recommended.Authorization.AlwaysAllowGroups, "authorization-always-allow-groups", o.Recommended.Authorization.AlwaysAllowGroups,
-		"Groups that may do everything without a question to kube-apiserver; empty asks about everybody. kube-apiserver lets system:masters do everything.")
+	authorization.StringSliceVar(&o.Recommended.Authorization.AlwaysAllowGroups, "authorization-always-allow-groups",
+		o.Recommended.Authorization.AlwaysAllowGroups,
+		"Groups that may do everything without a question to kube-apiserver; empty asks about everybody. "+
+			"kube-apiserver lets system:masters do everything.")
 	storage := fss.FlagSet("storage")
 	if o.api.EmbeddedEtcd != nil {
-		storage.StringVar(&o.DataDir, "data-dir", o.DataDir, "Directory of the embedded etcd, which is used when --etcd-servers is not set. "+
-			"It is created with mode 0700 and belongs to one server at a time.")
+		storage.StringVar(&o.DataDir, "data-dir", o.DataDir,
+			"Directory of the embedded etcd, which is used when --etcd-servers is not set. "+
+				"It is created with mode 0700 and belongs to one server at a time.")
 	}
 	addExcept(storage, o.Etcd.AddFlags,
 		// The library ignores them.
@@ -212,16 +217,19 @@ func (o *Options) validateServing() []error {
 	pair := serving.ServerCert.CertKey
 	// The library reports the other numbers that are no ports.
 	if serving.BindPort == 0 {
-		errs = append(errs, fmt.Errorf("--secure-port is 0, expected 1 to 65535: there is no insecure port to fall back to"))
+		errs = append(errs, fmt.Errorf(
+			"--secure-port is 0, expected 1 to 65535: there is no insecure port to fall back to"))
 	}
 	if pair.CertFile == "" || pair.KeyFile == "" {
 		return append(errs, fmt.Errorf("--tls-cert-file is %q and --tls-private-key-file is %q, expected both: "+
 			"a certificate that this server made for itself could not be trusted by an APIService; "+
-			"make one with: certgen init --service SERVICE --namespace NAMESPACE --dir DIR", pair.CertFile, pair.KeyFile))
+			"make one with: certgen init --service SERVICE --namespace NAMESPACE --dir DIR", pair.CertFile,
+			pair.KeyFile))
 	}
 	if _, err := tls.LoadX509KeyPair(pair.CertFile, pair.KeyFile); err != nil {
-		errs = append(errs, fmt.Errorf("--tls-cert-file %s and --tls-private-key-file %s, expected a readable certificate and its own key: %w; "+
-			"look at the pair with: certgen verify %s", pair.CertFile, pair.KeyFile, err, pair.CertFile))
+		errs = append(errs, fmt.Errorf(
+			"--tls-cert-file %s and --tls-private-key-file %s, expected a readable certificate and its own key: %w; "+
+				"look at the pair with: certgen verify %s", pair.CertFile, pair.KeyFile, err, pair.CertFile))
 	}
 	return errs
 }
@@ -230,7 +238,9 @@ func (o *Options) validateKubeconfigs() []error {
 	var errs []error
 	kubeconfig := o.Recommended.CoreAPI.CoreAPIKubeconfigPath
 	if _, err := loadKubeconfig(kubeconfig); err != nil && kubeconfig == "" {
-		errs = append(errs, fmt.Errorf("--kubeconfig is not set and this is no pod of a cluster (%w), expected the path of a kubeconfig file", err))
+		errs = append(errs, fmt.Errorf(
+			"--kubeconfig is not set and this is no pod of a cluster (%w), expected the path of a kubeconfig file",
+			err))
 	} else if err != nil {
 		errs = append(errs, fmt.Errorf("--kubeconfig %s, expected a kubeconfig file: %w", kubeconfig, err))
 	}

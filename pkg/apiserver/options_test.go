@@ -71,7 +71,8 @@ func TestFlags(t *testing.T) {
 		fs.VisitAll(func(flag *pflag.Flag) { all.Insert(flag.Name) })
 	}
 	for _, name := range []string{
-		"client-ca-file", "requestheader-client-ca-file", "requestheader-allowed-names", "requestheader-username-headers",
+		"client-ca-file", "requestheader-client-ca-file", "requestheader-allowed-names",
+		"requestheader-username-headers",
 		"requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix",
 		"authentication-skip-lookup", "authentication-tolerate-lookup-failure", "cert-dir",
 	} {
@@ -79,7 +80,8 @@ func TestFlags(t *testing.T) {
 			t.Errorf("flags: got --%s, want none: trust comes from the cluster", name)
 		}
 	}
-	if want := sets.New("kubeconfig", "secure-port", "data-dir", "etcd-servers", "profiling", "feature-gates", "v", "authentication-kubeconfig"); !all.IsSuperset(want) {
+	if want := sets.New("kubeconfig", "secure-port", "data-dir", "etcd-servers", "profiling", "feature-gates", "v",
+		"authentication-kubeconfig"); !all.IsSuperset(want) {
 		t.Errorf("flags: got none of %v, want all of them", sets.List(want.Difference(all)))
 	}
 }
@@ -158,7 +160,9 @@ func TestValidate(t *testing.T) {
 			o.Etcd.StorageConfig.Transport.ServerList, o.DataDir = []string{"https://127.0.0.1:2379"}, ""
 		}, nil},
 		{"nothing set", func(o *Options) { *o = *mustOptions(testAPI) }, []string{
-			"--kubeconfig is not set and this is no pod of a cluster (unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined), expected the path of a kubeconfig file",
+			"--kubeconfig is not set and this is no pod of a cluster (unable to load in-cluster configuration, " +
+				"KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined), expected the path of a " +
+				"kubeconfig file",
 			`--tls-cert-file is "" and --tls-private-key-file is "", expected both: a certificate that this server made for itself could not be trusted by an APIService; make one with: certgen init --service SERVICE --namespace NAMESPACE --dir DIR`,
 		}},
 		{"everything wrong", func(o *Options) {
@@ -176,24 +180,30 @@ func TestValidate(t *testing.T) {
 			"--authorization-kubeconfig %[1]s/a/tls.crt, expected a kubeconfig file: ",
 			"--max-watches-per-user is 0, expected at least 1",
 			"--secure-port is 0, expected 1 to 65535: there is no insecure port to fall back to",
-			"--tls-cert-file %[1]s/a/tls.crt and --tls-private-key-file %[1]s/none.key, expected a readable certificate and its own key: open %[1]s/none.key: no such file or directory; look at the pair with: certgen verify %[1]s/a/tls.crt",
+			"--tls-cert-file %[1]s/a/tls.crt and --tls-private-key-file %[1]s/none.key, expected a readable " +
+				"certificate and its own key: open %[1]s/none.key: no such file or directory; look at the pair " +
+				"with: certgen verify %[1]s/a/tls.crt",
 			`--data-dir is "", expected a directory for the embedded etcd (or set --etcd-servers)`,
 			`--storage-media-type "text/plain" invalid, allowed values: application/json, application/vnd.kubernetes.protobuf, application/yaml`,
 			"--max-requests-inflight can not be negative value",
 			`logging flags: format: Invalid value: "poetry": Unsupported log format`,
 		}},
 		{"key of another certificate", func(o *Options) { certificate(o, "a/tls.crt", "b/tls.key") }, []string{
-			"--tls-cert-file %[1]s/a/tls.crt and --tls-private-key-file %[1]s/b/tls.key, expected a readable certificate and its own key: tls: private key does not match public key; look at the pair with: certgen verify %[1]s/a/tls.crt",
+			"--tls-cert-file %[1]s/a/tls.crt and --tls-private-key-file %[1]s/b/tls.key, expected a readable " +
+				"certificate and its own key: tls: private key does not match public key; look at the pair with: " +
+				"certgen verify %[1]s/a/tls.crt",
 		}},
-		{"fewer watches in all than for a user", func(o *Options) { o.Watches = WatchLimits{PerUser: 5, Total: 4} }, []string{
-			"--max-watches is 4, expected at least --max-watches-per-user, which is 5",
-		}},
+		{"fewer watches in all than for a user", func(o *Options) { o.Watches = WatchLimits{PerUser: 5, Total: 4} },
+			[]string{
+				"--max-watches is 4, expected at least --max-watches-per-user, which is 5",
+			}},
 		{"port too high", func(o *Options) { o.Recommended.SecureServing.BindPort = 70000 }, []string{
 			"--secure-port 70000 must be between 1 and 65535, inclusive. It cannot be turned off with 0",
 		}},
 		{"half of etcd's certificate", func(o *Options) {
 			transport := &o.Etcd.StorageConfig.Transport
-			transport.ServerList, transport.TrustedCAFile, transport.CertFile = []string{"https://127.0.0.1:2379"}, dir+"/none", dir+"/a/tls.crt"
+			transport.ServerList, transport.TrustedCAFile, transport.CertFile = []string{"https://127.0.0.1:2379"},
+				dir+"/none", dir+"/a/tls.crt"
 		}, []string{
 			"--etcd-cafile %[1]s/none, expected a readable file: open %[1]s/none: no such file or directory",
 			`--etcd-certfile is "%[1]s/a/tls.crt" and --etcd-keyfile is "", expected both or neither`,
@@ -233,7 +243,8 @@ func TestOptionsOfInvalidAPI(t *testing.T) {
 		"no registered kinds":  func(g *Group) { g.AddToScheme = nil },
 		"no version is stored": func(g *Group) { g.StorageVersion = "" },
 	} {
-		if o, err := NewOptions(withGroup(change)); o != nil || err == nil || !strings.HasPrefix(err.Error(), "the API cannot be served: ") {
+		if o, err := NewOptions(withGroup(change)); o != nil || err == nil ||
+			!strings.HasPrefix(err.Error(), "the API cannot be served: ") {
 			t.Errorf("%s: got %v and error %v, want an error about the API", name, o, err)
 		}
 	}

@@ -33,8 +33,10 @@ type panicking struct{ generic.RESTOptionsGetter }
 func (g panicking) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
 	options, err := g.RESTOptionsGetter.GetRESTOptions(resource, example)
 	decorate := options.Decorator
-	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error), newFunc,
-		newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
+	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string,
+		keyFunc func(runtime.Object) (string, error), newFunc,
+		newListFunc func() runtime.Object, attrs storage.AttrFunc, trigger storage.IndexerFuncs,
+		indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
 		s, destroy, err := decorate(config, prefix, keyFunc, newFunc, newListFunc, attrs, trigger, indexers)
 		return panickingStorage{s}, destroy, err
 	}
@@ -122,7 +124,8 @@ func TestS34Panic(t *testing.T) {
 				client.want(t, http.MethodGet, "/panic", "", "500")
 				client.want(t, http.MethodGet, "/late-panic", "", "cut")
 				client.want(t, http.MethodGet, gadgets+"/aborts", "", "cut")
-				client.want(t, http.MethodPost, gadgets, gadgetNamed(fmt.Sprintf("fine-%d-%d", client.major(), i)), "201")
+				client.want(t, http.MethodPost, gadgets, gadgetNamed(fmt.Sprintf("fine-%d-%d", client.major(), i)),
+					"201")
 			}
 			release <- struct{}{}
 			if got := <-slow; got != "200" {
@@ -156,5 +159,6 @@ func TestS34Panic(t *testing.T) {
 const gadgets = "/apis/workshop.example.com/v1/gadgets"
 
 func gadgetNamed(name string) string {
-	return `{"apiVersion":"workshop.example.com/v1","kind":"Gadget","metadata":{"name":"` + name + `"},"spec":{"purpose":"none"}}`
+	return `{"apiVersion":"workshop.example.com/v1","kind":"Gadget","metadata":{"name":"` + name +
+		`"},"spec":{"purpose":"none"}}`
 }

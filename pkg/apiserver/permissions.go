@@ -113,12 +113,13 @@ func (n need) allowed(ctx context.Context, verb string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	resource, subresource, _ := strings.Cut(n.resource.Resource, "/")
-	review, err := n.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Group: n.resource.Group, Version: n.resource.Version, Resource: resource, Subresource: subresource,
-			Namespace: n.namespace, Name: n.name, Verb: verb,
-		}},
-	}, metav1.CreateOptions{})
+	review, err := n.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+		&authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Group: n.resource.Group, Version: n.resource.Version, Resource: resource, Subresource: subresource,
+				Namespace: n.namespace, Name: n.name, Verb: verb,
+			}},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		return false, err
 	}
@@ -144,7 +145,8 @@ func (p *permissions) problem() error {
 	if len(*missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("this server may not: %s; grant it the rules of manifests/base/rbac.yaml", strings.Join(*missing, ", "))
+	return fmt.Errorf("this server may not: %s; grant it the rules of manifests/base/rbac.yaml",
+		strings.Join(*missing, ", "))
 }
 
 // Name implements healthz.HealthChecker.
@@ -153,7 +155,8 @@ func (p *permissions) Name() string { return "permissions" }
 // Check implements healthz.HealthChecker.
 func (p *permissions) Check(*http.Request) error {
 	if s := p.outage.Load(); s != nil && time.Since(s.since) > maxOutage {
-		return fmt.Errorf("kube-apiserver has given no answer since %s, so nobody can be authorized: %w", s.since.UTC().Format(time.RFC3339), s.err)
+		return fmt.Errorf("kube-apiserver has given no answer since %s, so nobody can be authorized: %w",
+			s.since.UTC().Format(time.RFC3339), s.err)
 	}
 	return p.problem()
 }

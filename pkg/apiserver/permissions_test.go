@@ -48,16 +48,17 @@ func (c *fakeCluster) client() *fake.Clientset {
 		}
 		served[gv].APIResources = append(served[gv].APIResources, metav1.APIResource{Name: api.resource.Resource})
 	}
-	client.PrependReactor("create", "selfsubjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		c.reviews++
-		if c.slow > 0 {
-			<-time.After(c.slow)
-		}
-		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
-		a := review.Spec.ResourceAttributes
-		review.Status.Allowed = !c.denied.Has(strings.TrimSuffix(a.Verb+" "+a.Resource+"/"+a.Subresource, "/"))
-		return true, review, c.fails
-	})
+	client.PrependReactor("create", "selfsubjectaccessreviews",
+		func(action clienttesting.Action) (bool, runtime.Object, error) {
+			c.reviews++
+			if c.slow > 0 {
+				<-time.After(c.slow)
+			}
+			review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
+			a := review.Spec.ResourceAttributes
+			review.Status.Allowed = !c.denied.Has(strings.TrimSuffix(a.Verb+" "+a.Resource+"/"+a.Subresource, "/"))
+			return true, review, c.fails
+		})
 	return client
 }
 
@@ -67,12 +68,14 @@ func TestFindUnserved(t *testing.T) {
 		unserved, want []string
 	}{
 		{"all served", nil, nil},
-		{"policies not served", []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"}, []string{"MutatingAdmissionPolicy"}},
+		{"policies not served", []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"},
+			[]string{"MutatingAdmissionPolicy"}},
 		{"one of two not served", []string{"mutatingadmissionpolicybindings"}, []string{"MutatingAdmissionPolicy"}},
 		{"quota not served", []string{"resourcequotas", "resourcequotas/status"}, []string{"ResourceQuota"}},
 		{"status of quota not served", []string{"resourcequotas/status"}, []string{"ResourceQuota"}},
 		// The group version as a whole is not there then.
-		{"flow control not served", []string{"flowschemas", "prioritylevelconfigurations"}, []string{"APIPriorityAndFairness"}},
+		{"flow control not served", []string{"flowschemas", "prioritylevelconfigurations"},
+			[]string{"APIPriorityAndFairness"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			client := (&fakeCluster{unserved: sets.New(tc.unserved...)}).client()
@@ -96,7 +99,10 @@ func TestFindUnserved(t *testing.T) {
 func TestDiscoveryFails(t *testing.T) {
 	client := (&fakeCluster{}).client()
 	broken := errors.New("no route")
-	client.PrependReactor("get", "resource", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, broken })
+	client.PrependReactor("get", "resource", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true,
+			nil, broken
+	})
 	if off, err := findUnserved(client); off != nil || !errors.Is(err, broken) {
 		t.Errorf("got %v and error %v, want none and %v", off, err, broken)
 	}
@@ -118,7 +124,8 @@ func TestPermissions(t *testing.T) {
 	}
 	check("before the first look", "the permissions of this server were not checked yet")
 	p.review(t.Context())
-	missing := "this server may not: watch namespaces (for NamespaceLifecycle), list flowschemas.flowcontrol.apiserver.k8s.io (for APIPriorityAndFairness); " +
+	missing := "this server may not: watch namespaces (for NamespaceLifecycle), list " +
+		"flowschemas.flowcontrol.apiserver.k8s.io (for APIPriorityAndFairness); " +
 		"grant it the rules of manifests/base/rbac.yaml"
 	check("with two rules missing", missing)
 	c.fails = errors.New("no route")
@@ -183,7 +190,8 @@ func TestGuardWrites(t *testing.T) {
 	granted.review(t.Context())
 	missing.review(t.Context())
 	resource := func(verb string) *genericapirequest.RequestInfo {
-		return &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: verb, APIGroup: "workshop.example.com", APIVersion: "v1", Resource: "gadgets"}
+		return &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: verb, APIGroup: "workshop.example.com",
+			APIVersion: "v1", Resource: "gadgets"}
 	}
 	for _, tc := range []struct {
 		name        string
@@ -204,8 +212,13 @@ func TestGuardWrites(t *testing.T) {
 		{"create when all is granted", granted, resource("create"), ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			handler := filters.WithWriteCheck(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }), tc.permissions.problem, testCodecs)
-			req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(), tc.info), http.MethodPost, "/", nil)
+			handler := filters.WithWriteCheck(http.HandlerFunc(
+				func(w http.ResponseWriter, _ *http.Request) {
+					w.WriteHeader(
+						http.StatusTeapot)
+				}), tc.permissions.problem, testCodecs)
+			req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(), tc.info),
+				http.MethodPost, "/", nil)
 			rec := httptest.NewRecorder()
 			handler.ServeHTTP(rec, req)
 			if tc.want == "" {
@@ -218,7 +231,8 @@ func TestGuardWrites(t *testing.T) {
 			if err := json.Unmarshal(rec.Body.Bytes(), &status); err != nil {
 				t.Fatalf("body is no Status: %v\n%s", err, rec.Body)
 			}
-			if rec.Code != http.StatusServiceUnavailable || status.Kind != "Status" || status.Code != http.StatusServiceUnavailable ||
+			if rec.Code != http.StatusServiceUnavailable || status.Kind != "Status" ||
+				status.Code != http.StatusServiceUnavailable ||
 				status.Reason != metav1.StatusReasonServiceUnavailable || !strings.Contains(status.Message, tc.want) {
 				t.Errorf("got %d %s, want a Status 503 ServiceUnavailable with %q", rec.Code, rec.Body, tc.want)
 			}

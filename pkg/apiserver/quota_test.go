@@ -42,7 +42,8 @@ func TestQuota(t *testing.T) {
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "q", ResourceVersion: "1"},
 		Status: corev1.ResourceQuotaStatus{
-			Hard: corev1.ResourceList{count: resource.MustParse("1")}, Used: corev1.ResourceList{count: resource.MustParse("0")},
+			Hard: corev1.ResourceList{count: resource.MustParse("1")},
+			Used: corev1.ResourceList{count: resource.MustParse("0")},
 		},
 	}
 	client := fake.NewClientset(quota)
@@ -57,9 +58,10 @@ func TestQuota(t *testing.T) {
 	plugin.SetDrainedNotification(t.Context().Done())
 	plugin.SetExternalKubeClientSet(client)
 	plugin.SetExternalKubeInformerFactory(factory)
-	initializers, err := mustOptions(testAPI).Recommended.ExtraAdmissionInitializers(&genericapiserver.RecommendedConfig{
-		SharedInformerFactory: factory, ClientConfig: &rest.Config{},
-	})
+	initializers, err := mustOptions(testAPI).Recommended.ExtraAdmissionInitializers(
+		&genericapiserver.RecommendedConfig{
+			SharedInformerFactory: factory, ClientConfig: &rest.Config{},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +71,8 @@ func TestQuota(t *testing.T) {
 	if err := plugin.ValidateInitialization(); err != nil {
 		t.Fatal(err)
 	}
-	create := admission.NewAttributesRecord(&metav1.PartialObjectMetadata{}, nil, v1.SchemeGroupVersion.WithKind("Thing"), "demo", "t", gvr, "",
+	create := admission.NewAttributesRecord(&metav1.PartialObjectMetadata{}, nil,
+		v1.SchemeGroupVersion.WithKind("Thing"), "demo", "t", gvr, "",
 		admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{})
 	if err := plugin.Validate(t.Context(), create, nil); err != nil {
 		t.Errorf("the first: %v, want it to fit", err)

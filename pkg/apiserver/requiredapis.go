@@ -36,27 +36,43 @@ type requiredAPI struct {
 
 // requiredAPIs lists all required APIs. manifests/base/rbac.yaml grants exactly these permissions.
 var requiredAPIs = []requiredAPI{
-	{part: lifecycle.PluginName, resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, verbs: []string{"get", "list", "watch"}},
-	{part: mutatingpolicy.PluginName, resource: admissionregistration("mutatingadmissionpolicies"), verbs: []string{"list", "watch"}},
-	{part: mutatingpolicy.PluginName, resource: admissionregistration("mutatingadmissionpolicybindings"), verbs: []string{"list", "watch"}},
-	{part: mutatingwebhook.PluginName, resource: admissionregistration("mutatingwebhookconfigurations"), verbs: []string{"list", "watch"}},
-	{part: validatingpolicy.PluginName, resource: admissionregistration("validatingadmissionpolicies"), verbs: []string{"list", "watch"}},
-	{part: validatingpolicy.PluginName, resource: admissionregistration("validatingadmissionpolicybindings"), verbs: []string{"list", "watch"}},
-	{part: validatingwebhook.PluginName, resource: admissionregistration("validatingwebhookconfigurations"), verbs: []string{"list", "watch"}},
+	{part: lifecycle.PluginName, resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"},
+		verbs: []string{"get", "list", "watch"}},
+	{part: mutatingpolicy.PluginName, resource: admissionregistration("mutatingadmissionpolicies"),
+		verbs: []string{"list", "watch"}},
+	{part: mutatingpolicy.PluginName, resource: admissionregistration("mutatingadmissionpolicybindings"),
+		verbs: []string{"list", "watch"}},
+	{part: mutatingwebhook.PluginName, resource: admissionregistration("mutatingwebhookconfigurations"),
+		verbs: []string{"list", "watch"}},
+	{part: validatingpolicy.PluginName, resource: admissionregistration("validatingadmissionpolicies"),
+		verbs: []string{"list", "watch"}},
+	{part: validatingpolicy.PluginName, resource: admissionregistration("validatingadmissionpolicybindings"),
+		verbs: []string{"list", "watch"}},
+	{part: validatingwebhook.PluginName, resource: admissionregistration("validatingwebhookconfigurations"),
+		verbs: []string{"list", "watch"}},
 	// kube-controller-manager counts objects; admission adds what it admits to the status.
-	{part: resourcequota.PluginName, resource: schema.GroupVersionResource{Version: "v1", Resource: "resourcequotas"}, verbs: []string{"list", "watch"}},
-	{part: resourcequota.PluginName, resource: schema.GroupVersionResource{Version: "v1", Resource: "resourcequotas/status"}, verbs: []string{"update"}},
-	{part: flowControl, resource: schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Resource: "flowschemas"}, verbs: []string{"list", "watch"}},
-	{part: flowControl, resource: schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Resource: "prioritylevelconfigurations"}, verbs: []string{"list", "watch"}},
+	{part: resourcequota.PluginName, resource: schema.GroupVersionResource{Version: "v1", Resource: "resourcequotas"},
+		verbs: []string{"list", "watch"}},
+	{part: resourcequota.PluginName, resource: schema.GroupVersionResource{Version: "v1",
+		Resource: "resourcequotas/status"}, verbs: []string{"update"}},
+	{part: flowControl, resource: schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1",
+		Resource: "flowschemas"}, verbs: []string{"list", "watch"}},
+	{part: flowControl, resource: schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1",
+		Resource: "prioritylevelconfigurations"}, verbs: []string{"list", "watch"}},
 }
 
 // The permissions to authenticate and authorize requests: the reviews, granted by the ClusterRole
 // system:auth-delegator, and the trust ConfigMap, granted by a Role in kube-system. If the latter is revoked, the library
 // continues with the last content that it read.
 var (
-	accessReviews = requiredAPI{part: "authorization", resource: schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "subjectaccessreviews"}, verbs: []string{"create"}}
-	tokenReviews  = requiredAPI{part: "bearer tokens", resource: schema.GroupVersionResource{Group: "authentication.k8s.io", Version: "v1", Resource: "tokenreviews"}, verbs: []string{"create"}}
-	trustReads    = requiredAPI{part: "the front proxy's trust", resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, verbs: []string{"list", "watch"},
+	accessReviews = requiredAPI{part: "authorization",
+		resource: schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1",
+			Resource: "subjectaccessreviews"}, verbs: []string{"create"}}
+	tokenReviews = requiredAPI{part: "bearer tokens",
+		resource: schema.GroupVersionResource{Group: "authentication.k8s.io", Version: "v1", Resource: "tokenreviews"},
+		verbs:    []string{"create"}}
+	trustReads = requiredAPI{part: "the front proxy's trust",
+		resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, verbs: []string{"list", "watch"},
 		namespace: metav1.NamespaceSystem, name: frontproxy.ConfigMapName}
 )
 
@@ -89,7 +105,8 @@ func findUnserved(client kubernetes.Interface) (sets.Set[string], error) {
 		}
 	}
 	for _, part := range sets.List(parts) {
-		klog.InfoS("This cluster does not serve APIs; the part of the server that needs them stays off until the server restarts", "part", part, "apis", missing[part])
+		klog.InfoS("This cluster does not serve APIs; the part of the server that needs them stays off until the "+
+			"server restarts", "part", part, "apis", missing[part])
 	}
 	return parts, nil
 }

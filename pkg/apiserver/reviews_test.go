@@ -31,9 +31,10 @@ func TestSilence(t *testing.T) {
 		// The next look by itself is in a minute.
 		<-time.After(time.Second)
 		c.fails = errors.New("dial tcp 192.0.2.1:6443: no route")
-		_, _, err := newDelegatedAuthorizer(authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
-			return authorizer.DecisionAllow, "", c.fails
-		}), p.requestReview).Authorize(ctx, authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ann"}})
+		_, _, err := newDelegatedAuthorizer(authorizer.AuthorizerFunc(
+			func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+				return authorizer.DecisionAllow, "", c.fails
+			}), p.requestReview).Authorize(ctx, authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ann"}})
 		if err == nil || strings.Contains(err.Error(), "192.0.2.1") {
 			t.Errorf("answer to the caller: got %v, want an error without the address", err)
 		}
@@ -43,7 +44,8 @@ func TestSilence(t *testing.T) {
 			t.Errorf("after %s: got %v, want patience", maxOutage-time.Second, err)
 		}
 		<-time.After(2 * time.Second)
-		want := "kube-apiserver has given no answer since " + since + ", so nobody can be authorized: dial tcp 192.0.2.1:6443: no route"
+		want := "kube-apiserver has given no answer since " + since +
+			", so nobody can be authorized: dial tcp 192.0.2.1:6443: no route"
 		if err := p.Check(nil); err == nil || err.Error() != want {
 			t.Errorf("after %s: got %v, want %s", maxOutage+time.Second, err, want)
 		}
@@ -96,12 +98,13 @@ func TestCancelledRequest(t *testing.T) {
 	for _, cancelled := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(t.Context())
 		doubts := 0
-		_, _, err := newDelegatedAuthorizer(authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
-			if cancelled {
-				cancel()
-			}
-			return authorizer.DecisionNoOpinion, "", errors.New("no answer")
-		}), func() { doubts++ }).Authorize(ctx, authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ann"}})
+		_, _, err := newDelegatedAuthorizer(authorizer.AuthorizerFunc(
+			func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+				if cancelled {
+					cancel()
+				}
+				return authorizer.DecisionNoOpinion, "", errors.New("no answer")
+			}), func() { doubts++ }).Authorize(ctx, authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ann"}})
 		if err == nil || (doubts == 0) != cancelled {
 			t.Errorf("cancelled %t: got error %v and %d doubts", cancelled, err, doubts)
 		}
@@ -111,7 +114,8 @@ func TestCancelledRequest(t *testing.T) {
 
 // TestReason: the name of the authorizer precedes a reason once, though the library's authorizer adds it too.
 func TestReason(t *testing.T) {
-	next := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+	next := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision,
+		string, error) {
 		return authorizer.DecisionNoOpinion, "kubernetes.io/webhook: not on a Sunday", nil
 	})
 	a, err := mustOptions(testAPI).newAuthorizer(next, func() {})
@@ -128,15 +132,16 @@ func TestReason(t *testing.T) {
 func TestUserReviews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most atomic.Int32
-		a, err := mustOptions(testAPI).newAuthorizer(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-			if a.GetUser().GetName() == "ann" {
-				return authorizer.DecisionAllow, "", nil
-			}
-			most.Store(max(most.Load(), running.Add(1)))
-			defer running.Add(-1)
-			<-time.After(time.Second)
-			return authorizer.DecisionNoOpinion, "", nil
-		}), func() {})
+		a, err := mustOptions(testAPI).newAuthorizer(authorizer.AuthorizerFunc(
+			func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+				if a.GetUser().GetName() == "ann" {
+					return authorizer.DecisionAllow, "", nil
+				}
+				most.Store(max(most.Load(), running.Add(1)))
+				defer running.Add(-1)
+				<-time.After(time.Second)
+				return authorizer.DecisionNoOpinion, "", nil
+			}), func() {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,27 +150,32 @@ func TestUserReviews(t *testing.T) {
 		refused := atomic.Int32{}
 		for range userReviews + userReviewsWaiting + 5 {
 			mallory.Go(func() {
-				if _, _, err := a.Authorize(t.Context(), authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "mallory"}}); err != nil {
+				if _, _, err := a.Authorize(t.Context(),
+					authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "mallory"}}); err != nil {
 					refused.Add(1)
 				}
 			})
 		}
 		synctest.Wait()
-		if _, _, err := a.Authorize(t.Context(), authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ann"}}); err != nil || time.Since(began) != 0 {
+		if _, _, err := a.Authorize(t.Context(),
+			authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ann"}}); err != nil || time.Since(began) != 0 {
 			t.Errorf("another user: got %v after %s, want an answer at once", err, time.Since(began))
 		}
 		// The kubelet's probes are requests of system:anonymous too.
 		for what, attributes := range map[string]authorizer.AttributesRecord{
-			"a probe":        {User: &user.DefaultInfo{Name: "mallory"}, Verb: "get", Path: "/livez"},
-			"system:masters": {User: &user.DefaultInfo{Name: "mallory", Groups: []string{user.SystemPrivilegedGroup}}, Verb: "get", Path: "/"},
+			"a probe": {User: &user.DefaultInfo{Name: "mallory"}, Verb: "get", Path: "/livez"},
+			"system:masters": {User: &user.DefaultInfo{Name: "mallory", Groups: []string{user.SystemPrivilegedGroup}},
+				Verb: "get", Path: "/"},
 		} {
-			if decision, _, err := a.Authorize(t.Context(), attributes); decision != authorizer.DecisionAllow || err != nil || time.Since(began) != 0 {
+			if decision, _, err := a.Authorize(t.Context(), attributes); decision != authorizer.DecisionAllow ||
+				err != nil || time.Since(began) != 0 {
 				t.Errorf("%s: got %v and %v after %s, want it allowed at once", what, decision, err, time.Since(began))
 			}
 		}
 		mallory.Wait()
 		if most.Load() != userReviews || refused.Load() != 5 {
-			t.Errorf("got %d questions at a time and %d refused, want %d and 5", most.Load(), refused.Load(), userReviews)
+			t.Errorf("got %d questions at a time and %d refused, want %d and 5", most.Load(),
+				refused.Load(), userReviews)
 		}
 	})
 }
@@ -181,12 +191,16 @@ func TestReviewsAllowed(t *testing.T) {
 	}{
 		{"allowed", granted, granted, ""},
 		{"allowed to those who ask", refused, granted, ""},
-		{"not allowed to those who ask", granted, refused, "this server may not: create subjectaccessreviews.authorization.k8s.io (for authorization), " +
-			"create tokenreviews.authentication.k8s.io (for bearer tokens), watch configmaps (for the front proxy's trust); grant it the rules of manifests/base/rbac.yaml"},
+		{"not allowed to those who ask", granted, refused,
+			"this server may not: create subjectaccessreviews.authorization.k8s.io (for authorization), " +
+				"create tokenreviews.authentication.k8s.io (for bearer tokens), watch configmaps (for the front " +
+				"proxy's " +
+				"trust); grant it the rules of manifests/base/rbac.yaml"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			client := tc.reviews.client()
-			p := newPermissions(tc.core.client(), nil, need{accessReviews, client}, need{tokenReviews, client}, need{trustReads, client})
+			p := newPermissions(tc.core.client(), nil, need{accessReviews, client}, need{tokenReviews, client},
+				need{trustReads, client})
 			p.review(t.Context())
 			if got := fmt.Sprint(p.Check(nil)); got != cmp.Or(tc.want, "<nil>") {
 				t.Errorf("got %s, want %s", got, tc.want)

@@ -34,7 +34,8 @@ func (c *serverConfig) newServer() (*apiServer, error) {
 	storagemetrics.Register()
 	var groups []*genericapiserver.APIGroupInfo
 	for _, g := range c.options.api.Groups {
-		info, err := g.apiGroupInfo(c.options.scheme, c.options.codecs, c.generic.RESTOptionsGetter, c.generic.Authorization.Authorizer)
+		info, err := g.apiGroupInfo(c.options.scheme, c.options.codecs, c.generic.RESTOptionsGetter,
+			c.generic.Authorization.Authorizer)
 		if err != nil {
 			return nil, err
 		}
@@ -50,7 +51,8 @@ func (c *serverConfig) newServer() (*apiServer, error) {
 	if c.patches, err = filters.NewPatches(c.options.scheme, groups); err != nil {
 		return nil, err
 	}
-	return &apiServer{generic: generic, authentication: c.authentication, permissions: c.permissions, trust: c.trust, etcd: c.etcd, draining: &c.draining, alarms: c.alarms}, nil
+	return &apiServer{generic: generic, authentication: c.authentication, permissions: c.permissions, trust: c.trust,
+		etcd: c.etcd, draining: &c.draining, alarms: c.alarms}, nil
 }
 
 // run serves until the context ends and the requests in flight have a response, or until the embedded etcd fails.

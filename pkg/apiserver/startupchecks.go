@@ -120,13 +120,15 @@ func newClient(path string, timeout time.Duration) (kubernetes.Interface, error)
 
 // waitForTrust waits until kube-apiserver answers and shows whom to trust. What time does not mend (a missing
 // permission, an unconfigured aggregation layer) is reported at once, the rest after startTimeout.
-func waitForTrust(ctx context.Context, client kubernetes.Interface, tolerated sets.Set[string], component string) error {
+func waitForTrust(ctx context.Context, client kubernetes.Interface, tolerated sets.Set[string],
+	component string) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, time.Second, startTimeout, true, func(context.Context) (bool, error) {
 		// Not the context of the poll: an attempt that it cuts short would hide why the others failed.
 		ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 		defer cancel()
-		cm, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, frontproxy.ConfigMapName, metav1.GetOptions{})
+		cm, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, frontproxy.ConfigMapName,
+			metav1.GetOptions{})
 		switch {
 		case err == nil:
 			return true, authentication.Evaluate(cm, tolerated).FrontProxy
@@ -142,7 +144,8 @@ func waitForTrust(ctx context.Context, client kubernetes.Interface, tolerated se
 		return false, nil
 	})
 	if last != nil && wait.Interrupted(err) {
-		return fmt.Errorf("read ConfigMap %s/%s from kube-apiserver within %s: %w; check the address in the kubeconfig and that kube-apiserver is up",
+		return fmt.Errorf("read ConfigMap %s/%s from kube-apiserver within %s: %w; check the address in the "+
+			"kubeconfig and that kube-apiserver is up",
 			metav1.NamespaceSystem, frontproxy.ConfigMapName, startTimeout, last)
 	}
 	return err
@@ -151,14 +154,17 @@ func waitForTrust(ctx context.Context, client kubernetes.Interface, tolerated se
 // forbiddenTrust names the missing RoleBinding and the command that creates it for the identity that we have.
 func forbiddenTrust(ctx context.Context, client kubernetes.Interface, component string, cause error) error {
 	subject := "--user=USER"
-	if review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err == nil {
+	if review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{}); err == nil {
 		name := review.Status.UserInfo.Username
 		subject = "--user=" + name
 		if account, ok := strings.CutPrefix(name, "system:serviceaccount:"); ok {
 			subject = "--serviceaccount=" + account
 		}
 	}
-	return fmt.Errorf("read ConfigMap %s/%s: %w; a RoleBinding to the Role %s is missing in namespace %s, create it with: "+
+	return fmt.Errorf("read ConfigMap %s/%s: %w; a RoleBinding to the Role %s is missing in namespace %s, create it "+
+		"with: "+
 		"kubectl create rolebinding %s-auth-reader -n %s --role=%s %s",
-		metav1.NamespaceSystem, frontproxy.ConfigMapName, cause, frontproxy.ConfigMapName+"-reader", metav1.NamespaceSystem, component, metav1.NamespaceSystem, frontproxy.ConfigMapName+"-reader", subject)
+		metav1.NamespaceSystem, frontproxy.ConfigMapName, cause, frontproxy.ConfigMapName+"-reader",
+		metav1.NamespaceSystem, component, metav1.NamespaceSystem, frontproxy.ConfigMapName+"-reader", subject)
 }

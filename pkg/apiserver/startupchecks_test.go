@@ -31,8 +31,10 @@ func trusting(trust func(attempt int) (string, error), username string) *fake.Cl
 	client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		attempt++
 		ca, err := trust(attempt)
-		return true, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: frontproxy.ConfigMapName}, Data: map[string]string{
-			"requestheader-client-ca-file": ca, "requestheader-allowed-names": `["front-proxy-client"]`, "requestheader-username-headers": `["X-Remote-User"]`,
+		return true, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system",
+			Name: frontproxy.ConfigMapName}, Data: map[string]string{
+			"requestheader-client-ca-file": ca, "requestheader-allowed-names": `["front-proxy-client"]`,
+			"requestheader-username-headers": `["X-Remote-User"]`,
 		}}, err
 	})
 	client.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -56,8 +58,10 @@ func TestWaitForTrust(t *testing.T) {
 		t.Fatal(err)
 	}
 	pem := string(certs.Bundle{ca.Certificate}.PEM())
-	const command = "a RoleBinding to the Role extension-apiserver-authentication-reader is missing in namespace kube-system, create it with: " +
-		"kubectl create rolebinding extension-apiserver-auth-reader -n kube-system --role=extension-apiserver-authentication-reader "
+	const command = "a RoleBinding to the Role extension-apiserver-authentication-reader is missing in namespace " +
+		"kube-system, create it with: " +
+		"kubectl create rolebinding extension-apiserver-auth-reader -n kube-system " +
+		"--role=extension-apiserver-authentication-reader "
 	for _, tc := range []struct {
 		name     string
 		trust    func(int) (string, error)
@@ -74,16 +78,21 @@ func TestWaitForTrust(t *testing.T) {
 			return pem, nil
 		}, "", "", 3 * time.Second, 3 * time.Second},
 		{"no aggregation layer", always(" \n", nil), "",
-			"ConfigMap kube-system/extension-apiserver-authentication has no requestheader-client-ca-file: the aggregation layer of this cluster is not configured; " +
+			"ConfigMap kube-system/extension-apiserver-authentication has no requestheader-client-ca-file: the " +
+				"aggregation layer of this cluster is not configured; " +
 				"set kube-apiserver's --requestheader-client-ca-file", 0, 0},
-		{"forbidden to a ServiceAccount", always("", forbidden), "system:serviceaccount:demo:api", command + "--serviceaccount=demo:api", 0, 0},
+		{"forbidden to a ServiceAccount", always("", forbidden), "system:serviceaccount:demo:api", command +
+			"--serviceaccount=demo:api", 0, 0},
 		{"forbidden to a user", always("", forbidden), "alice", command + "--user=alice", 0, 0},
 		{"forbidden, and nobody says to whom", always("", forbidden), "", command + "--user=USER", 0, 0},
-		{"credentials refused", always("", apierrors.NewUnauthorized("expired")), "", "kube-apiserver does not accept the credentials of the kubeconfig: expired", 0, 0},
+		{"credentials refused", always("", apierrors.NewUnauthorized("expired")), "",
+			"kube-apiserver does not accept the credentials of the kubeconfig: expired", 0, 0},
 		{"unreachable", always("", refused), "",
-			"read ConfigMap kube-system/extension-apiserver-authentication from kube-apiserver within 6s: connection refused; " +
+			"read ConfigMap kube-system/extension-apiserver-authentication from kube-apiserver within 6s: " +
+				"connection refused; " +
 				"check the address in the kubeconfig and that kube-apiserver is up", 6 * time.Second, 9 * time.Second},
-		{"not there", always("", apierrors.NewNotFound(corev1.Resource("configmaps"), frontproxy.ConfigMapName)), "", "not found; check the address in the kubeconfig", 6 * time.Second, 9 * time.Second},
+		{"not there", always("", apierrors.NewNotFound(corev1.Resource("configmaps"), frontproxy.ConfigMapName)), "",
+			"not found; check the address in the kubeconfig", 6 * time.Second, 9 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			// The clock of the bubble runs when everything waits: the test takes no time.

@@ -27,10 +27,12 @@ func (o *Options) newStorageFactory(etcd *genericoptions.EtcdOptions) (serversto
 	}
 	factory := serverstorage.NewDefaultStorageFactory(
 		etcd.StorageConfig, etcd.DefaultStorageMediaType, o.codecs,
-		storageEncoding{serverstorage.NewDefaultResourceEncodingConfig(scheme), scheme}, serverstorage.NewResourceConfig(), nil)
+		storageEncoding{serverstorage.NewDefaultResourceEncodingConfig(scheme), scheme},
+		serverstorage.NewResourceConfig(), nil)
 	for _, g := range o.api.Groups {
 		// The keys are those that kube-apiserver has for custom resources: /registry/GROUP/RESOURCE/NAMESPACE/NAME.
-		factory.SetEtcdPrefix(schema.GroupResource{Group: g.Name, Resource: "*"}, path.Join(etcd.StorageConfig.Prefix, g.Name))
+		factory.SetEtcdPrefix(schema.GroupResource{Group: g.Name, Resource: "*"},
+			path.Join(etcd.StorageConfig.Prefix, g.Name))
 	}
 	return factory, nil
 }
@@ -43,7 +45,8 @@ type storageEncoding struct {
 }
 
 // BackwardCompatibileStorageEncodingFor implements serverstorage.CompatibilityResourceEncodingConfig.
-func (e storageEncoding) BackwardCompatibileStorageEncodingFor(resource schema.GroupResource, example runtime.Object) (schema.GroupVersion, error) {
+func (e storageEncoding) BackwardCompatibileStorageEncodingFor(resource schema.GroupResource,
+	example runtime.Object) (schema.GroupVersion, error) {
 	gvks, _, err := e.scheme.ObjectKinds(example)
 	if err != nil {
 		return schema.GroupVersion{}, fmt.Errorf("find the kind of %s: %w", resource, err)
@@ -94,7 +97,8 @@ func waitForEtcd(ctx context.Context, t storagebackend.TransportConfig) error {
 	defer client.Close()
 	began := time.Now()
 	if _, err := client.Get(ctx, "health"); err != nil {
-		return fmt.Errorf("read from etcd %v, tried for %s: %w; check --etcd-servers, --etcd-cafile, --etcd-certfile, --etcd-keyfile and that etcd is up",
+		return fmt.Errorf("read from etcd %v, tried for %s: %w; check --etcd-servers, --etcd-cafile, "+
+			"--etcd-certfile, --etcd-keyfile and that etcd is up",
 			t.ServerList, time.Since(began).Round(time.Second), err)
 	}
 	return nil

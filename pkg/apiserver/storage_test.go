@@ -36,7 +36,8 @@ func TestStoredForm(t *testing.T) {
 				o.Etcd.DefaultStorageMediaType = tc.mediaType
 			}
 			data := storedGadget(t, o)
-			if !bytes.HasPrefix(data, []byte(tc.prefix)) || !bytes.Contains(data, []byte(v1.SchemeGroupVersion.String())) {
+			if !bytes.HasPrefix(data, []byte(tc.prefix)) ||
+				!bytes.Contains(data, []byte(v1.SchemeGroupVersion.String())) {
 				t.Errorf("stored gadget: got %q, want %s that begins with %q", data, v1.SchemeGroupVersion, tc.prefix)
 			}
 		})
@@ -89,7 +90,8 @@ func TestStorageConnections(t *testing.T) {
 	o, c := mustOptions(testAPI), &serverConfig{generic: genericapiserver.NewRecommendedConfig(testCodecs)}
 	o.DataDir = t.TempDir()
 	o.Recommended.Traces.ConfigFile = filepath.Join(t.TempDir(), "tracing.yaml")
-	if err := os.WriteFile(o.Recommended.Traces.ConfigFile, []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n"), 0o600); err != nil {
+	if err := os.WriteFile(o.Recommended.Traces.ConfigFile,
+		[]byte("apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	before := c.generic.TracerProvider
@@ -108,7 +110,8 @@ func TestStorageConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if provider := got.StorageConfig.Transport.TracerProvider; provider != c.generic.TracerProvider || provider == before {
+	if provider := got.StorageConfig.Transport.TracerProvider; provider != c.generic.TracerProvider ||
+		provider == before {
 		t.Errorf("spans of the storage: got %T, want that of the server, %T", provider, c.generic.TracerProvider)
 	}
 	if got.StorageObjectCountTracker == nil || got.StorageObjectCountTracker != c.generic.StorageObjectCountTracker {
@@ -132,7 +135,8 @@ func TestEtcdUnreachable(t *testing.T) {
 	if took := time.Since(began); took > 9*time.Second {
 		t.Errorf("got the answer after %s, want it within 9 s", took)
 	}
-	for _, want := range []string{"read from etcd [" + address + "]", "check --etcd-servers, --etcd-cafile, --etcd-certfile, --etcd-keyfile and that etcd is up"} {
+	for _, want := range []string{"read from etcd [" + address + "]",
+		"check --etcd-servers, --etcd-cafile, --etcd-certfile, --etcd-keyfile and that etcd is up"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want one with %q", err, want)
 		}
@@ -141,7 +145,8 @@ func TestEtcdUnreachable(t *testing.T) {
 
 // TestEtcdCertificateUnreadable: what time does not mend is reported at once.
 func TestEtcdCertificateUnreadable(t *testing.T) {
-	err := waitForEtcd(t.Context(), storagebackend.TransportConfig{ServerList: []string{"https://127.0.0.1:1"}, TrustedCAFile: "/none"})
+	err := waitForEtcd(t.Context(), storagebackend.TransportConfig{ServerList: []string{"https://127.0.0.1:1"},
+		TrustedCAFile: "/none"})
 	if err == nil || !strings.HasPrefix(err.Error(), "load etcd client certificate: ") {
 		t.Errorf("got error %v, want one about the certificate", err)
 	}

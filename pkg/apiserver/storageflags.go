@@ -13,7 +13,8 @@ import (
 func (o *Options) StorageFlags() *pflag.FlagSet {
 	flags := o.Flags()
 	some := pflag.NewFlagSet("storage", pflag.ContinueOnError)
-	for _, name := range []string{"data-dir", "etcd-servers", "etcd-cafile", "etcd-certfile", "etcd-keyfile", "etcd-prefix"} {
+	for _, name := range []string{"data-dir", "etcd-servers", "etcd-cafile", "etcd-certfile", "etcd-keyfile",
+		"etcd-prefix"} {
 		// Without an embedded etcd there is no data directory.
 		if flag := flags.FlagSet("storage").Lookup(name); flag != nil {
 			some.AddFlag(flag)
@@ -33,7 +34,8 @@ func (o *Options) ValidateStorage() []error {
 	errs := o.Etcd.Validate()
 	transport := o.Etcd.StorageConfig.Transport
 	for _, flag := range []struct{ name, path string }{
-		{"etcd-cafile", transport.TrustedCAFile}, {"etcd-certfile", transport.CertFile}, {"etcd-keyfile", transport.KeyFile},
+		{"etcd-cafile", transport.TrustedCAFile}, {"etcd-certfile", transport.CertFile},
+		{"etcd-keyfile", transport.KeyFile},
 	} {
 		if flag.path == "" {
 			continue
@@ -43,7 +45,8 @@ func (o *Options) ValidateStorage() []error {
 		}
 	}
 	if (transport.CertFile == "") != (transport.KeyFile == "") {
-		errs = append(errs, fmt.Errorf("--etcd-certfile is %q and --etcd-keyfile is %q, expected both or neither", transport.CertFile, transport.KeyFile))
+		errs = append(errs, fmt.Errorf("--etcd-certfile is %q and --etcd-keyfile is %q, expected both or neither",
+			transport.CertFile, transport.KeyFile))
 	}
 	return errs
 }

@@ -25,18 +25,22 @@ type TrustOptions struct {
 }
 
 func (o *TrustOptions) addFlags(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&o.Tolerate, "front-proxy-tolerate", o.Tolerate, "Weaknesses of the front proxy's trust with which the server starts all the same: "+
-		strings.Join(frontproxy.Weaknesses, ", ")+". Without this it rejects all front-proxy identities.")
-	fs.BoolVar(&o.BearerTokens, "authentication-bearer-tokens", o.BearerTokens, "Review bearer tokens that are sent to this server's own port. "+
-		"Requests through kube-apiserver need none; those past it miss its audit log and its flow control.")
-	fs.StringSliceVar(&o.Audiences, "api-audiences", o.Audiences, "Audiences of which a bearer token must have one. Unset: those of kube-apiserver.")
+	fs.StringSliceVar(&o.Tolerate, "front-proxy-tolerate", o.Tolerate,
+		"Weaknesses of the front proxy's trust with which the server starts all the same: "+
+			strings.Join(frontproxy.Weaknesses, ", ")+". Without this it rejects all front-proxy identities.")
+	fs.BoolVar(&o.BearerTokens, "authentication-bearer-tokens", o.BearerTokens,
+		"Review bearer tokens that are sent to this server's own port. "+
+			"Requests through kube-apiserver need none; those past it miss its audit log and its flow control.")
+	fs.StringSliceVar(&o.Audiences, "api-audiences", o.Audiences,
+		"Audiences of which a bearer token must have one. Unset: those of kube-apiserver.")
 }
 
 func (o *TrustOptions) validate() []error {
 	var errs []error
 	for _, weakness := range o.Tolerate {
 		if !slices.Contains(frontproxy.Weaknesses, weakness) {
-			errs = append(errs, fmt.Errorf("--front-proxy-tolerate is %q, expected %s", weakness, strings.Join(frontproxy.Weaknesses, " or ")))
+			errs = append(errs, fmt.Errorf("--front-proxy-tolerate is %q, expected %s", weakness,
+				strings.Join(frontproxy.Weaknesses, " or ")))
 		}
 	}
 	return errs

@@ -58,7 +58,8 @@ func RoundTrip(t *testing.T, api apiserver.API, fuzzers ...any) {
 }
 
 // send fills an object and sends it through a version. Nothing is defaulted: that is no loss.
-func send(t *testing.T, scheme *runtime.Scheme, forms []runtime.SerializerInfo, hub schema.GroupVersion, gvk schema.GroupVersionKind, fill *randfill.Filler) {
+func send(t *testing.T, scheme *runtime.Scheme, forms []runtime.SerializerInfo, hub schema.GroupVersion,
+	gvk schema.GroupVersionKind, fill *randfill.Filler) {
 	t.Helper()
 	want, err := scheme.New(hub.WithKind(gvk.Kind))
 	if err != nil {

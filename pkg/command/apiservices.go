@@ -39,7 +39,8 @@ which the kit's manifests fill in, and what they need to know of the API.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if kustomize {
 				if cmd.Flags().NFlag() > 1 {
-					return cli.UsageErrorf("--kustomize is given, expected no other flag: the manifests have Service and CA")
+					return cli.UsageErrorf(
+						"--kustomize is given, expected no other flag: the manifests have Service and CA")
 				}
 				out, err := registration.Manifest(api.GroupVersions())
 				if err != nil {
@@ -64,8 +65,10 @@ which the kit's manifests fill in, and what they need to know of the API.`,
 	cmd.Flags().StringVar(&backend.Name, "service", "", "Name of the Service in front of the server.")
 	cmd.Flags().StringVar(&backend.Namespace, "namespace", "", "Namespace of that Service.")
 	cmd.Flags().Int32Var(&backend.Port, "port", 443, "Port of that Service.")
-	cmd.Flags().StringVar(&caFile, "ca-file", "", "The CA that signed the server's certificate, in PEM; it becomes the caBundle.")
-	cmd.Flags().BoolVar(&kustomize, "kustomize", false, "Print api/apiservices.yaml of a project's manifests; no other flag applies.")
+	cmd.Flags().StringVar(&caFile, "ca-file", "",
+		"The CA that signed the server's certificate, in PEM; it becomes the caBundle.")
+	cmd.Flags().BoolVar(&kustomize, "kustomize", false,
+		"Print api/apiservices.yaml of a project's manifests; no other flag applies.")
 	return cmd
 }
 
@@ -86,7 +89,8 @@ func completeBackend(backend *registration.Backend, caFile string) error {
 		_, err = certutil.ParseCertsPEM(data)
 	}
 	if err != nil {
-		problems = append(problems, fmt.Errorf("--ca-file is %q, expected a file with PEM certificates: %w", caFile, err))
+		problems = append(problems, fmt.Errorf("--ca-file is %q, expected a file with PEM certificates: %w", caFile,
+			err))
 	}
 	if len(problems) > 0 {
 		slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })

@@ -25,7 +25,10 @@ import (
 var update = flag.Bool("update", false, "update the golden file of the flags")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"extension-apiserver": func() { os.Exit(Run(sample.API(), storagecommand.New)) }})
+	testscript.Main(m, map[string]func(){"extension-apiserver": func() {
+		os.Exit(
+			Run(sample.API(), storagecommand.New))
+	}})
 }
 
 func TestScripts(t *testing.T) {
@@ -85,7 +88,8 @@ func TestFlagNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(strings.Fields(string(want)), got); diff != "" {
-		t.Errorf("flags of serve (-want +got), update them with: go test ./pkg/command -run TestFlagNames -update\n%s", diff)
+		t.Errorf("flags of serve (-want +got), update them with: go test ./pkg/command -run TestFlagNames -update\n%s",
+			diff)
 	}
 }
 
@@ -113,7 +117,8 @@ func TestInvalidAPI(t *testing.T) {
 	if got := run(t.Context(), api, nil, []string{"serve"}, &stderr); got != 1 {
 		t.Errorf("got exit code %d, want 1", got)
 	}
-	for _, want := range []string{"extension-apiserver: the API cannot be served: [", "OpenAPI is not set", `StorageVersion is "v7"`} {
+	for _, want := range []string{"extension-apiserver: the API cannot be served: [", "OpenAPI is not set",
+		`StorageVersion is "v7"`} {
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("got %q, want %q in it", stderr.String(), want)
 		}

@@ -11,53 +11,60 @@ import (
 )
 
 var versionChecks = []Check{
-	{"versions/read", Required, concepts, "An object is read in each version, with the same uid and resourceVersion.", []need{verbs("create", "get"), otherVersions}, func(s *session) {
-		obj := s.create()
-		for _, version := range s.r.discovered.otherVersions {
-			got := s.want(s.do("GET", s.in(version, obj)), 200).object()
-			if got.GetUID() != obj.GetUID() || got.GetAPIVersion() != s.apiVersionOf(version) || got.GetKind() != s.kind() {
-				s.errorf("%s: got %s %s with uid %s", version, got.GetAPIVersion(), got.GetKind(), got.GetUID())
-			}
-		}
-	}},
-	{"versions/list", Required, concepts, "Objects are listed in each version.", []need{verbs("create", "list"), otherVersions}, func(s *session) {
-		want := s.some(2)
-		for _, version := range s.r.discovered.otherVersions {
-			s.lists(s.do("GET", s.collectionIn(version, s.namespace), query("labelSelector", s.selector())), want)
-		}
-	}},
-	{"versions/round-trip", Required, concepts, "What is read and written in another version loses nothing.", []need{verbs("create", "update"), otherVersions}, func(s *session) {
-		obj := s.create()
-		for _, version := range s.r.discovered.otherVersions {
-			s.unconflicted(func() *response {
-				return s.do("PUT", s.in(version, obj), body(s.want(s.do("GET", s.in(version, obj)), 200).object()))
-			})
-			if missing := firstDifference(content(obj), content(s.get(obj)), ""); missing != "" {
-				s.errorf("after a write in %s: %s", version, missing)
-			}
-		}
-	}},
-	{"versions/watch", Required, concepts, "A write in one version is an event of a watch in another.", []need{verbs("create", "list", "watch"), otherVersions}, func(s *session) {
-		for _, version := range s.r.discovered.otherVersions {
-			w := s.watch(s.collectionIn(version, s.namespace), query("labelSelector", s.selector()), query("resourceVersion", s.now()))
-			e := w.expect("ADDED", s.create().GetName())
-			if e.object().GetAPIVersion() != s.apiVersionOf(version) {
-				s.errorf("%s: the event has %s", version, e.object().GetAPIVersion())
-			}
-		}
-	}},
-	{"versions/delete", Required, concepts, "An object is deleted in another version.", []need{verbs("create", "delete"), otherVersions}, func(s *session) {
-		for _, version := range s.r.discovered.otherVersions {
+	{"versions/read", Required, concepts, "An object is read in each version, with the same uid and resourceVersion.",
+		[]need{verbs("create", "get"), otherVersions}, func(s *session) {
 			obj := s.create()
-			s.want(s.do("DELETE", s.in(version, obj), query("propagationPolicy", "Background")), 200, 202)
-			s.eventually("after the deletion in "+version, func() string {
-				if a := s.do("GET", s.path(obj)); a.Code != 404 {
-					return "the object is there"
+			for _, version := range s.r.discovered.otherVersions {
+				got := s.want(s.do("GET", s.in(version, obj)), 200).object()
+				if got.GetUID() != obj.GetUID() || got.GetAPIVersion() != s.apiVersionOf(version) ||
+					got.GetKind() != s.kind() {
+					s.errorf("%s: got %s %s with uid %s", version, got.GetAPIVersion(), got.GetKind(), got.GetUID())
 				}
-				return ""
-			})
-		}
-	}},
+			}
+		}},
+	{"versions/list", Required, concepts, "Objects are listed in each version.",
+		[]need{verbs("create", "list"), otherVersions}, func(s *session) {
+			want := s.some(2)
+			for _, version := range s.r.discovered.otherVersions {
+				s.lists(s.do("GET", s.collectionIn(version, s.namespace), query("labelSelector", s.selector())), want)
+			}
+		}},
+	{"versions/round-trip", Required, concepts, "What is read and written in another version loses nothing.",
+		[]need{verbs("create", "update"), otherVersions}, func(s *session) {
+			obj := s.create()
+			for _, version := range s.r.discovered.otherVersions {
+				s.unconflicted(func() *response {
+					return s.do("PUT", s.in(version, obj), body(s.want(s.do("GET", s.in(version, obj)), 200).object()))
+				})
+				if missing := firstDifference(content(obj), content(s.get(obj)), ""); missing != "" {
+					s.errorf("after a write in %s: %s", version, missing)
+				}
+			}
+		}},
+	{"versions/watch", Required, concepts, "A write in one version is an event of a watch in another.",
+		[]need{verbs("create", "list", "watch"), otherVersions}, func(s *session) {
+			for _, version := range s.r.discovered.otherVersions {
+				w := s.watch(s.collectionIn(version, s.namespace), query("labelSelector", s.selector()),
+					query("resourceVersion", s.now()))
+				e := w.expect("ADDED", s.create().GetName())
+				if e.object().GetAPIVersion() != s.apiVersionOf(version) {
+					s.errorf("%s: the event has %s", version, e.object().GetAPIVersion())
+				}
+			}
+		}},
+	{"versions/delete", Required, concepts, "An object is deleted in another version.",
+		[]need{verbs("create", "delete"), otherVersions}, func(s *session) {
+			for _, version := range s.r.discovered.otherVersions {
+				obj := s.create()
+				s.want(s.do("DELETE", s.in(version, obj), query("propagationPolicy", "Background")), 200, 202)
+				s.eventually("after the deletion in "+version, func() string {
+					if a := s.do("GET", s.path(obj)); a.Code != 404 {
+						return "the object is there"
+					}
+					return ""
+				})
+			}
+		}},
 }
 
 func (s *session) apiVersionOf(version string) string {
@@ -75,11 +82,13 @@ func (s *session) grant(user string, rules ...map[string]any) {
 	for resource, obj := range map[string]map[string]any{
 		"clusterroles": {"kind": "ClusterRole", "rules": all},
 		"clusterrolebindings": {
-			"kind": "ClusterRoleBinding", "roleRef": map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+			"kind": "ClusterRoleBinding", "roleRef": map[string]any{"apiGroup": "rbac.authorization.k8s.io",
+				"kind": "ClusterRole", "name": name},
 			"subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}},
 		},
 	} {
-		obj["apiVersion"], obj["metadata"] = "rbac.authorization.k8s.io/v1", map[string]any{"name": name, "labels": s.labels()}
+		obj["apiVersion"], obj["metadata"] = "rbac.authorization.k8s.io/v1",
+			map[string]any{"name": name, "labels": s.labels()}
 		if a := s.do("POST", path+resource, body(obj)); a.Code == 403 || a.Code == 404 {
 			s.skipf("no rights can be granted: %s", a)
 		} else {
@@ -100,7 +109,8 @@ func (s *session) unprivilegedUser() string {
 		a := s.do("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", as(user), body(map[string]any{
 			"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
 			"spec": map[string]any{"resourceAttributes": map[string]any{
-				"verb": verb, "group": s.r.discovered.gvr.Group, "resource": s.r.discovered.gvr.Resource, "namespace": s.namespace,
+				"verb": verb, "group": s.r.discovered.gvr.Group, "resource": s.r.discovered.gvr.Resource,
+				"namespace": s.namespace,
 			}},
 		}))
 		if a.Code == 403 {
@@ -119,7 +129,8 @@ func forbids(verb string, send func(*session, *unstructured.Unstructured, option
 	if verb == "deletecollection" {
 		needs = append(needs, confined)
 	}
-	return Check{"authorization/" + verb, Required, authorizing, "Without the right to " + verb + ", a request is refused with 403.", needs, func(s *session) {
+	return Check{"authorization/" + verb, Required, authorizing, "Without the right to " + verb +
+		", a request is refused with 403.", needs, func(s *session) {
 		if verb == "deletecollection" {
 			s.apart()
 		}
@@ -151,7 +162,8 @@ var authorizationChecks = []Check{
 		return s.do("PUT", s.path(obj), as, body(changed))
 	}),
 	forbids("patch", func(s *session, obj *unstructured.Unstructured, as option) *response {
-		return s.do("PATCH", s.path(obj), as, mergePatch(metadata(map[string]any{"labels": map[string]any{"dry": "yes"}})))
+		return s.do("PATCH", s.path(obj), as, mergePatch(metadata(
+			map[string]any{"labels": map[string]any{"dry": "yes"}})))
 	}),
 	forbids("delete", func(s *session, obj *unstructured.Unstructured, as option) *response {
 		return s.do("DELETE", s.path(obj), as)
@@ -159,86 +171,99 @@ var authorizationChecks = []Check{
 	forbids("deletecollection", func(s *session, _ *unstructured.Unstructured, as option) *response {
 		return s.deleteCollection(as, query("labelSelector", s.selector()))
 	}),
-	{"authorization/granted", Required, authorizing, "A right that is granted is enough, and is no other right.", []need{verbs("create", "get", "list")}, func(s *session) {
-		user, obj := s.unprivilegedUser(), s.create()
-		s.grant(user, s.rule(s.r.discovered.gvr.Resource, "get"))
-		s.eventually("with the right to get", func() string {
-			if a := s.do("GET", s.path(obj), as(user)); a.Code != 200 {
-				return "got " + a.String()
-			}
-			return ""
-		})
-		s.expectRefused(s.do("GET", s.collection(), as(user)), 403)
-	}},
-	{"authorization/by-name", Required, authorizing, "A right for one name is no right for another.", []need{verbs("create", "get")}, func(s *session) {
-		user, mine, other := s.unprivilegedUser(), s.create(), s.create()
-		rule := s.rule(s.r.discovered.gvr.Resource, "get")
-		rule["resourceNames"] = []any{mine.GetName()}
-		s.grant(user, rule)
-		s.eventually("with the right to get one", func() string {
-			if a := s.do("GET", s.path(mine), as(user)); a.Code != 200 {
-				return "got " + a.String()
-			}
-			return ""
-		})
-		s.expectRefused(s.do("GET", s.path(other), as(user)), 403)
-	}},
-	{"authorization/status", Required, authorizing, "The right to a resource is none to its status, nor the other way round.", []need{verbs("create", "patch"), subresource("status")}, func(s *session) {
-		user, obj := s.unprivilegedUser(), s.create()
-		s.grant(user, s.rule(s.r.discovered.gvr.Resource+"/status", "patch", "get"))
-		s.eventually("with the right to the status", func() string {
-			if a := s.do("PATCH", s.path(obj)+"/status", as(user), mergePatch(map[string]any{})); a.Code != 200 {
-				return "got " + a.String()
-			}
-			return ""
-		})
-		s.expectRefused(s.do("PATCH", s.path(obj), as(user), mergePatch(map[string]any{})), 403)
-	}},
-	{"authorization/deletecollection-apart", Required, authorizing, "The right to delete objects is none to delete a collection.", []need{verbs("create", "delete", "deletecollection"), confined}, func(s *session) {
-		s.apart()
-		user, obj := s.unprivilegedUser(), s.create()
-		s.grant(user, s.rule(s.r.discovered.gvr.Resource, "delete", "get", "list"))
-		s.eventually("with the right to get", func() string {
-			if a := s.do("GET", s.path(obj), as(user)); a.Code != 200 {
-				return "got " + a.String()
-			}
-			return ""
-		})
-		s.expectRefused(s.deleteCollection(as(user), query("labelSelector", s.selector())), 403)
-		s.get(obj)
-	}},
-	{"authorization/deletecollection-alone", Required, authorizing, "The right to delete a collection is enough to do so.", []need{verbs("create", "deletecollection"), confined}, func(s *session) {
-		s.apart()
-		user, obj := s.unprivilegedUser(), s.create()
-		s.grant(user, s.rule(s.r.discovered.gvr.Resource, "deletecollection"))
-		s.eventually("with the right to delete a collection", func() string {
-			if a := s.deleteCollection(as(user), query("labelSelector", s.selector()), query("propagationPolicy", "Background")); a.Code != 200 {
-				return "got " + a.String()
-			}
-			if a := s.do("GET", s.path(obj)); a.Code != 404 {
-				return "the object is there"
-			}
-			return ""
-		})
-	}},
-	{"authorization/anonymous", Required, authorizing, "The user system:anonymous has no rights.", []need{verbs("create", "get")}, func(s *session) {
-		s.unprivilegedUser()
-		s.expectRefused(s.do("GET", s.path(s.create()), as("system:anonymous"), header("Impersonate-Group", "system:unauthenticated")), 403, 401)
-	}},
-	{"authorization/apply-creates", Required, authorizing, "An apply that would create also needs the right to create.", []need{verbs("create", "patch")}, func(s *session) {
-		user, obj := s.unprivilegedUser(), s.create()
-		s.grant(user, s.rule(s.r.discovered.gvr.Resource, "patch"))
-		s.eventually("with the right to patch", func() string {
-			if a := s.do("PATCH", s.path(obj), as(user), mergePatch(map[string]any{})); a.Code != 200 {
-				return "got " + a.String()
-			}
-			return ""
-		})
-		s.expectRefused(s.apply(s.name(), appliers, map[string]any{}, as(user)), 403)
-	}},
-	{"authorization/missing-hidden", Required, authorizing, "Without rights, what is not there is 403 as what is.", []need{verbs("get")}, func(s *session) {
-		s.expectRefused(s.do("GET", s.path(s.object()), as(s.unprivilegedUser())), 403)
-	}},
+	{"authorization/granted", Required, authorizing, "A right that is granted is enough, and is no other right.",
+		[]need{verbs("create", "get", "list")}, func(s *session) {
+			user, obj := s.unprivilegedUser(), s.create()
+			s.grant(user, s.rule(s.r.discovered.gvr.Resource, "get"))
+			s.eventually("with the right to get", func() string {
+				if a := s.do("GET", s.path(obj), as(user)); a.Code != 200 {
+					return "got " + a.String()
+				}
+				return ""
+			})
+			s.expectRefused(s.do("GET", s.collection(), as(user)), 403)
+		}},
+	{"authorization/by-name", Required, authorizing, "A right for one name is no right for another.",
+		[]need{verbs("create", "get")}, func(s *session) {
+			user, mine, other := s.unprivilegedUser(), s.create(), s.create()
+			rule := s.rule(s.r.discovered.gvr.Resource, "get")
+			rule["resourceNames"] = []any{mine.GetName()}
+			s.grant(user, rule)
+			s.eventually("with the right to get one", func() string {
+				if a := s.do("GET", s.path(mine), as(user)); a.Code != 200 {
+					return "got " + a.String()
+				}
+				return ""
+			})
+			s.expectRefused(s.do("GET", s.path(other), as(user)), 403)
+		}},
+	{"authorization/status", Required, authorizing,
+		"The right to a resource is none to its status, nor the other way round.",
+		[]need{verbs("create", "patch"), subresource("status")}, func(s *session) {
+			user, obj := s.unprivilegedUser(), s.create()
+			s.grant(user, s.rule(s.r.discovered.gvr.Resource+"/status", "patch", "get"))
+			s.eventually("with the right to the status", func() string {
+				if a := s.do("PATCH", s.path(obj)+"/status", as(user), mergePatch(map[string]any{})); a.Code != 200 {
+					return "got " + a.String()
+				}
+				return ""
+			})
+			s.expectRefused(s.do("PATCH", s.path(obj), as(user), mergePatch(map[string]any{})), 403)
+		}},
+	{"authorization/deletecollection-apart", Required, authorizing,
+		"The right to delete objects is none to delete a collection.",
+		[]need{verbs("create", "delete", "deletecollection"), confined}, func(s *session) {
+			s.apart()
+			user, obj := s.unprivilegedUser(), s.create()
+			s.grant(user, s.rule(s.r.discovered.gvr.Resource, "delete", "get", "list"))
+			s.eventually("with the right to get", func() string {
+				if a := s.do("GET", s.path(obj), as(user)); a.Code != 200 {
+					return "got " + a.String()
+				}
+				return ""
+			})
+			s.expectRefused(s.deleteCollection(as(user), query("labelSelector", s.selector())), 403)
+			s.get(obj)
+		}},
+	{"authorization/deletecollection-alone", Required, authorizing,
+		"The right to delete a collection is enough to do so.", []need{verbs("create", "deletecollection"), confined},
+		func(s *session) {
+			s.apart()
+			user, obj := s.unprivilegedUser(), s.create()
+			s.grant(user, s.rule(s.r.discovered.gvr.Resource, "deletecollection"))
+			s.eventually("with the right to delete a collection", func() string {
+				if a := s.deleteCollection(as(user), query("labelSelector", s.selector()),
+					query("propagationPolicy", "Background")); a.Code != 200 {
+					return "got " + a.String()
+				}
+				if a := s.do("GET", s.path(obj)); a.Code != 404 {
+					return "the object is there"
+				}
+				return ""
+			})
+		}},
+	{"authorization/anonymous", Required, authorizing, "The user system:anonymous has no rights.",
+		[]need{verbs("create", "get")}, func(s *session) {
+			s.unprivilegedUser()
+			s.expectRefused(s.do("GET", s.path(s.create()), as("system:anonymous"),
+				header("Impersonate-Group", "system:unauthenticated")), 403, 401)
+		}},
+	{"authorization/apply-creates", Required, authorizing, "An apply that would create also needs the right to create.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			user, obj := s.unprivilegedUser(), s.create()
+			s.grant(user, s.rule(s.r.discovered.gvr.Resource, "patch"))
+			s.eventually("with the right to patch", func() string {
+				if a := s.do("PATCH", s.path(obj), as(user), mergePatch(map[string]any{})); a.Code != 200 {
+					return "got " + a.String()
+				}
+				return ""
+			})
+			s.expectRefused(s.apply(s.name(), appliers, map[string]any{}, as(user)), 403)
+		}},
+	{"authorization/missing-hidden", Required, authorizing, "Without rights, what is not there is 403 as what is.",
+		[]need{verbs("get")}, func(s *session) {
+			s.expectRefused(s.do("GET", s.path(s.object()), as(s.unprivilegedUser())), 403)
+		}},
 }
 
 // metadataRefused is a check that a wrong part of the metadata is refused.
@@ -251,86 +276,108 @@ func metadataRefused(id, text, field string, change func(*unstructured.Unstructu
 }
 
 var limitChecks = []Check{
-	metadataRefused("label-key", "A label whose key is none is refused with 422.", "metadata.labels", labelled("a b", "c")),
-	metadataRefused("label-value", "A label whose value is too long is refused with 422.", "metadata.labels", labelled("a", strings.Repeat("x", 64))),
-	metadataRefused("annotation-key", "An annotation whose key is none is refused with 422.", "metadata.annotations", func(obj *unstructured.Unstructured) {
-		obj.SetAnnotations(map[string]string{"a b": "c"})
-	}),
-	metadataRefused("annotations", "Annotations of more than 256 KiB are refused with 422.", "metadata.annotations", func(obj *unstructured.Unstructured) {
-		obj.SetAnnotations(map[string]string{"a": strings.Repeat("x", 256<<10+1)})
-	}),
-	metadataRefused("finalizer", "A finalizer that is no qualified name is refused with 422.", "metadata.finalizers", func(obj *unstructured.Unstructured) {
-		obj.SetFinalizers([]string{"a b"})
-	}),
-	metadataRefused("owner", "A reference to an owner without uid is refused with 422.", "metadata.ownerReferences", func(obj *unstructured.Unstructured) {
-		obj.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "a"}})
-	}),
-	metadataRefused("owners", "Two owners that are the controller are refused with 422.", "metadata.ownerReferences", func(obj *unstructured.Unstructured) {
-		yes := true
-		obj.SetOwnerReferences([]metav1.OwnerReference{
-			{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "1", Controller: &yes}, {APIVersion: "v1", Kind: "ConfigMap", Name: "b", UID: "2", Controller: &yes},
-		})
-	}),
-	{"limits/expect-continue", Optional, "https://www.rfc-editor.org/rfc/rfc9110#field.expect", "A write over HTTP/1.1 with Expect: 100-continue has the status of its response. kube-apiserver gives all writes to aggregated APIs 200.", []need{verbs("create")}, func(s *session) {
-		config := rest.CopyConfig(s.r.target.Config)
-		config.QPS, config.Timeout, config.NextProtos = -1, 0, []string{"http/1.1"}
-		old, err := newEndpoint(config)
-		if err != nil {
-			s.fatalf("%v", err)
-		}
-		a := s.do("POST", s.collection(), text("application/json", "{"), header("Expect", "100-continue"), at(old))
-		if a.Code/100 != 4 {
-			s.errorf("a body that is not JSON gets %s, want 4xx", a)
-		}
-	}},
-	{"limits/long-name", Required, names, "A name of more than 253 characters is refused.", []need{verbs("create")}, func(s *session) {
-		obj := s.object()
-		obj.SetName(strings.Repeat("x", 254))
-		s.expectRefused(s.do("POST", s.collection(), body(obj)), 422)
-	}},
-	{"limits/large-body", Required, concepts, "A body of more than 3 MiB is refused with 413.", []need{verbs("create")}, func(s *session) {
-		a := s.do("POST", s.collection(), text("application/json", `{"metadata":{"annotations":{"a":"`+strings.Repeat("x", 3<<20+1)+`"}}}`))
-		s.want(a, 413)
-	}},
-	{"limits/deep-body", Required, concepts, "A body of 20,000 nested lists is refused with 400.", []need{verbs("create")}, func(s *session) {
-		const depth = 20_000
-		a := s.do("POST", s.collection(), text("application/json", `{"metadata":`+strings.Repeat("[", depth)+strings.Repeat("]", depth)+`}`))
-		s.want(a, 400, 413, 422)
-	}},
-	{"limits/large-patch", Required, concepts, "A JSON patch of more than 10,000 operations is refused with 413.", []need{verbs("create", "patch")}, func(s *session) {
-		operation := `{"op":"test","path":"/kind","value":"` + s.kind() + `"}`
-		a := s.do("PATCH", s.path(s.create()), jsonPatch("["+strings.Repeat(operation+",", 10_000)+operation+"]"))
-		s.want(a, 413)
-	}},
-	{"limits/odd-parameters", Required, concepts, "Parameters that make no sense are never answered by 5xx.", []need{verbs("list")}, func(s *session) {
-		for _, name := range []string{"limit", "continue", "resourceVersion", "resourceVersionMatch", "timeoutSeconds", "watch", "allowWatchBookmarks", "sendInitialEvents",
-			"fieldSelector", "labelSelector", "pretty", "includeObject"} {
-			for _, value := range []string{"", "-1", "\x00", "%", "99999999999999999999", "true,false", "'", "{}"} {
-				options := []option{query(name, value), query("timeoutSeconds", "1")}
-				if name != "labelSelector" {
-					options = append(options, query("labelSelector", s.selector()))
-				}
-				a := s.do("GET", s.collection(), options...)
-				if a.Code >= 500 && a.Code != 504 {
-					s.errorf("%s: got %s", a.request, a)
+	metadataRefused("label-key", "A label whose key is none is refused with 422.", "metadata.labels",
+		labelled("a b", "c")),
+	metadataRefused("label-value", "A label whose value is too long is refused with 422.", "metadata.labels",
+		labelled("a", strings.Repeat("x", 64))),
+	metadataRefused("annotation-key", "An annotation whose key is none is refused with 422.", "metadata.annotations",
+		func(obj *unstructured.Unstructured) {
+			obj.SetAnnotations(map[string]string{"a b": "c"})
+		}),
+	metadataRefused("annotations", "Annotations of more than 256 KiB are refused with 422.", "metadata.annotations",
+		func(obj *unstructured.Unstructured) {
+			obj.SetAnnotations(map[string]string{"a": strings.Repeat("x", 256<<10+1)})
+		}),
+	metadataRefused("finalizer", "A finalizer that is no qualified name is refused with 422.", "metadata.finalizers",
+		func(obj *unstructured.Unstructured) {
+			obj.SetFinalizers([]string{"a b"})
+		}),
+	metadataRefused("owner", "A reference to an owner without uid is refused with 422.", "metadata.ownerReferences",
+		func(obj *unstructured.Unstructured) {
+			obj.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "a"}})
+		}),
+	metadataRefused("owners", "Two owners that are the controller are refused with 422.", "metadata.ownerReferences",
+		func(obj *unstructured.Unstructured) {
+			yes := true
+			obj.SetOwnerReferences([]metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "1", Controller: &yes},
+				{APIVersion: "v1", Kind: "ConfigMap", Name: "b", UID: "2", Controller: &yes},
+			})
+		}),
+	{"limits/expect-continue", Optional, "https://www.rfc-editor.org/rfc/rfc9110#field.expect",
+		"A write over HTTP/1.1 with Expect: 100-continue has the status of its response. kube-apiserver gives all " +
+			"writes to aggregated APIs 200.", []need{verbs("create")}, func(s *session) {
+			config := rest.CopyConfig(s.r.target.Config)
+			config.QPS, config.Timeout, config.NextProtos = -1, 0, []string{"http/1.1"}
+			old, err := newEndpoint(config)
+			if err != nil {
+				s.fatalf("%v", err)
+			}
+			a := s.do("POST", s.collection(), text("application/json", "{"), header("Expect", "100-continue"), at(old))
+			if a.Code/100 != 4 {
+				s.errorf("a body that is not JSON gets %s, want 4xx", a)
+			}
+		}},
+	{"limits/long-name", Required, names, "A name of more than 253 characters is refused.", []need{verbs("create")},
+		func(s *session) {
+			obj := s.object()
+			obj.SetName(strings.Repeat("x", 254))
+			s.expectRefused(s.do("POST", s.collection(), body(obj)), 422)
+		}},
+	{"limits/large-body", Required, concepts, "A body of more than 3 MiB is refused with 413.", []need{verbs("create")},
+		func(s *session) {
+			a := s.do("POST", s.collection(), text("application/json",
+				`{"metadata":{"annotations":{"a":"`+strings.Repeat("x", 3<<20+1)+`"}}}`))
+			s.want(a, 413)
+		}},
+	{"limits/deep-body", Required, concepts, "A body of 20,000 nested lists is refused with 400.",
+		[]need{verbs("create")}, func(s *session) {
+			const depth = 20_000
+			a := s.do("POST", s.collection(), text("application/json",
+				`{"metadata":`+strings.Repeat("[", depth)+strings.Repeat("]", depth)+`}`))
+			s.want(a, 400, 413, 422)
+		}},
+	{"limits/large-patch", Required, concepts, "A JSON patch of more than 10,000 operations is refused with 413.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			operation := `{"op":"test","path":"/kind","value":"` + s.kind() + `"}`
+			a := s.do("PATCH", s.path(s.create()), jsonPatch("["+strings.Repeat(operation+",", 10_000)+operation+"]"))
+			s.want(a, 413)
+		}},
+	{"limits/odd-parameters", Required, concepts, "Parameters that make no sense are never answered by 5xx.",
+		[]need{verbs("list")}, func(s *session) {
+			for _, name := range []string{"limit", "continue", "resourceVersion", "resourceVersionMatch",
+				"timeoutSeconds",
+				"watch", "allowWatchBookmarks", "sendInitialEvents",
+				"fieldSelector", "labelSelector", "pretty", "includeObject"} {
+				for _, value := range []string{"", "-1", "\x00", "%", "99999999999999999999", "true,false", "'", "{}"} {
+					options := []option{query(name, value), query("timeoutSeconds", "1")}
+					if name != "labelSelector" {
+						options = append(options, query("labelSelector", s.selector()))
+					}
+					a := s.do("GET", s.collection(), options...)
+					if a.Code >= 500 && a.Code != 504 {
+						s.errorf("%s: got %s", a.request, a)
+					}
 				}
 			}
-		}
-	}},
-	{"limits/odd-bodies", Required, concepts, "Bodies that make no sense are never answered by 5xx.", []need{verbs("create", "patch")}, func(s *session) {
-		path := s.path(s.create())
-		for _, data := range []string{"null", "[]", "0", `""`, "{}", `{"metadata":null}`, `{"metadata":{"name":null}}`, `{"kind":1}`, "\xff\xfe", `{"a":1e999}`, "{" + strings.Repeat(`"a":{`, 50)} {
-			for _, a := range []*response{
-				s.do("POST", s.collection(), text("application/json", data), query("dryRun", "All")),
-				s.do("PUT", path, text("application/json", data), query("dryRun", "All")),
-				s.do("PATCH", path, text(typeMergePatch, data), query("dryRun", "All")),
-				s.do("PATCH", path, text(typeJSONPatch, data), query("dryRun", "All")),
-				s.do("PATCH", path, text(typeApply, data), query("dryRun", "All"), query("fieldManager", "a")),
-			} {
-				if a.Code >= 500 {
-					s.errorf("%s with %q: got %s", a.request, data, a)
+		}},
+	{"limits/odd-bodies", Required, concepts, "Bodies that make no sense are never answered by 5xx.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			path := s.path(s.create())
+			for _, data := range []string{"null", "[]", "0", `""`, "{}", `{"metadata":null}`,
+				`{"metadata":{"name":null}}`,
+				`{"kind":1}`, "\xff\xfe", `{"a":1e999}`, "{" + strings.Repeat(`"a":{`, 50)} {
+				for _, a := range []*response{
+					s.do("POST", s.collection(), text("application/json", data), query("dryRun", "All")),
+					s.do("PUT", path, text("application/json", data), query("dryRun", "All")),
+					s.do("PATCH", path, text(typeMergePatch, data), query("dryRun", "All")),
+					s.do("PATCH", path, text(typeJSONPatch, data), query("dryRun", "All")),
+					s.do("PATCH", path, text(typeApply, data), query("dryRun", "All"), query("fieldManager", "a")),
+				} {
+					if a.Code >= 500 {
+						s.errorf("%s with %q: got %s", a.request, data, a)
+					}
 				}
 			}
-		}
-	}},
+		}},
 }

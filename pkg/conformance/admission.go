@@ -18,9 +18,11 @@ func (s *session) policy(operations []any, expression string) {
 
 // policyWith makes one with another action and more in its spec.
 func (s *session) policyWith(operations []any, expression, action string, spec map[string]any) {
-	all := map[string]any{"validations": []any{map[string]any{"expression": expression, "message": "the policy of the check says no"}}}
+	all := map[string]any{"validations": []any{map[string]any{"expression": expression,
+		"message": "the policy of the check says no"}}}
 	maps.Copy(all, spec)
-	s.bind("Validating", "validatingadmissionpolicies", operations, all, map[string]any{"validationActions": []any{action}})
+	s.bind("Validating", "validatingadmissionpolicies", operations, all,
+		map[string]any{"validationActions": []any{action}})
 }
 
 // bind makes an admission policy for objects with the label policed of the check, and its binding.
@@ -30,16 +32,19 @@ func (s *session) bind(kind, resource string, operations []any, spec, binding ma
 	spec["matchConstraints"] = map[string]any{
 		"objectSelector": map[string]any{"matchLabels": map[string]any{ownLabel: s.label(), "policed": "yes"}},
 		"resourceRules": []any{map[string]any{
-			"apiGroups": []any{s.r.discovered.gvr.Group}, "apiVersions": []any{s.r.discovered.gvr.Version}, "operations": operations, "resources": []any{s.r.discovered.gvr.Resource},
+			"apiGroups": []any{s.r.discovered.gvr.Group}, "apiVersions": []any{s.r.discovered.gvr.Version},
+			"operations": operations, "resources": []any{s.r.discovered.gvr.Resource},
 		}},
 	}
 	const path = "/apis/admissionregistration.k8s.io/v1/"
 	for _, part := range []struct {
 		kind, resource string
 		spec           map[string]any
-	}{{kind + "AdmissionPolicy", resource, spec}, {kind + "AdmissionPolicyBinding", strings.TrimSuffix(resource, "policies") + "policybindings", binding}} {
+	}{{kind + "AdmissionPolicy", resource, spec}, {kind + "AdmissionPolicyBinding",
+		strings.TrimSuffix(resource, "policies") + "policybindings", binding}} {
 		a := s.do("POST", path+part.resource, body(map[string]any{
-			"apiVersion": "admissionregistration.k8s.io/v1", "kind": part.kind, "metadata": map[string]any{"name": name, "labels": s.labels()}, "spec": part.spec,
+			"apiVersion": "admissionregistration.k8s.io/v1", "kind": part.kind,
+			"metadata": map[string]any{"name": name, "labels": s.labels()}, "spec": part.spec,
 		}))
 		if a.Code == 403 || a.Code == 404 {
 			s.skipf("no %s can be made: %s", part.resource, a)
@@ -59,7 +64,8 @@ func (s *session) denied(send func() *response) {
 			}
 			return "the request was let through"
 		}
-		if status := s.expectRefused(a, 422, 403); !strings.Contains(status.Message, "the policy of the check says no") {
+		if status := s.expectRefused(a, 422, 403); !strings.Contains(status.Message,
+			"the policy of the check says no") {
 			s.errorf("the message is %q, want that of the policy", status.Message)
 		}
 		return ""
@@ -67,83 +73,110 @@ func (s *session) denied(send func() *response) {
 }
 
 var admissionChecks = []Check{
-	{"admission/create", Required, policies, "A ValidatingAdmissionPolicy holds for what is created.", []need{verbs("create")}, func(s *session) {
-		s.policy([]any{"CREATE"}, "object.metadata.?annotations['allowed'].orValue('no') == 'yes'")
-		s.denied(func() *response { return s.do("POST", s.collection(), body(s.policed())) })
-		allowed := s.policed()
-		allowed.SetAnnotations(map[string]string{"allowed": "yes"})
-		s.created(s.want(s.do("POST", s.collection(), body(allowed)), 201))
-	}},
-	{"admission/dry-run", Required, policies, "A policy holds for a dry run.", []need{verbs("create")}, func(s *session) {
-		s.policy([]any{"CREATE"}, "false")
-		s.denied(func() *response { return s.do("POST", s.collection(), body(s.policed()), query("dryRun", "All")) })
-	}},
-	{"admission/update", Required, policies, "A policy sees the old and the new object of a change.", []need{verbs("create", "patch")}, func(s *session) {
-		obj := s.create(labelled("policed", "yes"), labelled("count", "1"))
-		s.policy([]any{"UPDATE"}, "object.metadata.labels['count'] == oldObject.metadata.labels['count']")
-		count := 1
-		s.denied(func() *response {
-			count++
-			return s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"labels": map[string]any{"count": fmt.Sprint(count)}})))
-		})
-		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"another": "yes"}}))
-	}},
-	{"admission/delete", Required, policies, "A policy holds for a deletion, and sees the object.", []need{verbs("create", "delete")}, func(s *session) {
-		s.policy([]any{"DELETE"}, "has(oldObject.metadata.annotations) && 'deletable' in oldObject.metadata.annotations")
-		var kept *unstructured.Unstructured
-		s.denied(func() *response {
-			kept = s.create(labelled("policed", "yes"))
-			return s.do("DELETE", s.path(kept))
-		})
-		s.get(kept)
-		s.patch(kept, metadata(map[string]any{"annotations": map[string]any{"deletable": ""}}))
-		s.want(s.do("DELETE", s.path(kept), query("propagationPolicy", "Background")), 200, 202)
-	}},
-	{"admission/apply", Required, policies, "A policy holds for an apply that creates.", []need{verbs("create", "patch")}, func(s *session) {
-		s.policy([]any{"CREATE"}, "false")
-		s.denied(func() *response { return s.apply(s.name(), appliers, map[string]any{"policed": "yes"}) })
-	}},
-	{"admission/variables", Recommended, policies, "A policy knows the kind, the user and the operation of the request.", []need{verbs("create")}, func(s *session) {
-		s.policy([]any{"CREATE"}, fmt.Sprintf("!(request.kind.kind == %q && request.kind.group == %q && request.operation == 'CREATE' && request.userInfo.username != '')", s.kind(), s.r.discovered.gvr.Group))
-		s.denied(func() *response { return s.do("POST", s.collection(), body(s.policed()), query("dryRun", "All")) })
-	}},
-	{"admission/warn", Recommended, policies, "A policy whose action is to warn lets the request pass, with a warning.", []need{verbs("create")}, func(s *session) {
-		s.policyWith([]any{"CREATE"}, "false", "Warn", nil)
-		s.eventually("with the policy", func() string {
-			if a := s.want(s.do("POST", s.collection(), body(s.policed()), query("dryRun", "All")), 201); !a.hasWarning("the policy of the check says no") {
-				return fmt.Sprintf("the warnings are %q", a.Header.Values("Warning"))
+	{"admission/create", Required, policies, "A ValidatingAdmissionPolicy holds for what is created.",
+		[]need{verbs("create")}, func(s *session) {
+			s.policy([]any{"CREATE"}, "object.metadata.?annotations['allowed'].orValue('no') == 'yes'")
+			s.denied(func() *response { return s.do("POST", s.collection(), body(s.policed())) })
+			allowed := s.policed()
+			allowed.SetAnnotations(map[string]string{"allowed": "yes"})
+			s.created(s.want(s.do("POST", s.collection(), body(allowed)), 201))
+		}},
+	{"admission/dry-run", Required, policies, "A policy holds for a dry run.", []need{verbs("create")},
+		func(s *session) {
+			s.policy([]any{"CREATE"}, "false")
+			s.denied(func() *response {
+				return s.do("POST", s.collection(), body(s.policed()),
+					query("dryRun", "All"))
+			})
+		}},
+	{"admission/update", Required, policies, "A policy sees the old and the new object of a change.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			obj := s.create(labelled("policed", "yes"), labelled("count", "1"))
+			s.policy([]any{"UPDATE"}, "object.metadata.labels['count'] == oldObject.metadata.labels['count']")
+			count := 1
+			s.denied(func() *response {
+				count++
+				return s.do("PATCH", s.path(obj), mergePatch(metadata(
+					map[string]any{"labels": map[string]any{"count": fmt.Sprint(count)}})))
+			})
+			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"another": "yes"}}))
+		}},
+	{"admission/delete", Required, policies, "A policy holds for a deletion, and sees the object.",
+		[]need{verbs("create", "delete")}, func(s *session) {
+			s.policy([]any{"DELETE"},
+				"has(oldObject.metadata.annotations) && 'deletable' in oldObject.metadata.annotations")
+			var kept *unstructured.Unstructured
+			s.denied(func() *response {
+				kept = s.create(labelled("policed", "yes"))
+				return s.do("DELETE", s.path(kept))
+			})
+			s.get(kept)
+			s.patch(kept, metadata(map[string]any{"annotations": map[string]any{"deletable": ""}}))
+			s.want(s.do("DELETE", s.path(kept), query("propagationPolicy", "Background")), 200, 202)
+		}},
+	{"admission/apply", Required, policies, "A policy holds for an apply that creates.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			s.policy([]any{"CREATE"}, "false")
+			s.denied(func() *response { return s.apply(s.name(), appliers, map[string]any{"policed": "yes"}) })
+		}},
+	{"admission/variables", Recommended, policies,
+		"A policy knows the kind, the user and the operation of the request.", []need{verbs("create")},
+		func(s *session) {
+			s.policy([]any{"CREATE"},
+				fmt.Sprintf("!(request.kind.kind == %q && request.kind.group == %q && request.operation == 'CREATE' && "+
+					"request.userInfo.username != '')", s.kind(), s.r.discovered.gvr.Group))
+			s.denied(func() *response {
+				return s.do("POST", s.collection(), body(s.policed()),
+					query("dryRun", "All"))
+			})
+		}},
+	{"admission/warn", Recommended, policies, "A policy whose action is to warn lets the request pass, with a warning.",
+		[]need{verbs("create")}, func(s *session) {
+			s.policyWith([]any{"CREATE"}, "false", "Warn", nil)
+			s.eventually("with the policy", func() string {
+				if a := s.want(s.do("POST", s.collection(), body(s.policed()), query("dryRun", "All")),
+					201); !a.hasWarning(
+					"the policy of the check says no") {
+					return fmt.Sprintf("the warnings are %q", a.Header.Values("Warning"))
+				}
+				return ""
+			})
+		}},
+	{"admission/mutating-policy", Recommended, kep("3962-mutating-admission-policies"),
+		"A MutatingAdmissionPolicy changes what is created, before it is answered and stored.", []need{verbs("create")},
+		func(s *session) {
+			s.bind("Mutating", "mutatingadmissionpolicies", []any{"CREATE"}, map[string]any{
+				"reinvocationPolicy": "Never", "mutations": []any{map[string]any{"patchType": "JSONPatch",
+					"jsonPatch": map[string]any{
+						"expression": `[JSONPatch{op: "add", path: "/metadata/labels/mutated", value: "yes"}]`,
+					}}},
+			}, map[string]any{})
+			s.eventually("with the policy", func() string {
+				obj := s.created(s.want(s.do("POST", s.collection(), body(s.policed())), 201))
+				if obj.GetLabels()["mutated"] != "yes" || s.get(obj).GetLabels()["mutated"] != "yes" {
+					return "the object was not changed"
+				}
+				return ""
+			})
+		}},
+	{"admission/quota", Required, "https://kubernetes.io/docs/concepts/policy/resource-quotas/",
+		"A ResourceQuota limits how many objects a namespace has.", []need{verbs("create"), namespaced},
+		func(s *session) {
+			// kube-controller-manager overwrites what admission counted with what its cache has, which may be behind
+			// (https://github.com/kubernetes/kubernetes/issues/123434), so that once in a while an object too many comes
+			// in.
+			var codes []int
+			for range 3 {
+				codes = s.createSixOfThree()
+				// Some kinds have objects in each new namespace, which count.
+				if n := slices.Index(codes, 403); n >= 1 && n <= 3 && !slices.Contains(codes[n:], 201) {
+					return
+				}
 			}
-			return ""
-		})
-	}},
-	{"admission/mutating-policy", Recommended, kep("3962-mutating-admission-policies"), "A MutatingAdmissionPolicy changes what is created, before it is answered and stored.", []need{verbs("create")}, func(s *session) {
-		s.bind("Mutating", "mutatingadmissionpolicies", []any{"CREATE"}, map[string]any{
-			"reinvocationPolicy": "Never", "mutations": []any{map[string]any{"patchType": "JSONPatch", "jsonPatch": map[string]any{
-				"expression": `[JSONPatch{op: "add", path: "/metadata/labels/mutated", value: "yes"}]`,
-			}}},
-		}, map[string]any{})
-		s.eventually("with the policy", func() string {
-			obj := s.created(s.want(s.do("POST", s.collection(), body(s.policed())), 201))
-			if obj.GetLabels()["mutated"] != "yes" || s.get(obj).GetLabels()["mutated"] != "yes" {
-				return "the object was not changed"
-			}
-			return ""
-		})
-	}},
-	{"admission/quota", Required, "https://kubernetes.io/docs/concepts/policy/resource-quotas/", "A ResourceQuota limits how many objects a namespace has.", []need{verbs("create"), namespaced}, func(s *session) {
-		// kube-controller-manager overwrites what admission counted with what its cache has, which may be behind
-		// (https://github.com/kubernetes/kubernetes/issues/123434), so that once in a while an object too many comes
-		// in.
-		var codes []int
-		for range 3 {
-			codes = s.createSixOfThree()
-			// Some kinds have objects in each new namespace, which count.
-			if n := slices.Index(codes, 403); n >= 1 && n <= 3 && !slices.Contains(codes[n:], 201) {
-				return
-			}
-		}
-		s.errorf("six creations with a quota of three, for the third time: got %v, want at most three 201 and then 403", codes)
-	}},
+			s.errorf("six creations with a quota of three, for the third time: got %v, want at most three 201 and "+
+				"then 403",
+				codes)
+		}},
 }
 
 // createSixOfThree tries to create six objects in a namespace with a quota of three, and returns the status codes.
@@ -155,14 +188,17 @@ func (s *session) createSixOfThree() []int {
 	}
 	quotas := "/api/v1/namespaces/" + namespace + "/resourcequotas"
 	s.want(s.do("POST", quotas, body(map[string]any{
-		"apiVersion": "v1", "kind": "ResourceQuota", "metadata": map[string]any{"name": "q"}, "spec": map[string]any{"hard": map[string]any{key: "3"}},
+		"apiVersion": "v1", "kind": "ResourceQuota", "metadata": map[string]any{"name": "q"},
+		"spec": map[string]any{"hard": map[string]any{key: "3"}},
 	})), 201)
 	tries := 0
 	s.eventually("after the quota was made", func() string {
 		// A quota that is older than what kube-controller-manager knows of the resource is counted again after 5
 		// minutes, or when it changes.
 		if tries++; tries%20 == 0 {
-			s.want(s.do("PATCH", quotas+"/q", mergePatch(map[string]any{"spec": map[string]any{"hard": map[string]any{"pods": fmt.Sprint(tries)}}})), 200, 409)
+			s.want(s.do("PATCH", quotas+"/q",
+				mergePatch(map[string]any{"spec": map[string]any{"hard": map[string]any{"pods": fmt.Sprint(
+					tries)}}})), 200, 409)
 		}
 		got := s.want(s.do("GET", quotas+"/q"), 200).object()
 		if _, ok, _ := unstructured.NestedFieldNoCopy(got.Object, "status", "used", key); !ok {

@@ -62,9 +62,12 @@ func (c Check) Area() string { area, _, _ := strings.Cut(c.ID, "/"); return area
 
 // Checks returns all of them, in the order of their areas.
 func Checks() []Check {
-	return slices.Concat(nameChecks, createChecks, updateChecks, patchChecks, applyChecks, dryRunChecks, fieldValidationChecks, statusChecks,
-		scaleChecks, deleteChecks, collectionChecks, getChecks, listChecks, selectorChecks, pageChecks, watchChecks, watchListChecks, formChecks,
-		discoveryChecks, openAPIChecks, versionChecks, authorizationChecks, admissionChecks, webhookChecks, limitChecks, kubectlChecks, healthChecks,
+	return slices.Concat(nameChecks, createChecks, updateChecks, patchChecks, applyChecks, dryRunChecks,
+		fieldValidationChecks, statusChecks,
+		scaleChecks, deleteChecks, collectionChecks, getChecks, listChecks, selectorChecks, pageChecks, watchChecks,
+		watchListChecks, formChecks,
+		discoveryChecks, openAPIChecks, versionChecks, authorizationChecks, admissionChecks, webhookChecks, limitChecks,
+		kubectlChecks, healthChecks,
 		givenChecks, metricChecks, auditChecks, leakChecks)
 }
 
@@ -118,7 +121,8 @@ func namespaced(f *discovered, _ *Target) string {
 // confined is for a check that deletes a collection.
 func confined(f *discovered, t *Target) string {
 	if !f.resource.Namespaced && !t.AllowDisruptive {
-		return "it deletes a collection of the whole cluster: a server that ignores selectors would delete what is not of the run; the target has no AllowDisruptive"
+		return "it deletes a collection of the whole cluster: a server that ignores selectors would delete what is " +
+			"not of the run; the target has no AllowDisruptive"
 	}
 	return ""
 }

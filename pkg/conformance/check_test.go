@@ -22,7 +22,8 @@ func TestChecks(t *testing.T) {
 			t.Errorf("%s: the level is %q", c.ID, c.Level)
 		}
 		if !strings.HasPrefix(c.Source, "https://") || !strings.HasSuffix(c.Text, ".") || c.run == nil {
-			t.Errorf("%s: got the source %q and the text %q, want an address and a sentence, and something to run", c.ID, c.Source, c.Text)
+			t.Errorf("%s: got the source %q and the text %q, want an address and a sentence, and something to run",
+				c.ID, c.Source, c.Text)
 		}
 	}
 	if len(ids) < 150 {

@@ -54,8 +54,10 @@ func (s *session) remove(path string) {
 	default:
 		s.fatalf("it lacks the label %s=%s, so it is not deleted", runLabel, s.r.id)
 	}
-	options := map[string]any{"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background", "preconditions": map[string]any{"uid": obj.GetUID()}}
-	if a = s.want(s.do("DELETE", path, body(options)), 200, 202, 404, 409); a.Code == 409 && obj.GetDeletionTimestamp() == nil {
+	options := map[string]any{"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background",
+		"preconditions": map[string]any{"uid": obj.GetUID()}}
+	if a = s.want(s.do("DELETE", path, body(options)), 200, 202, 404, 409); a.Code == 409 &&
+		obj.GetDeletionTimestamp() == nil {
 		s.fatalf("%s: got %s", a.request, a)
 	}
 	s.release(path)
@@ -70,11 +72,13 @@ func (s *session) release(path string) {
 			return a
 		}
 		obj := s.want(a, 200).object()
-		kept := slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(f string) bool { return strings.HasPrefix(f, ownFinalizers) })
+		kept := slices.DeleteFunc(slices.Clone(obj.GetFinalizers()),
+			func(f string) bool { return strings.HasPrefix(f, ownFinalizers) })
 		if len(kept) == len(obj.GetFinalizers()) {
 			return a
 		}
-		return s.do("PATCH", path, mergePatch(metadata(map[string]any{"resourceVersion": obj.GetResourceVersion(), "finalizers": kept})))
+		return s.do("PATCH", path, mergePatch(metadata(map[string]any{"resourceVersion": obj.GetResourceVersion(),
+			"finalizers": kept})))
 	})
 }
 
@@ -87,19 +91,23 @@ func (r *runner) sweep(ctx context.Context) (left []string) {
 		var found []unstructured.Unstructured
 		s.messages = nil
 		messages, _ := s.runGuarded(func(s *session) {
-			if a := s.do("GET", s.collectionIn(r.discovered.gvr.Version, ""), query("labelSelector", runLabel+"="+r.id)); a.Code != 403 {
+			if a := s.do("GET", s.collectionIn(r.discovered.gvr.Version, ""),
+				query("labelSelector", runLabel+"="+r.id)); a.Code != 403 {
 				found = s.want(a, 200).items()
 			}
 		})
 		if len(messages) > 0 {
-			return []string{fmt.Sprintf("%s: what is left is not known: %s", r.discovered.gvr.GroupResource(), strings.Join(messages, "; "))}
+			return []string{fmt.Sprintf("%s: what is left is not known: %s", r.discovered.gvr.GroupResource(),
+				strings.Join(messages, "; "))}
 		}
 		for _, obj := range found {
-			if obj.GetLabels()[runLabel] != r.id || strings.HasPrefix(obj.GetNamespace(), r.namespacePrefix()) || obj.GetName() == "" {
+			if obj.GetLabels()[runLabel] != r.id || strings.HasPrefix(obj.GetNamespace(), r.namespacePrefix()) ||
+				obj.GetName() == "" {
 				continue
 			}
 			path := s.path(&obj)
-			if left = append(left, s.tryRemove(path)...); len(left) == 0 || !strings.HasPrefix(left[len(left)-1], path) {
+			if left = append(left, s.tryRemove(path)...); len(left) == 0 ||
+				!strings.HasPrefix(left[len(left)-1], path) {
 				left = append(left, path+": it is being deleted")
 			}
 		}

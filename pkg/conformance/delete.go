@@ -17,246 +17,292 @@ const finalizer = "conformance.example.com/hold"
 func finalized(obj *unstructured.Unstructured) { obj.SetFinalizers([]string{finalizer}) }
 
 var deleteChecks = []Check{
-	{"delete/answer", Required, concepts, "A deletion is answered by 200 with a Status or the object, and the object is gone.", []need{verbs("create", "delete")}, func(s *session) {
-		obj := s.create()
-		a := s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
-		if kind := a.object().GetKind(); kind != "Status" && kind != s.kind() {
-			s.errorf("the answer is a %s, want a Status or the object", kind)
-		}
-		s.eventually("after the deletion", func() string {
-			if a := s.do("GET", s.path(obj)); a.Code != 404 {
-				return "the object is there"
+	{"delete/answer", Required, concepts,
+		"A deletion is answered by 200 with a Status or the object, and the object is gone.",
+		[]need{verbs("create", "delete")}, func(s *session) {
+			obj := s.create()
+			a := s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
+			if kind := a.object().GetKind(); kind != "Status" && kind != s.kind() {
+				s.errorf("the answer is a %s, want a Status or the object", kind)
 			}
-			return ""
-		})
-	}},
-	{"delete/details", Recommended, concepts, "The answer says which object was deleted: a Status with its name and uid, or the object.", []need{verbs("create", "delete")}, func(s *session) {
-		obj := s.create()
-		got := s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202).object()
-		name, uid := got.GetName(), string(got.GetUID())
-		if got.GetKind() == "Status" {
-			name, _, _ = unstructured.NestedString(got.Object, "details", "name")
-			uid, _, _ = unstructured.NestedString(got.Object, "details", "uid")
-		}
-		if name != obj.GetName() || uid != string(obj.GetUID()) {
-			s.errorf("the answer is %v, want the name %s and the uid %s", got.Object, obj.GetName(), obj.GetUID())
-		}
-	}},
-	{"delete/no-options", Required, concepts, "An empty object is taken for DeleteOptions.", []need{verbs("create", "delete")}, func(s *session) {
-		s.want(s.do("DELETE", s.path(s.create()), text("application/json", "{}")), 200, 202)
-	}},
-	{"delete/period-malformed", Recommended, concepts, "gracePeriodSeconds that is no number is refused with 400.", []need{verbs("create", "delete")}, func(s *session) {
-		obj := s.create()
-		s.expectRefused(s.do("DELETE", s.path(obj), query("gracePeriodSeconds", "soon")), 400)
-		s.get(obj)
-	}},
-	{"delete/missing", Required, concepts, "The deletion of what is not there is 404 NotFound.", []need{verbs("delete")}, func(s *session) {
-		if status := s.expectRefused(s.do("DELETE", s.path(s.object())), 404); status.Reason != metav1.StatusReasonNotFound {
-			s.errorf("the reason is %q, want NotFound", status.Reason)
-		}
-	}},
-	{"delete/precondition-uid", Required, concepts, "A deletion with another uid as precondition is refused with 409.", []need{verbs("create", "delete")}, func(s *session) {
-		obj := s.create()
-		s.expectRefused(s.do("DELETE", s.path(obj), options(map[string]any{"preconditions": map[string]any{"uid": "11111111-2222-3333-4444-555555555555"}})), 409)
-		s.get(obj)
-	}},
-	{"delete/precondition-resource-version", Required, concepts, "A deletion with an old resourceVersion as precondition is refused with 409.", []need{verbs("create", "delete", "patch")}, func(s *session) {
-		obj := s.create()
-		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
-		s.expectRefused(s.do("DELETE", s.path(obj), options(map[string]any{"preconditions": map[string]any{"resourceVersion": obj.GetResourceVersion()}})), 409)
-		s.get(obj)
-	}},
-	{"delete/preconditions-met", Required, concepts, "A deletion whose preconditions hold succeeds.", []need{verbs("create", "delete")}, func(s *session) {
-		obj := s.create()
-		s.want(s.do("DELETE", s.path(obj), options(map[string]any{"preconditions": map[string]any{"uid": string(obj.GetUID())}, "propagationPolicy": "Background"})), 200, 202)
-	}},
-	{"delete/finalizer", Required, finalizing, "An object with a finalizer stays with a deletionTimestamp until the last one is removed.", []need{verbs("create", "delete", "patch")}, func(s *session) {
-		obj := s.create(finalized)
-		s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
-		if held := s.get(obj); held.GetDeletionTimestamp() == nil {
-			s.errorf("the object is there without deletionTimestamp")
-		}
-		s.release(s.path(obj))
-		s.eventually("after the finalizer was removed", func() string {
-			if a := s.do("GET", s.path(obj)); a.Code != 404 {
-				return "the object is there"
+			s.eventually("after the deletion", func() string {
+				if a := s.do("GET", s.path(obj)); a.Code != 404 {
+					return "the object is there"
+				}
+				return ""
+			})
+		}},
+	{"delete/details", Recommended, concepts,
+		"The answer says which object was deleted: a Status with its name and uid, or the object.",
+		[]need{verbs("create", "delete")}, func(s *session) {
+			obj := s.create()
+			got := s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202).object()
+			name, uid := got.GetName(), string(got.GetUID())
+			if got.GetKind() == "Status" {
+				name, _, _ = unstructured.NestedString(got.Object, "details", "name")
+				uid, _, _ = unstructured.NestedString(got.Object, "details", "uid")
 			}
-			return ""
-		})
-	}},
-	{"delete/finalizer-too-late", Required, finalizing, "A finalizer cannot be added to what is being deleted: 422 or 403.", []need{verbs("create", "delete", "patch")}, func(s *session) {
-		obj := s.create(finalized)
-		s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
-		s.expectRefused(s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"finalizers": []any{finalizer, "other.example.com/late"}}))), 422, 403)
-	}},
-	{"delete/timestamp-stays", Required, finalizing, "A second deletion leaves the deletionTimestamp.", []need{verbs("create", "delete")}, func(s *session) {
-		obj := s.create(finalized)
-		s.want(s.do("DELETE", s.path(obj)), 200, 202)
-		first := s.get(obj).GetDeletionTimestamp()
-		s.want(s.do("DELETE", s.path(obj)), 200, 202, 409)
-		if second := s.get(obj).GetDeletionTimestamp(); first == nil || second == nil || !first.Equal(second) {
-			s.errorf("the deletionTimestamp was %v and is %v", first, second)
-		}
-	}},
-	{"delete/timestamp-of-client", Required, finalizing, "A client cannot take the deletionTimestamp away.", []need{verbs("create", "delete", "patch")}, func(s *session) {
-		obj := s.create(finalized)
-		s.want(s.do("DELETE", s.path(obj)), 200, 202)
-		s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"deletionTimestamp": nil})))
-		if s.get(obj).GetDeletionTimestamp() == nil {
-			s.errorf("the deletionTimestamp is gone")
-		}
-	}},
-	{"delete/foreground", Required, deleting, "Deletion in the foreground sets the finalizer foregroundDeletion.", []need{verbs("create", "delete")}, func(s *session) {
-		s.propagated(metav1.DeletePropagationForeground, metav1.FinalizerDeleteDependents)
-	}},
-	{"delete/orphan", Required, deleting, "Deletion that orphans dependents sets the finalizer orphan.", []need{verbs("create", "delete")}, func(s *session) {
-		s.propagated(metav1.DeletePropagationOrphan, metav1.FinalizerOrphanDependents)
-	}},
-	{"delete/policy-unknown", Required, deleting, "An unknown propagationPolicy is refused with 422 or 400.", []need{verbs("create", "delete")}, func(s *session) {
-		obj := s.create()
-		s.expectRefused(s.do("DELETE", s.path(obj), query("propagationPolicy", "Sideways")), 422, 400)
-		s.get(obj)
-	}},
-	{"delete/policy-twice", Required, deleting, "propagationPolicy together with orphanDependents is refused with 422 or 400.", []need{verbs("create", "delete")}, func(s *session) {
-		obj := s.create()
-		s.expectRefused(s.do("DELETE", s.path(obj), options(map[string]any{"propagationPolicy": "Orphan", "orphanDependents": true})), 422, 400)
-		s.get(obj)
-	}},
-	{"delete/options-malformed", Required, concepts, "A body that is no DeleteOptions is refused with 400.", []need{verbs("create", "delete")}, func(s *session) {
-		obj := s.create()
-		s.expectRefused(s.do("DELETE", s.path(obj), text("application/json", `{"preconditions": "no"}`)), 400)
-		s.get(obj)
-	}},
-	{"delete/watched", Required, concepts, "A watch sees the deletion with the last state and a newer resourceVersion.", []need{verbs("create", "delete", "watch")}, func(s *session) {
-		obj := s.create(labelled("last", "state"))
-		w := s.watch(s.collection(), query("labelSelector", s.selector()), query("resourceVersion", obj.GetResourceVersion()))
-		s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
-		for {
-			e := w.next()
-			if e.Type == "MODIFIED" {
-				continue // a controller
+			if name != obj.GetName() || uid != string(obj.GetUID()) {
+				s.errorf("the answer is %v, want the name %s and the uid %s", got.Object, obj.GetName(), obj.GetUID())
 			}
-			if e.Type != "DELETED" || e.object().GetUID() != obj.GetUID() || e.object().GetLabels()["last"] != "state" || e.object().GetResourceVersion() == obj.GetResourceVersion() {
-				s.errorf("got %s, want DELETED with the labels and a new resourceVersion", e)
+		}},
+	{"delete/no-options", Required, concepts, "An empty object is taken for DeleteOptions.",
+		[]need{verbs("create", "delete")}, func(s *session) {
+			s.want(s.do("DELETE", s.path(s.create()), text("application/json", "{}")), 200, 202)
+		}},
+	{"delete/period-malformed", Recommended, concepts, "gracePeriodSeconds that is no number is refused with 400.",
+		[]need{verbs("create", "delete")}, func(s *session) {
+			obj := s.create()
+			s.expectRefused(s.do("DELETE", s.path(obj), query("gracePeriodSeconds", "soon")), 400)
+			s.get(obj)
+		}},
+	{"delete/missing", Required, concepts, "The deletion of what is not there is 404 NotFound.",
+		[]need{verbs("delete")}, func(s *session) {
+			if status := s.expectRefused(s.do("DELETE", s.path(s.object())),
+				404); status.Reason != metav1.StatusReasonNotFound {
+				s.errorf("the reason is %q, want NotFound", status.Reason)
 			}
-			return
-		}
-	}},
-	{"delete/dependents", Required, deleting, "The garbage collector deletes what a deleted object owned.", []need{verbs("create", "delete", "list", "watch")}, func(s *session) {
-		owner := s.create()
-		dependent := s.create(func(obj *unstructured.Unstructured) {
-			obj.SetOwnerReferences([]metav1.OwnerReference{reference(owner)})
-		})
-		s.want(s.do("DELETE", s.path(owner), query("propagationPolicy", "Background")), 200, 202)
-		s.eventually("after the owner was deleted", func() string {
-			if a := s.do("GET", s.path(dependent)); a.Code != 404 {
-				return "the dependent is there"
+		}},
+	{"delete/precondition-uid", Required, concepts, "A deletion with another uid as precondition is refused with 409.",
+		[]need{verbs("create", "delete")}, func(s *session) {
+			obj := s.create()
+			s.expectRefused(s.do("DELETE", s.path(obj), options(
+				map[string]any{"preconditions": map[string]any{"uid": "11111111-2222-3333-4444-555555555555"}})), 409)
+			s.get(obj)
+		}},
+	{"delete/precondition-resource-version", Required, concepts,
+		"A deletion with an old resourceVersion as precondition is refused with 409.",
+		[]need{verbs("create", "delete", "patch")}, func(s *session) {
+			obj := s.create()
+			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
+			s.expectRefused(s.do("DELETE", s.path(obj), options(
+				map[string]any{"preconditions": map[string]any{"resourceVersion": obj.GetResourceVersion()}})), 409)
+			s.get(obj)
+		}},
+	{"delete/preconditions-met", Required, concepts, "A deletion whose preconditions hold succeeds.",
+		[]need{verbs("create", "delete")}, func(s *session) {
+			obj := s.create()
+			s.want(s.do("DELETE", s.path(obj), options(map[string]any{"preconditions": map[string]any{"uid": string(
+				obj.GetUID())}, "propagationPolicy": "Background"})), 200, 202)
+		}},
+	{"delete/finalizer", Required, finalizing,
+		"An object with a finalizer stays with a deletionTimestamp until the last one is removed.",
+		[]need{verbs("create", "delete", "patch")}, func(s *session) {
+			obj := s.create(finalized)
+			s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
+			if held := s.get(obj); held.GetDeletionTimestamp() == nil {
+				s.errorf("the object is there without deletionTimestamp")
 			}
-			return ""
-		})
-	}},
-	{"delete/foreground-waits", Required, deleting, "An object that is deleted in the foreground goes after those that it owns and that block it.", []need{verbs("create", "delete", "list", "watch", "patch")}, func(s *session) {
-		owner := s.create()
-		dependent := s.create(finalized, func(obj *unstructured.Unstructured) {
-			blocking := reference(owner)
-			blocking.BlockOwnerDeletion = new(true)
-			obj.SetOwnerReferences([]metav1.OwnerReference{blocking})
-		})
-		s.want(s.do("DELETE", s.path(owner), query("propagationPolicy", "Foreground")), 200, 202)
-		s.eventually("after the owner was deleted in the foreground", func() string {
-			if s.get(dependent).GetDeletionTimestamp() == nil {
-				return "the dependent is not being deleted"
+			s.release(s.path(obj))
+			s.eventually("after the finalizer was removed", func() string {
+				if a := s.do("GET", s.path(obj)); a.Code != 404 {
+					return "the object is there"
+				}
+				return ""
+			})
+		}},
+	{"delete/finalizer-too-late", Required, finalizing,
+		"A finalizer cannot be added to what is being deleted: 422 or 403.", []need{verbs("create", "delete", "patch")},
+		func(s *session) {
+			obj := s.create(finalized)
+			s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
+			s.expectRefused(s.do("PATCH", s.path(obj), mergePatch(
+				metadata(map[string]any{"finalizers": []any{finalizer, "other.example.com/late"}}))), 422, 403)
+		}},
+	{"delete/timestamp-stays", Required, finalizing, "A second deletion leaves the deletionTimestamp.",
+		[]need{verbs("create", "delete")}, func(s *session) {
+			obj := s.create(finalized)
+			s.want(s.do("DELETE", s.path(obj)), 200, 202)
+			first := s.get(obj).GetDeletionTimestamp()
+			s.want(s.do("DELETE", s.path(obj)), 200, 202, 409)
+			if second := s.get(obj).GetDeletionTimestamp(); first == nil || second == nil || !first.Equal(second) {
+				s.errorf("the deletionTimestamp was %v and is %v", first, second)
 			}
-			return ""
-		})
-		s.get(owner)
-		s.release(s.path(dependent))
-		s.eventually("after the dependent has gone", func() string {
-			if a := s.do("GET", s.path(owner)); a.Code != 404 {
-				return "the owner is there"
-			}
-			return ""
-		})
-	}},
-	{"delete/orphaned", Required, deleting, "What a deleted object owned stays without its owner, if the deletion orphans it.", []need{verbs("create", "delete", "list", "watch", "patch")}, func(s *session) {
-		owner := s.create()
-		dependent := s.create(func(obj *unstructured.Unstructured) {
-			obj.SetOwnerReferences([]metav1.OwnerReference{reference(owner)})
-		})
-		s.want(s.do("DELETE", s.path(owner), query("propagationPolicy", "Orphan")), 200, 202)
-		s.eventually("after the owner was deleted", func() string {
-			if a := s.do("GET", s.path(owner)); a.Code != 404 {
-				return "the owner is there"
-			}
-			if len(s.get(dependent).GetOwnerReferences()) > 0 {
-				return "the dependent has an owner"
-			}
-			return ""
-		})
-	}},
-	{"delete/owner-of-another-kind", Required, deleting, "The garbage collector deletes an object whose owner, of another kind, was deleted.", []need{verbs("create", "delete", "list", "watch"), namespaced}, func(s *session) {
-		configMaps := "/api/v1/namespaces/" + s.namespace + "/configmaps"
-		owner := s.want(s.do("POST", configMaps, body(map[string]any{
-			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": s.name(), "labels": s.labels()},
-		})), 201).object()
-		s.objects = append(s.objects, configMaps+"/"+owner.GetName())
-		dependent := s.create(func(obj *unstructured.Unstructured) {
-			obj.SetOwnerReferences([]metav1.OwnerReference{reference(owner)})
-		})
-		s.want(s.do("DELETE", configMaps+"/"+owner.GetName()), 200)
-		s.eventually("after the owner was deleted", func() string {
-			if a := s.do("GET", s.path(dependent)); a.Code != 404 {
-				return "the dependent is there"
-			}
-			return ""
-		})
-	}},
-	{"delete/namespace-terminating", Required, finalizing, "An object with a finalizer holds its namespace. Meanwhile nothing can be created there, and what is there can be changed.", []need{verbs("create", "delete", "deletecollection", "patch"), namespaced}, func(s *session) {
-		s.apart()
-		obj := s.create(finalized)
-		path := "/api/v1/namespaces/" + s.namespace
-		s.want(s.do("DELETE", path), 200, 202)
-		s.eventually("after the namespace was deleted", func() string { // which the server is told by a watch
-			a := s.do("POST", s.collection(), body(s.object()))
-			if a.Code == 201 {
-				s.created(a)
-				return "an object was created"
-			}
-			s.expectRefused(a, 403)
-			return ""
-		})
-		s.eventually("after the namespace was deleted", func() string {
+		}},
+	{"delete/timestamp-of-client", Required, finalizing, "A client cannot take the deletionTimestamp away.",
+		[]need{verbs("create", "delete", "patch")}, func(s *session) {
+			obj := s.create(finalized)
+			s.want(s.do("DELETE", s.path(obj)), 200, 202)
+			s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"deletionTimestamp": nil})))
 			if s.get(obj).GetDeletionTimestamp() == nil {
-				return "the object is not being deleted"
+				s.errorf("the deletionTimestamp is gone")
 			}
-			return ""
-		})
-		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
-		s.want(s.do("GET", path), 200)
-		s.release(s.path(obj))
-		s.eventually("after the finalizer was removed", func() string {
-			if a := s.do("GET", path); a.Code != 404 {
-				return "the namespace is there"
+		}},
+	{"delete/foreground", Required, deleting, "Deletion in the foreground sets the finalizer foregroundDeletion.",
+		[]need{verbs("create", "delete")}, func(s *session) {
+			s.propagated(metav1.DeletePropagationForeground, metav1.FinalizerDeleteDependents)
+		}},
+	{"delete/orphan", Required, deleting, "Deletion that orphans dependents sets the finalizer orphan.",
+		[]need{verbs("create", "delete")}, func(s *session) {
+			s.propagated(metav1.DeletePropagationOrphan, metav1.FinalizerOrphanDependents)
+		}},
+	{"delete/policy-unknown", Required, deleting, "An unknown propagationPolicy is refused with 422 or 400.",
+		[]need{verbs("create", "delete")}, func(s *session) {
+			obj := s.create()
+			s.expectRefused(s.do("DELETE", s.path(obj), query("propagationPolicy", "Sideways")), 422, 400)
+			s.get(obj)
+		}},
+	{"delete/policy-twice", Required, deleting,
+		"propagationPolicy together with orphanDependents is refused with 422 or 400.",
+		[]need{verbs("create", "delete")}, func(s *session) {
+			obj := s.create()
+			s.expectRefused(s.do("DELETE", s.path(obj), options(
+				map[string]any{"propagationPolicy": "Orphan", "orphanDependents": true})), 422, 400)
+			s.get(obj)
+		}},
+	{"delete/options-malformed", Required, concepts, "A body that is no DeleteOptions is refused with 400.",
+		[]need{verbs("create", "delete")}, func(s *session) {
+			obj := s.create()
+			s.expectRefused(s.do("DELETE", s.path(obj), text("application/json", `{"preconditions": "no"}`)), 400)
+			s.get(obj)
+		}},
+	{"delete/watched", Required, concepts, "A watch sees the deletion with the last state and a newer resourceVersion.",
+		[]need{verbs("create", "delete", "watch")}, func(s *session) {
+			obj := s.create(labelled("last", "state"))
+			w := s.watch(s.collection(), query("labelSelector", s.selector()),
+				query("resourceVersion", obj.GetResourceVersion()))
+			s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
+			for {
+				e := w.next()
+				if e.Type == "MODIFIED" {
+					continue // a controller
+				}
+				if e.Type != "DELETED" || e.object().GetUID() != obj.GetUID() ||
+					e.object().GetLabels()["last"] != "state" ||
+					e.object().GetResourceVersion() == obj.GetResourceVersion() {
+					s.errorf("got %s, want DELETED with the labels and a new resourceVersion", e)
+				}
+				return
 			}
-			return ""
-		})
-	}},
-	{"delete/namespace", Required, concepts, "The objects of a namespace go with it.", []need{verbs("create", "delete", "deletecollection"), namespaced}, func(s *session) {
-		namespace := s.aNamespace()
-		obj := s.create(func(obj *unstructured.Unstructured) { obj.SetNamespace(namespace) })
-		s.want(s.do("DELETE", "/api/v1/namespaces/"+namespace), 200, 202)
-		s.eventually("after the namespace was deleted", func() string {
-			if a := s.do("GET", s.path(obj)); a.Code != 404 {
-				return "the object is there"
-			}
-			return ""
-		})
-	}},
+		}},
+	{"delete/dependents", Required, deleting, "The garbage collector deletes what a deleted object owned.",
+		[]need{verbs("create", "delete", "list", "watch")}, func(s *session) {
+			owner := s.create()
+			dependent := s.create(func(obj *unstructured.Unstructured) {
+				obj.SetOwnerReferences([]metav1.OwnerReference{reference(owner)})
+			})
+			s.want(s.do("DELETE", s.path(owner), query("propagationPolicy", "Background")), 200, 202)
+			s.eventually("after the owner was deleted", func() string {
+				if a := s.do("GET", s.path(dependent)); a.Code != 404 {
+					return "the dependent is there"
+				}
+				return ""
+			})
+		}},
+	{"delete/foreground-waits", Required, deleting,
+		"An object that is deleted in the foreground goes after those that it owns and that block it.",
+		[]need{verbs("create", "delete", "list", "watch", "patch")}, func(s *session) {
+			owner := s.create()
+			dependent := s.create(finalized, func(obj *unstructured.Unstructured) {
+				blocking := reference(owner)
+				blocking.BlockOwnerDeletion = new(true)
+				obj.SetOwnerReferences([]metav1.OwnerReference{blocking})
+			})
+			s.want(s.do("DELETE", s.path(owner), query("propagationPolicy", "Foreground")), 200, 202)
+			s.eventually("after the owner was deleted in the foreground", func() string {
+				if s.get(dependent).GetDeletionTimestamp() == nil {
+					return "the dependent is not being deleted"
+				}
+				return ""
+			})
+			s.get(owner)
+			s.release(s.path(dependent))
+			s.eventually("after the dependent has gone", func() string {
+				if a := s.do("GET", s.path(owner)); a.Code != 404 {
+					return "the owner is there"
+				}
+				return ""
+			})
+		}},
+	{"delete/orphaned", Required, deleting,
+		"What a deleted object owned stays without its owner, if the deletion orphans it.",
+		[]need{verbs("create", "delete", "list", "watch", "patch")}, func(s *session) {
+			owner := s.create()
+			dependent := s.create(func(obj *unstructured.Unstructured) {
+				obj.SetOwnerReferences([]metav1.OwnerReference{reference(owner)})
+			})
+			s.want(s.do("DELETE", s.path(owner), query("propagationPolicy", "Orphan")), 200, 202)
+			s.eventually("after the owner was deleted", func() string {
+				if a := s.do("GET", s.path(owner)); a.Code != 404 {
+					return "the owner is there"
+				}
+				if len(s.get(dependent).GetOwnerReferences()) > 0 {
+					return "the dependent has an owner"
+				}
+				return ""
+			})
+		}},
+	{"delete/owner-of-another-kind", Required, deleting,
+		"The garbage collector deletes an object whose owner, of another kind, was deleted.",
+		[]need{verbs("create", "delete", "list", "watch"), namespaced}, func(s *session) {
+			configMaps := "/api/v1/namespaces/" + s.namespace + "/configmaps"
+			owner := s.want(s.do("POST", configMaps, body(map[string]any{
+				"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": s.name(),
+					"labels": s.labels()},
+			})), 201).object()
+			s.objects = append(s.objects, configMaps+"/"+owner.GetName())
+			dependent := s.create(func(obj *unstructured.Unstructured) {
+				obj.SetOwnerReferences([]metav1.OwnerReference{reference(owner)})
+			})
+			s.want(s.do("DELETE", configMaps+"/"+owner.GetName()), 200)
+			s.eventually("after the owner was deleted", func() string {
+				if a := s.do("GET", s.path(dependent)); a.Code != 404 {
+					return "the dependent is there"
+				}
+				return ""
+			})
+		}},
+	{"delete/namespace-terminating", Required, finalizing,
+		"An object with a finalizer holds its namespace. Meanwhile nothing can be created there, and what is there " +
+			"can be changed.", []need{verbs("create", "delete", "deletecollection", "patch"), namespaced},
+		func(s *session) {
+			s.apart()
+			obj := s.create(finalized)
+			path := "/api/v1/namespaces/" + s.namespace
+			s.want(s.do("DELETE", path), 200, 202)
+			s.eventually("after the namespace was deleted", func() string { // which the server is told by a watch
+				a := s.do("POST", s.collection(), body(s.object()))
+				if a.Code == 201 {
+					s.created(a)
+					return "an object was created"
+				}
+				s.expectRefused(a, 403)
+				return ""
+			})
+			s.eventually("after the namespace was deleted", func() string {
+				if s.get(obj).GetDeletionTimestamp() == nil {
+					return "the object is not being deleted"
+				}
+				return ""
+			})
+			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
+			s.want(s.do("GET", path), 200)
+			s.release(s.path(obj))
+			s.eventually("after the finalizer was removed", func() string {
+				if a := s.do("GET", path); a.Code != 404 {
+					return "the namespace is there"
+				}
+				return ""
+			})
+		}},
+	{"delete/namespace", Required, concepts, "The objects of a namespace go with it.",
+		[]need{verbs("create", "delete", "deletecollection"), namespaced}, func(s *session) {
+			namespace := s.aNamespace()
+			obj := s.create(func(obj *unstructured.Unstructured) { obj.SetNamespace(namespace) })
+			s.want(s.do("DELETE", "/api/v1/namespaces/"+namespace), 200, 202)
+			s.eventually("after the namespace was deleted", func() string {
+				if a := s.do("GET", s.path(obj)); a.Code != 404 {
+					return "the object is there"
+				}
+				return ""
+			})
+		}},
 }
 
 // reference is that to an owner.
 func reference(owner *unstructured.Unstructured) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID()}
+	return metav1.OwnerReference{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(),
+		UID: owner.GetUID()}
 }
 
 // options are DeleteOptions.
@@ -272,117 +318,149 @@ func (s *session) propagated(policy metav1.DeletionPropagation, want string) {
 	a := s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", string(policy))), 200, 202)
 	// The garbage collector may be faster than a second request.
 	if answered := a.object(); answered.GetKind() != s.kind() || !slices.Contains(answered.GetFinalizers(), want) {
-		s.errorf("the answer is %s with the finalizers %q, want %s among them", answered.GetKind(), answered.GetFinalizers(), want)
+		s.errorf("the answer is %s with the finalizers %q, want %s among them", answered.GetKind(),
+			answered.GetFinalizers(), want)
 	}
 }
 
 var collectionChecks = []Check{
-	{"deletecollection/selected", Required, concepts, "A deletion of a collection deletes what its selector names, and nothing else.", []need{verbs("create", "deletecollection", "list"), confined}, func(s *session) {
-		s.apart()
-		doomed, kept := s.create(labelled("doomed", "yes")), s.create()
-		s.want(s.deleteCollection(query("labelSelector", s.selector()+",doomed=yes"), query("propagationPolicy", "Background")), 200)
-		s.eventually("after the deletion", func() string {
-			if a := s.do("GET", s.path(doomed)); a.Code != 404 {
-				return "the selected object is there"
+	{"deletecollection/selected", Required, concepts,
+		"A deletion of a collection deletes what its selector names, and nothing else.",
+		[]need{verbs("create", "deletecollection", "list"), confined}, func(s *session) {
+			s.apart()
+			doomed, kept := s.create(labelled("doomed", "yes")), s.create()
+			s.want(s.deleteCollection(query("labelSelector", s.selector()+",doomed=yes"),
+				query("propagationPolicy", "Background")), 200)
+			s.eventually("after the deletion", func() string {
+				if a := s.do("GET", s.path(doomed)); a.Code != 404 {
+					return "the selected object is there"
+				}
+				return ""
+			})
+			s.get(kept)
+		}},
+	{"deletecollection/by-name", Required, concepts, "A deletion of a collection takes a field selector.",
+		[]need{verbs("create", "deletecollection", "list"), confined}, func(s *session) {
+			s.apart()
+			doomed, kept := s.create(), s.create()
+			s.want(s.deleteCollection(query("labelSelector", s.selector()),
+				query("fieldSelector", "metadata.name="+doomed.GetName()),
+				query("propagationPolicy", "Background")), 200)
+			s.eventually("after the deletion", func() string {
+				if a := s.do("GET", s.path(doomed)); a.Code != 404 {
+					return "the selected object is there"
+				}
+				return ""
+			})
+			s.get(kept)
+		}},
+	{"deletecollection/answer", Recommended, concepts, "The answer is a list of what was deleted.",
+		[]need{verbs("create", "deletecollection", "list"), confined}, func(s *session) {
+			s.apart()
+			want := s.some(2)
+			a := s.want(s.deleteCollection(query("labelSelector", s.selector()),
+				query("propagationPolicy", "Background")),
+				200)
+			if got := a.names(); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+				s.errorf("the answer has %q, want %q", got, want)
 			}
-			return ""
-		})
-		s.get(kept)
-	}},
-	{"deletecollection/by-name", Required, concepts, "A deletion of a collection takes a field selector.", []need{verbs("create", "deletecollection", "list"), confined}, func(s *session) {
-		s.apart()
-		doomed, kept := s.create(), s.create()
-		s.want(s.deleteCollection(query("labelSelector", s.selector()), query("fieldSelector", "metadata.name="+doomed.GetName()), query("propagationPolicy", "Background")), 200)
-		s.eventually("after the deletion", func() string {
-			if a := s.do("GET", s.path(doomed)); a.Code != 404 {
-				return "the selected object is there"
+		}},
+	{"deletecollection/nothing", Required, concepts, "A deletion of a collection that selects nothing succeeds.",
+		[]need{verbs("deletecollection"), confined}, func(s *session) {
+			s.apart()
+			s.want(s.deleteCollection(query("labelSelector", s.selector())), 200)
+		}},
+	{"deletecollection/finalizer", Required, finalizing, "A deletion of a collection waits for finalizers.",
+		[]need{verbs("create", "deletecollection"), confined}, func(s *session) {
+			s.apart()
+			obj := s.create(finalized)
+			s.want(s.deleteCollection(query("labelSelector", s.selector()), query("propagationPolicy", "Background")),
+				200)
+			if s.get(obj).GetDeletionTimestamp() == nil {
+				s.errorf("the object has no deletionTimestamp")
 			}
-			return ""
-		})
-		s.get(kept)
-	}},
-	{"deletecollection/answer", Recommended, concepts, "The answer is a list of what was deleted.", []need{verbs("create", "deletecollection", "list"), confined}, func(s *session) {
-		s.apart()
-		want := s.some(2)
-		a := s.want(s.deleteCollection(query("labelSelector", s.selector()), query("propagationPolicy", "Background")), 200)
-		if got := a.names(); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
-			s.errorf("the answer has %q, want %q", got, want)
-		}
-	}},
-	{"deletecollection/nothing", Required, concepts, "A deletion of a collection that selects nothing succeeds.", []need{verbs("deletecollection"), confined}, func(s *session) {
-		s.apart()
-		s.want(s.deleteCollection(query("labelSelector", s.selector())), 200)
-	}},
-	{"deletecollection/finalizer", Required, finalizing, "A deletion of a collection waits for finalizers.", []need{verbs("create", "deletecollection"), confined}, func(s *session) {
-		s.apart()
-		obj := s.create(finalized)
-		s.want(s.deleteCollection(query("labelSelector", s.selector()), query("propagationPolicy", "Background")), 200)
-		if s.get(obj).GetDeletionTimestamp() == nil {
-			s.errorf("the object has no deletionTimestamp")
-		}
-	}},
-	{"deletecollection/selector-malformed", Required, selecting, "A selector that is none is refused with 400, and nothing is deleted.", []need{verbs("create", "deletecollection"), confined}, func(s *session) {
-		s.apart()
-		obj := s.create()
-		s.expectRefused(s.deleteCollection(query("labelSelector", s.selector()+",!!")), 400)
-		s.get(obj)
-	}},
-	{"deletecollection/options", Required, concepts, "A deletion of a collection takes DeleteOptions in its body.", []need{verbs("create", "deletecollection"), confined}, func(s *session) {
-		s.apart()
-		obj := s.create()
-		s.want(s.deleteCollection(query("labelSelector", s.selector()), options(map[string]any{"dryRun": []any{"All"}})), 200)
-		s.get(obj)
-	}},
+		}},
+	{"deletecollection/selector-malformed", Required, selecting,
+		"A selector that is none is refused with 400, and nothing is deleted.",
+		[]need{verbs("create", "deletecollection"), confined}, func(s *session) {
+			s.apart()
+			obj := s.create()
+			s.expectRefused(s.deleteCollection(query("labelSelector", s.selector()+",!!")), 400)
+			s.get(obj)
+		}},
+	{"deletecollection/options", Required, concepts, "A deletion of a collection takes DeleteOptions in its body.",
+		[]need{verbs("create", "deletecollection"), confined}, func(s *session) {
+			s.apart()
+			obj := s.create()
+			s.want(s.deleteCollection(query("labelSelector", s.selector()),
+				options(map[string]any{"dryRun": []any{"All"}})), 200)
+			s.get(obj)
+		}},
 }
 
 var getChecks = []Check{
-	{"get/missing", Required, concepts, "What is not there is 404 NotFound with a Status that names it.", []need{verbs("get")}, func(s *session) {
-		obj := s.object()
-		status := s.expectRefused(s.do("GET", s.path(obj)), 404)
-		if status.Reason != metav1.StatusReasonNotFound || status.Details == nil || status.Details.Name != obj.GetName() || !strings.Contains(status.Message, obj.GetName()) {
-			s.errorf("got reason %q, details %+v and message %q, want NotFound and the name", status.Reason, status.Details, status.Message)
-		}
-	}},
-	{"get/any-version", Required, concepts, "With resourceVersion=0 an object is read.", []need{verbs("create", "get")}, func(s *session) {
-		obj := s.create()
-		s.eventually("with resourceVersion=0", func() string {
-			if a := s.do("GET", s.path(obj), query("resourceVersion", "0")); a.Code != 200 {
-				return "got " + a.String()
+	{"get/missing", Required, concepts, "What is not there is 404 NotFound with a Status that names it.",
+		[]need{verbs("get")}, func(s *session) {
+			obj := s.object()
+			status := s.expectRefused(s.do("GET", s.path(obj)), 404)
+			if status.Reason != metav1.StatusReasonNotFound || status.Details == nil ||
+				status.Details.Name != obj.GetName() || !strings.Contains(status.Message, obj.GetName()) {
+				s.errorf("got reason %q, details %+v and message %q, want NotFound and the name", status.Reason,
+					status.Details, status.Message)
 			}
-			return ""
-		})
-	}},
-	{"get/not-older", Required, concepts, "With a resourceVersion, what is read is not older.", []need{verbs("create", "get", "patch")}, func(s *session) {
-		obj := s.create()
-		changed := s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
-		got := s.want(s.do("GET", s.path(obj), query("resourceVersion", changed.GetResourceVersion())), 200).object()
-		if got.GetLabels()["a"] != "b" {
-			s.errorf("got the labels %v of resourceVersion %s, want those of %s", got.GetLabels(), got.GetResourceVersion(), changed.GetResourceVersion())
-		}
-	}},
-	{"get/malformed-version", Recommended, concepts, "A resourceVersion that is none is refused with 400 or 422.", []need{verbs("create", "get")}, func(s *session) {
-		s.expectRefused(s.do("GET", s.path(s.create()), query("resourceVersion", "abc")), 400, 422)
-	}},
-	{"get/future-version", Required, concepts, "A resourceVersion that is not reached is 504 Timeout, and clients are told to try again.", []need{verbs("create", "get")}, func(s *session) {
-		status := s.expectRefused(s.do("GET", s.path(s.create()), query("resourceVersion", future)), 504)
-		if status.Reason != metav1.StatusReasonTimeout || status.Details == nil || status.Details.RetryAfterSeconds == 0 {
-			s.errorf("got reason %q and details %+v, want Timeout and retryAfterSeconds", status.Reason, status.Details)
-		}
-	}},
-	{"get/head", Optional, concepts, "HEAD is answered like GET, without a body.", []need{verbs("create", "get")}, func(s *session) {
-		if a := s.want(s.do("HEAD", s.path(s.create())), 200, 405); len(a.Body) > 0 {
-			s.errorf("the body has %d bytes", len(a.Body))
-		}
-	}},
-	{"get/own-writes", Required, kep("2340-Consistent-reads-from-cache"), "A read without a resourceVersion sees the write before.", []need{verbs("create", "get", "patch")}, func(s *session) {
-		obj := s.create()
-		for i := range 10 {
-			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"count": fmt.Sprint(i)}}))
-			if got := s.get(obj).GetLabels()["count"]; got != fmt.Sprint(i) {
-				s.fatalf("after the write of %d, read %s", i, got)
+		}},
+	{"get/any-version", Required, concepts, "With resourceVersion=0 an object is read.", []need{verbs("create", "get")},
+		func(s *session) {
+			obj := s.create()
+			s.eventually("with resourceVersion=0", func() string {
+				if a := s.do("GET", s.path(obj), query("resourceVersion", "0")); a.Code != 200 {
+					return "got " + a.String()
+				}
+				return ""
+			})
+		}},
+	{"get/not-older", Required, concepts, "With a resourceVersion, what is read is not older.",
+		[]need{verbs("create", "get", "patch")}, func(s *session) {
+			obj := s.create()
+			changed := s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
+			got := s.want(s.do("GET", s.path(obj), query("resourceVersion", changed.GetResourceVersion())),
+				200).object()
+			if got.GetLabels()["a"] != "b" {
+				s.errorf("got the labels %v of resourceVersion %s, want those of %s", got.GetLabels(),
+					got.GetResourceVersion(), changed.GetResourceVersion())
 			}
-		}
-	}},
+		}},
+	{"get/malformed-version", Recommended, concepts, "A resourceVersion that is none is refused with 400 or 422.",
+		[]need{verbs("create", "get")}, func(s *session) {
+			s.expectRefused(s.do("GET", s.path(s.create()), query("resourceVersion", "abc")), 400, 422)
+		}},
+	{"get/future-version", Required, concepts,
+		"A resourceVersion that is not reached is 504 Timeout, and clients are told to try again.",
+		[]need{verbs("create", "get")}, func(s *session) {
+			status := s.expectRefused(s.do("GET", s.path(s.create()), query("resourceVersion", future)), 504)
+			if status.Reason != metav1.StatusReasonTimeout || status.Details == nil ||
+				status.Details.RetryAfterSeconds == 0 {
+				s.errorf("got reason %q and details %+v, want Timeout and retryAfterSeconds", status.Reason,
+					status.Details)
+			}
+		}},
+	{"get/head", Optional, concepts, "HEAD is answered like GET, without a body.", []need{verbs("create", "get")},
+		func(s *session) {
+			if a := s.want(s.do("HEAD", s.path(s.create())), 200, 405); len(a.Body) > 0 {
+				s.errorf("the body has %d bytes", len(a.Body))
+			}
+		}},
+	{"get/own-writes", Required, kep("2340-Consistent-reads-from-cache"),
+		"A read without a resourceVersion sees the write before.", []need{verbs("create", "get", "patch")},
+		func(s *session) {
+			obj := s.create()
+			for i := range 10 {
+				s.patch(obj, metadata(map[string]any{"labels": map[string]any{"count": fmt.Sprint(i)}}))
+				if got := s.get(obj).GetLabels()["count"]; got != fmt.Sprint(i) {
+					s.fatalf("after the write of %d, read %s", i, got)
+				}
+			}
+		}},
 }
 
 // future is a resourceVersion that no etcd of a test has reached.

@@ -50,23 +50,26 @@ func (s *session) table(a *response) (columns []string, rows []any) {
 }
 
 var formChecks = []Check{
-	{"forms/json", Required, concepts, "JSON is the form without an Accept header, and for */*.", []need{verbs("create", "get")}, func(s *session) {
-		obj := s.create()
-		for _, types := range []string{"", "*/*"} {
-			a := s.want(s.do("GET", s.path(obj), accept(types)), 200)
-			s.mediaType(a, "application/json")
-			a.object()
-		}
-	}},
-	{"forms/yaml", Required, concepts, "YAML is answered when it is asked for.", []need{verbs("create", "get")}, func(s *session) {
-		obj := s.create()
-		a := s.want(s.do("GET", s.path(obj), accept("application/yaml")), 200)
-		s.mediaType(a, "application/yaml")
-		got := map[string]any{}
-		if err := yaml.Unmarshal(a.Body, &got); err != nil || (&unstructured.Unstructured{Object: got}).GetName() != obj.GetName() {
-			s.errorf("the body is no YAML of the object (%v): %.300q", err, a.Body)
-		}
-	}},
+	{"forms/json", Required, concepts, "JSON is the form without an Accept header, and for */*.",
+		[]need{verbs("create", "get")}, func(s *session) {
+			obj := s.create()
+			for _, types := range []string{"", "*/*"} {
+				a := s.want(s.do("GET", s.path(obj), accept(types)), 200)
+				s.mediaType(a, "application/json")
+				a.object()
+			}
+		}},
+	{"forms/yaml", Required, concepts, "YAML is answered when it is asked for.", []need{verbs("create", "get")},
+		func(s *session) {
+			obj := s.create()
+			a := s.want(s.do("GET", s.path(obj), accept("application/yaml")), 200)
+			s.mediaType(a, "application/yaml")
+			got := map[string]any{}
+			if err := yaml.Unmarshal(a.Body, &got); err != nil ||
+				(&unstructured.Unstructured{Object: got}).GetName() != obj.GetName() {
+				s.errorf("the body is no YAML of the object (%v): %.300q", err, a.Body)
+			}
+		}},
 	{"forms/yaml-body", Required, concepts, "YAML is taken.", []need{verbs("create")}, func(s *session) {
 		data, err := yaml.Marshal(s.object().Object)
 		if err != nil {
@@ -74,14 +77,15 @@ var formChecks = []Check{
 		}
 		s.created(s.want(s.do("POST", s.collection(), text("application/yaml", string(data))), 201))
 	}},
-	{"forms/protobuf", Optional, concepts, "Protobuf is answered when it is asked for.", []need{verbs("create", "get")}, func(s *session) {
-		obj := s.create()
-		a := s.want(s.do("GET", s.path(obj), accept(protobufType)), 200)
-		s.mediaType(a, protobufType)
-		if !bytes.HasPrefix(a.Body, []byte(protobufSignature)) || !bytes.Contains(a.Body, []byte(obj.GetName())) {
-			s.errorf("the body is no protobuf of the object: %.100q", a.Body)
-		}
-	}},
+	{"forms/protobuf", Optional, concepts, "Protobuf is answered when it is asked for.", []need{verbs("create", "get")},
+		func(s *session) {
+			obj := s.create()
+			a := s.want(s.do("GET", s.path(obj), accept(protobufType)), 200)
+			s.mediaType(a, protobufType)
+			if !bytes.HasPrefix(a.Body, []byte(protobufSignature)) || !bytes.Contains(a.Body, []byte(obj.GetName())) {
+				s.errorf("the body is no protobuf of the object: %.100q", a.Body)
+			}
+		}},
 	{"forms/protobuf-body", Optional, concepts, "Protobuf is taken.", []need{verbs("create", "get")}, func(s *session) {
 		// What was read is written again, which changes nothing.
 		obj := s.create()
@@ -94,146 +98,180 @@ var formChecks = []Check{
 			s.errorf("got uid %s, want %s", a.object().GetUID(), obj.GetUID())
 		}
 	}},
-	{"forms/protobuf-list", Optional, concepts, "Lists are answered in protobuf.", []need{verbs("create", "list")}, func(s *session) {
-		name := s.create().GetName()
-		a := s.want(s.list(accept(protobufType)), 200)
-		s.mediaType(a, protobufType)
-		if !bytes.Contains(a.Body, []byte(name)) {
-			s.errorf("the list has not the object: %.200q", a.Body)
-		}
-	}},
-	{"forms/fallback", Required, concepts, "The first form of the Accept header that the server knows is answered.", []need{verbs("create", "get")}, func(s *session) {
-		a := s.want(s.do("GET", s.path(s.create()), accept("application/unknown, application/yaml, application/json")), 200)
-		s.mediaType(a, "application/yaml")
-	}},
-	{"forms/fallback-protobuf", Required, concepts, "A client that prefers protobuf and takes JSON is answered.", []need{verbs("create", "get")}, func(s *session) {
-		s.want(s.do("GET", s.path(s.create()), accept(protobufType+",application/json")), 200)
-	}},
-	{"forms/not-acceptable", Required, concepts, "A form that the server does not know is refused with 406.", []need{verbs("create", "get")}, func(s *session) {
-		s.want(s.do("GET", s.path(s.create()), accept("application/unknown")), 406)
-	}},
-	{"forms/unsupported-body", Required, concepts, "A body of a type that the server does not know is refused with 415.", []need{verbs("create")}, func(s *session) {
-		s.expectRefused(s.do("POST", s.collection(), text("application/unknown", "{}")), 415)
-	}},
-	{"forms/cbor", Optional, kep("4222-cbor-serializer"), "CBOR is answered when it is asked for.", []need{verbs("create", "get")}, func(s *session) {
-		a := s.want(s.do("GET", s.path(s.create()), accept(cborType)), 200)
-		s.mediaType(a, cborType)
-		if !bytes.HasPrefix(a.Body, []byte{0xd9, 0xd9, 0xf7}) {
-			s.errorf("the body begins with % x, want d9 d9 f7", a.Body[:min(3, len(a.Body))])
-		}
-	}},
-	{"forms/gzip", Recommended, kep("156-api-response-compression"), "A large list is compressed for a client that takes it, and the same.", []need{verbs("create", "list")}, func(s *session) {
-		for range 4 {
-			s.create(func(obj *unstructured.Unstructured) {
-				obj.SetAnnotations(map[string]string{"large": strings.Repeat("abcdefgh", 8<<10)}) // 64 KiB; 128 KiB in all are compressed
-			})
-		}
-		plain := s.want(s.list(header("Accept-Encoding", "identity")), 200)
-		a := s.want(s.list(header("Accept-Encoding", "gzip")), 200)
-		if a.Header.Get("Content-Encoding") != "gzip" || plain.Header.Get("Content-Encoding") != "" {
-			s.fatalf("the Content-Encoding is %q, and %q for a client that takes none", a.Header.Get("Content-Encoding"), plain.Header.Get("Content-Encoding"))
-		}
-		reader, err := gzip.NewReader(bytes.NewReader(a.Body))
-		if err != nil {
-			s.fatalf("the body is not compressed: %v", err)
-		}
-		data, err := io.ReadAll(io.LimitReader(reader, maxAnswer))
-		list := struct{ Items []json.RawMessage }{}
-		if err == nil {
-			err = json.Unmarshal(data, &list)
-		}
-		if err != nil || len(list.Items) != 4 || len(a.Body) >= len(plain.Body) {
-			s.errorf("got %d items in %d bytes (%v), want 4 in fewer than %d", len(list.Items), len(a.Body), err, len(plain.Body))
-		}
-	}},
-	{"forms/table", Required, concepts, "A list as Table has columns, one of which is the name, and a row with the metadata of each object.", []need{verbs("create", "list")}, func(s *session) {
-		obj := s.create()
-		columns, rows := s.table(s.list(accept(asTable)))
-		if len(columns) == 0 || len(rows) != 1 {
-			s.fatalf("got the columns %q and %d rows, want columns and one row", columns, len(rows))
-		}
-		row := &unstructured.Unstructured{Object: rows[0].(map[string]any)}
-		cells, _, _ := unstructured.NestedSlice(row.Object, "cells")
-		metadata, _, _ := unstructured.NestedMap(row.Object, "object")
-		if n := slices.Index(columns, "Name"); n < 0 || len(cells) != len(columns) || cells[n] != obj.GetName() {
-			s.errorf("got the cells %v for the columns %q, want the name among them", cells, columns)
-		}
-		if part := (&unstructured.Unstructured{Object: metadata}); part.GetKind() != "PartialObjectMetadata" || part.GetUID() != obj.GetUID() {
-			s.errorf("the object of the row is %v, want the metadata", metadata)
-		}
-	}},
-	{"forms/table-of-one", Required, concepts, "An object as Table has one row.", []need{verbs("create", "get")}, func(s *session) {
-		if _, rows := s.table(s.do("GET", s.path(s.create()), accept(asTable))); len(rows) != 1 {
-			s.errorf("got %d rows, want 1", len(rows))
-		}
-	}},
-	{"forms/table-objects", Required, concepts, "includeObject=Object puts whole objects into the rows, None nothing.", []need{verbs("create", "list")}, func(s *session) {
-		obj := s.create()
-		for include, kind := range map[string]string{"Object": s.kind(), "None": ""} {
-			_, rows := s.table(s.list(accept(asTable), query("includeObject", include)))
-			if len(rows) != 1 {
-				s.fatalf("got %d rows, want 1", len(rows))
+	{"forms/protobuf-list", Optional, concepts, "Lists are answered in protobuf.", []need{verbs("create", "list")},
+		func(s *session) {
+			name := s.create().GetName()
+			a := s.want(s.list(accept(protobufType)), 200)
+			s.mediaType(a, protobufType)
+			if !bytes.Contains(a.Body, []byte(name)) {
+				s.errorf("the list has not the object: %.200q", a.Body)
 			}
-			whole, _, _ := unstructured.NestedMap(rows[0].(map[string]any), "object")
-			if got := (&unstructured.Unstructured{Object: whole}); whole == nil && kind != "" || whole != nil && (got.GetKind() != kind || got.GetUID() != obj.GetUID()) {
-				s.errorf("includeObject=%s: the object of the row is %v", include, whole)
+		}},
+	{"forms/fallback", Required, concepts, "The first form of the Accept header that the server knows is answered.",
+		[]need{verbs("create", "get")}, func(s *session) {
+			a := s.want(s.do("GET", s.path(s.create()), accept(
+				"application/unknown, application/yaml, application/json")),
+				200)
+			s.mediaType(a, "application/yaml")
+		}},
+	{"forms/fallback-protobuf", Required, concepts, "A client that prefers protobuf and takes JSON is answered.",
+		[]need{verbs("create", "get")}, func(s *session) {
+			s.want(s.do("GET", s.path(s.create()), accept(protobufType+",application/json")), 200)
+		}},
+	{"forms/not-acceptable", Required, concepts, "A form that the server does not know is refused with 406.",
+		[]need{verbs("create", "get")}, func(s *session) {
+			s.want(s.do("GET", s.path(s.create()), accept("application/unknown")), 406)
+		}},
+	{"forms/unsupported-body", Required, concepts,
+		"A body of a type that the server does not know is refused with 415.", []need{verbs("create")},
+		func(s *session) {
+			s.expectRefused(s.do("POST", s.collection(), text("application/unknown", "{}")), 415)
+		}},
+	{"forms/cbor", Optional, kep("4222-cbor-serializer"), "CBOR is answered when it is asked for.",
+		[]need{verbs("create", "get")}, func(s *session) {
+			a := s.want(s.do("GET", s.path(s.create()), accept(cborType)), 200)
+			s.mediaType(a, cborType)
+			if !bytes.HasPrefix(a.Body, []byte{0xd9, 0xd9, 0xf7}) {
+				s.errorf("the body begins with % x, want d9 d9 f7", a.Body[:min(3, len(a.Body))])
 			}
-		}
-	}},
-	{"forms/table-watch", Required, concepts, "A watch as Table has a Table in each event.", []need{verbs("create", "watch")}, func(s *session) {
-		obj := s.create()
-		e := s.watchOwn("", accept(asTable)).next()
-		rows, _, _ := unstructured.NestedSlice(e.Object, "rows")
-		if e.Type != "ADDED" || e.object().GetKind() != "Table" || len(rows) != 1 {
-			s.errorf("got %s with %v, want ADDED with a Table of %s", e.Type, e.Object, obj.GetName())
-		}
-	}},
-	{"forms/metadata", Required, concepts, "An object as PartialObjectMetadata has its metadata alone.", []need{verbs("create", "get")}, func(s *session) {
-		obj := s.create()
-		got := s.want(s.do("GET", s.path(obj), accept(asMetadata)), 200).object()
-		if got.GetKind() != "PartialObjectMetadata" || got.GetAPIVersion() != "meta.k8s.io/v1" || got.GetUID() != obj.GetUID() || len(content(got)) > 0 {
-			s.errorf("got %v, want the metadata alone", got.Object)
-		}
-	}},
-	{"forms/metadata-list", Required, concepts, "A list as PartialObjectMetadataList has the metadata alone.", []need{verbs("create", "list")}, func(s *session) {
-		obj := s.create()
-		a := s.want(s.list(accept(asMetadataList)), 200)
-		items := a.items()
-		if a.object().GetKind() != "PartialObjectMetadataList" || len(items) != 1 || items[0].GetUID() != obj.GetUID() || len(content(&items[0])) > 0 {
-			s.errorf("got %.500q, want a list of the metadata of %s", a.Body, obj.GetName())
-		}
-	}},
-	{"forms/metadata-watch", Required, concepts, "A watch as PartialObjectMetadata has the metadata alone.", []need{verbs("create", "watch")}, func(s *session) {
-		obj := s.create()
-		e := s.watchOwn("", accept(asMetadata)).expect("ADDED", obj.GetName())
-		if got := e.object(); got.GetKind() != "PartialObjectMetadata" || len(content(got)) > 0 {
-			s.errorf("got %v, want the metadata alone", e.Object)
-		}
-	}},
-	{"forms/metadata-watch-list", Required, kep(watchListing), "A streaming list as PartialObjectMetadata ends with the annotated bookmark.", []need{verbs("create", "list", "watch")}, func(s *session) {
-		name := s.create().GetName()
-		got, bookmark := s.untilEnd(s.watchOwn("", append(streamed(), accept(asMetadata))...))
-		if len(got) != 1 || got[0] != name || bookmark.GetKind() != "PartialObjectMetadata" {
-			s.errorf("got %q and a bookmark of the kind %s, want %s and PartialObjectMetadata", got, bookmark.GetKind(), name)
-		}
-	}},
-	{"forms/unknown-table", Recommended, concepts, "A Table of an unknown version is refused with 406.", []need{verbs("create", "get")}, func(s *session) {
-		s.want(s.do("GET", s.path(s.create()), accept("application/json;as=Table;v=v9;g=meta.k8s.io")), 406)
-	}},
-	{"forms/error-json", Required, concepts, "An error is a Status in JSON, and says so.", []need{verbs("get")}, func(s *session) {
-		a := s.do("GET", s.path(s.object()))
-		s.expectRefused(a, 404)
-		s.mediaType(a, "application/json")
-	}},
-	{"forms/error-yaml", Recommended, concepts, "An error is in the form that was asked for.", []need{verbs("get")}, func(s *session) {
-		a := s.want(s.do("GET", s.path(s.object()), accept("application/yaml")), 404)
-		s.mediaType(a, "application/yaml")
-	}},
-	{"forms/error-as-table", Required, concepts, "An error is a Status where a Table was asked for.", []need{verbs("get")}, func(s *session) {
-		s.expectRefused(s.do("GET", s.path(s.object()), accept(asTable+",application/json")), 404)
-	}},
+		}},
+	{"forms/gzip", Recommended, kep("156-api-response-compression"),
+		"A large list is compressed for a client that takes it, and the same.", []need{verbs("create", "list")},
+		func(s *session) {
+			for range 4 {
+				s.create(func(obj *unstructured.Unstructured) {
+					// 64 KiB; 128 KiB in all are compressed
+					obj.SetAnnotations(map[string]string{"large": strings.Repeat("abcdefgh", 8<<10)})
+				})
+			}
+			plain := s.want(s.list(header("Accept-Encoding", "identity")), 200)
+			a := s.want(s.list(header("Accept-Encoding", "gzip")), 200)
+			if a.Header.Get("Content-Encoding") != "gzip" || plain.Header.Get("Content-Encoding") != "" {
+				s.fatalf("the Content-Encoding is %q, and %q for a client that takes none",
+					a.Header.Get("Content-Encoding"), plain.Header.Get("Content-Encoding"))
+			}
+			reader, err := gzip.NewReader(bytes.NewReader(a.Body))
+			if err != nil {
+				s.fatalf("the body is not compressed: %v", err)
+			}
+			data, err := io.ReadAll(io.LimitReader(reader, maxAnswer))
+			list := struct{ Items []json.RawMessage }{}
+			if err == nil {
+				err = json.Unmarshal(data, &list)
+			}
+			if err != nil || len(list.Items) != 4 || len(a.Body) >= len(plain.Body) {
+				s.errorf("got %d items in %d bytes (%v), want 4 in fewer than %d", len(list.Items), len(a.Body), err,
+					len(plain.Body))
+			}
+		}},
+	{"forms/table", Required, concepts,
+		"A list as Table has columns, one of which is the name, and a row with the metadata of each object.",
+		[]need{verbs("create", "list")}, func(s *session) {
+			obj := s.create()
+			columns, rows := s.table(s.list(accept(asTable)))
+			if len(columns) == 0 || len(rows) != 1 {
+				s.fatalf("got the columns %q and %d rows, want columns and one row", columns, len(rows))
+			}
+			row := &unstructured.Unstructured{Object: rows[0].(map[string]any)}
+			cells, _, _ := unstructured.NestedSlice(row.Object, "cells")
+			metadata, _, _ := unstructured.NestedMap(row.Object, "object")
+			if n := slices.Index(columns, "Name"); n < 0 || len(cells) != len(columns) || cells[n] != obj.GetName() {
+				s.errorf("got the cells %v for the columns %q, want the name among them", cells, columns)
+			}
+			if part := (&unstructured.Unstructured{Object: metadata}); part.GetKind() != "PartialObjectMetadata" ||
+				part.GetUID() != obj.GetUID() {
+				s.errorf("the object of the row is %v, want the metadata", metadata)
+			}
+		}},
+	{"forms/table-of-one", Required, concepts, "An object as Table has one row.", []need{verbs("create", "get")},
+		func(s *session) {
+			if _, rows := s.table(s.do("GET", s.path(s.create()), accept(asTable))); len(rows) != 1 {
+				s.errorf("got %d rows, want 1", len(rows))
+			}
+		}},
+	{"forms/table-objects", Required, concepts, "includeObject=Object puts whole objects into the rows, None nothing.",
+		[]need{verbs("create", "list")}, func(s *session) {
+			obj := s.create()
+			for include, kind := range map[string]string{"Object": s.kind(), "None": ""} {
+				_, rows := s.table(s.list(accept(asTable), query("includeObject", include)))
+				if len(rows) != 1 {
+					s.fatalf("got %d rows, want 1", len(rows))
+				}
+				whole, _, _ := unstructured.NestedMap(rows[0].(map[string]any), "object")
+				if got := (&unstructured.Unstructured{Object: whole}); whole == nil && kind != "" || whole != nil &&
+					(got.GetKind() != kind || got.GetUID() != obj.GetUID()) {
+					s.errorf("includeObject=%s: the object of the row is %v", include, whole)
+				}
+			}
+		}},
+	{"forms/table-watch", Required, concepts, "A watch as Table has a Table in each event.",
+		[]need{verbs("create", "watch")}, func(s *session) {
+			obj := s.create()
+			e := s.watchOwn("", accept(asTable)).next()
+			rows, _, _ := unstructured.NestedSlice(e.Object, "rows")
+			if e.Type != "ADDED" || e.object().GetKind() != "Table" || len(rows) != 1 {
+				s.errorf("got %s with %v, want ADDED with a Table of %s", e.Type, e.Object, obj.GetName())
+			}
+		}},
+	{"forms/metadata", Required, concepts, "An object as PartialObjectMetadata has its metadata alone.",
+		[]need{verbs("create", "get")}, func(s *session) {
+			obj := s.create()
+			got := s.want(s.do("GET", s.path(obj), accept(asMetadata)), 200).object()
+			if got.GetKind() != "PartialObjectMetadata" || got.GetAPIVersion() != "meta.k8s.io/v1" ||
+				got.GetUID() != obj.GetUID() || len(content(got)) > 0 {
+				s.errorf("got %v, want the metadata alone", got.Object)
+			}
+		}},
+	{"forms/metadata-list", Required, concepts, "A list as PartialObjectMetadataList has the metadata alone.",
+		[]need{verbs("create", "list")}, func(s *session) {
+			obj := s.create()
+			a := s.want(s.list(accept(asMetadataList)), 200)
+			items := a.items()
+			if a.object().GetKind() != "PartialObjectMetadataList" || len(items) != 1 ||
+				items[0].GetUID() != obj.GetUID() || len(content(&items[0])) > 0 {
+				s.errorf("got %.500q, want a list of the metadata of %s", a.Body, obj.GetName())
+			}
+		}},
+	{"forms/metadata-watch", Required, concepts, "A watch as PartialObjectMetadata has the metadata alone.",
+		[]need{verbs("create", "watch")}, func(s *session) {
+			obj := s.create()
+			e := s.watchOwn("", accept(asMetadata)).expect("ADDED", obj.GetName())
+			if got := e.object(); got.GetKind() != "PartialObjectMetadata" || len(content(got)) > 0 {
+				s.errorf("got %v, want the metadata alone", e.Object)
+			}
+		}},
+	{"forms/metadata-watch-list", Required, kep(watchListing),
+		"A streaming list as PartialObjectMetadata ends with the annotated bookmark.",
+		[]need{verbs("create", "list", "watch")}, func(s *session) {
+			name := s.create().GetName()
+			got, bookmark := s.untilEnd(s.watchOwn("", append(streamed(), accept(asMetadata))...))
+			if len(got) != 1 || got[0] != name || bookmark.GetKind() != "PartialObjectMetadata" {
+				s.errorf("got %q and a bookmark of the kind %s, want %s and PartialObjectMetadata", got,
+					bookmark.GetKind(), name)
+			}
+		}},
+	{"forms/unknown-table", Recommended, concepts, "A Table of an unknown version is refused with 406.",
+		[]need{verbs("create", "get")}, func(s *session) {
+			s.want(s.do("GET", s.path(s.create()), accept("application/json;as=Table;v=v9;g=meta.k8s.io")), 406)
+		}},
+	{"forms/error-json", Required, concepts, "An error is a Status in JSON, and says so.", []need{verbs("get")},
+		func(s *session) {
+			a := s.do("GET", s.path(s.object()))
+			s.expectRefused(a, 404)
+			s.mediaType(a, "application/json")
+		}},
+	{"forms/error-yaml", Recommended, concepts, "An error is in the form that was asked for.", []need{verbs("get")},
+		func(s *session) {
+			a := s.want(s.do("GET", s.path(s.object()), accept("application/yaml")), 404)
+			s.mediaType(a, "application/yaml")
+		}},
+	{"forms/error-as-table", Required, concepts, "An error is a Status where a Table was asked for.",
+		[]need{verbs("get")}, func(s *session) {
+			s.expectRefused(s.do("GET", s.path(s.object()), accept(asTable+",application/json")), 404)
+		}},
 	{"forms/pretty", Optional, concepts, "pretty=true indents JSON.", []need{verbs("create", "get")}, func(s *session) {
-		if a := s.want(s.do("GET", s.path(s.create()), query("pretty", "true")), 200); !bytes.Contains(a.Body, []byte("\n  \"")) {
+		if a := s.want(s.do("GET", s.path(s.create()), query("pretty", "true")), 200); !bytes.Contains(a.Body,
+			[]byte("\n  \"")) {
 			s.errorf("the body is not indented: %.200q", a.Body)
 		}
 	}},

@@ -36,7 +36,8 @@ func (s *session) givenPath() (object, collection string) {
 func (s *session) isGiven(obj *unstructured.Unstructured, kind string) {
 	sample := s.r.target.Sample
 	if obj.GetName() != sample.GetName() || obj.GetNamespace() != sample.GetNamespace() || obj.GetKind() != kind {
-		s.fatalf("got %s %s/%s, want %s %s/%s", obj.GetKind(), obj.GetNamespace(), obj.GetName(), kind, sample.GetNamespace(), sample.GetName())
+		s.fatalf("got %s %s/%s, want %s %s/%s", obj.GetKind(), obj.GetNamespace(), obj.GetName(), kind,
+			sample.GetNamespace(), sample.GetName())
 	}
 }
 
@@ -51,12 +52,13 @@ func (s *session) givenIn(a *response, want bool) {
 }
 
 var givenChecks = []Check{
-	{"given/get", Required, concepts, "The object is read by its name, as JSON.", []need{given("get")}, func(s *session) {
-		path, _ := s.givenPath()
-		a := s.want(s.do("GET", path), 200)
-		s.mediaType(a, "application/json")
-		s.isGiven(a.object(), s.kind())
-	}},
+	{"given/get", Required, concepts, "The object is read by its name, as JSON.", []need{given("get")},
+		func(s *session) {
+			path, _ := s.givenPath()
+			a := s.want(s.do("GET", path), 200)
+			s.mediaType(a, "application/json")
+			s.isGiven(a.object(), s.kind())
+		}},
 	{"given/yaml", Recommended, concepts, "The object is read as YAML.", []need{given("get")}, func(s *session) {
 		path, _ := s.givenPath()
 		a := s.want(s.do("GET", path, accept("application/yaml")), 200)
@@ -72,53 +74,61 @@ var givenChecks = []Check{
 		a := s.want(s.do("GET", path, accept(protobufType)), 200)
 		s.mediaType(a, protobufType)
 	}},
-	{"given/table", Required, concepts, "The object is read as a Table with one row.", []need{given("get")}, func(s *session) {
-		path, _ := s.givenPath()
-		columns, rows := s.table(s.do("GET", path, accept(asTable)))
-		if len(columns) == 0 || len(rows) != 1 {
-			s.errorf("got %d columns and %d rows, want some and 1", len(columns), len(rows))
-		}
-	}},
-	{"given/metadata", Required, concepts, "The object is read as PartialObjectMetadata.", []need{given("get")}, func(s *session) {
-		path, _ := s.givenPath()
-		s.isGiven(s.want(s.do("GET", path, accept(asMetadata)), 200).object(), "PartialObjectMetadata")
-	}},
-	{"given/list", Required, concepts, "The object is in the list, also in one as PartialObjectMetadata.", []need{given("list")}, func(s *session) {
-		_, collection := s.givenPath()
-		a := s.do("GET", collection)
-		s.givenIn(a, true)
-		if list := a.object(); list.GetKind() != s.kind()+"List" {
-			s.errorf("the list is a %s, want a %sList", list.GetKind(), s.kind())
-		}
-		s.givenIn(s.do("GET", collection, accept(asMetadataList)), true)
-	}},
-	{"given/list-table", Required, concepts, "The list is read as a Table with a row for each object.", []need{given("list")}, func(s *session) {
-		_, collection := s.givenPath()
-		want := len(s.want(s.do("GET", collection), 200).items())
-		if _, rows := s.table(s.do("GET", collection, accept(asTable))); len(rows) != want {
-			s.errorf("got %d rows, want %d", len(rows), want)
-		}
-	}},
-	{"given/label-selector", Required, selecting, "A label selector selects the object if it matches, and only then.", []need{given("list")}, func(s *session) {
-		_, collection := s.givenPath()
-		s.givenIn(s.do("GET", collection, query("labelSelector", "!"+ownLabel)), true)
-		s.givenIn(s.do("GET", collection, query("labelSelector", ownLabel+"=none")), false)
-	}},
-	{"given/field-selector", Required, concepts, "The field selector metadata.name selects the object, and no other.", []need{given("list")}, func(s *session) {
-		_, collection := s.givenPath()
-		a := s.do("GET", collection, query("fieldSelector", "metadata.name="+s.r.target.Sample.GetName()))
-		s.givenIn(a, true)
-		if n := len(a.items()); n != 1 {
-			s.errorf("got %d objects, want 1", n)
-		}
-		s.givenIn(s.do("GET", collection, query("fieldSelector", "metadata.name=no-such-object")), false)
-	}},
-	{"given/missing", Required, concepts, "An object that does not exist is 404.", []need{given("get")}, func(s *session) {
-		_, collection := s.givenPath()
-		s.expectRefused(s.do("GET", collection+"/no-such-object"), 404)
-	}},
-	{"given/kubectl", Required, commanding, "kubectl get prints the object.", []need{given("get"), aKubectl}, func(s *session) {
-		s.namespace = s.r.target.Sample.GetNamespace()
-		s.prints(s.kubectl(nil, "get", s.arg(), s.r.target.Sample.GetName()), s.r.target.Sample.GetName())
-	}},
+	{"given/table", Required, concepts, "The object is read as a Table with one row.", []need{given("get")},
+		func(s *session) {
+			path, _ := s.givenPath()
+			columns, rows := s.table(s.do("GET", path, accept(asTable)))
+			if len(columns) == 0 || len(rows) != 1 {
+				s.errorf("got %d columns and %d rows, want some and 1", len(columns), len(rows))
+			}
+		}},
+	{"given/metadata", Required, concepts, "The object is read as PartialObjectMetadata.", []need{given("get")},
+		func(s *session) {
+			path, _ := s.givenPath()
+			s.isGiven(s.want(s.do("GET", path, accept(asMetadata)), 200).object(), "PartialObjectMetadata")
+		}},
+	{"given/list", Required, concepts, "The object is in the list, also in one as PartialObjectMetadata.",
+		[]need{given("list")}, func(s *session) {
+			_, collection := s.givenPath()
+			a := s.do("GET", collection)
+			s.givenIn(a, true)
+			if list := a.object(); list.GetKind() != s.kind()+"List" {
+				s.errorf("the list is a %s, want a %sList", list.GetKind(), s.kind())
+			}
+			s.givenIn(s.do("GET", collection, accept(asMetadataList)), true)
+		}},
+	{"given/list-table", Required, concepts, "The list is read as a Table with a row for each object.",
+		[]need{given("list")}, func(s *session) {
+			_, collection := s.givenPath()
+			want := len(s.want(s.do("GET", collection), 200).items())
+			if _, rows := s.table(s.do("GET", collection, accept(asTable))); len(rows) != want {
+				s.errorf("got %d rows, want %d", len(rows), want)
+			}
+		}},
+	{"given/label-selector", Required, selecting, "A label selector selects the object if it matches, and only then.",
+		[]need{given("list")}, func(s *session) {
+			_, collection := s.givenPath()
+			s.givenIn(s.do("GET", collection, query("labelSelector", "!"+ownLabel)), true)
+			s.givenIn(s.do("GET", collection, query("labelSelector", ownLabel+"=none")), false)
+		}},
+	{"given/field-selector", Required, concepts, "The field selector metadata.name selects the object, and no other.",
+		[]need{given("list")}, func(s *session) {
+			_, collection := s.givenPath()
+			a := s.do("GET", collection, query("fieldSelector", "metadata.name="+s.r.target.Sample.GetName()))
+			s.givenIn(a, true)
+			if n := len(a.items()); n != 1 {
+				s.errorf("got %d objects, want 1", n)
+			}
+			s.givenIn(s.do("GET", collection, query("fieldSelector", "metadata.name=no-such-object")), false)
+		}},
+	{"given/missing", Required, concepts, "An object that does not exist is 404.", []need{given("get")},
+		func(s *session) {
+			_, collection := s.givenPath()
+			s.expectRefused(s.do("GET", collection+"/no-such-object"), 404)
+		}},
+	{"given/kubectl", Required, commanding, "kubectl get prints the object.", []need{given("get"), aKubectl},
+		func(s *session) {
+			s.namespace = s.r.target.Sample.GetNamespace()
+			s.prints(s.kubectl(nil, "get", s.arg(), s.r.target.Sample.GetName()), s.r.target.Sample.GetName())
+		}},
 }

@@ -167,7 +167,8 @@ func (a *response) names() []string {
 
 // open sends a request. The caller closes the body.
 func (s *session) open(ctx context.Context, method, path string, options ...option) (*http.Response, string) {
-	r := request{query: url.Values{}, header: http.Header{"Accept": {"application/json"}, "User-Agent": {"conformance/v1"}}, to: s.r.kubeAPIServer}
+	r := request{query: url.Values{}, header: http.Header{"Accept": {"application/json"},
+		"User-Agent": {"conformance/v1"}}, to: s.r.kubeAPIServer}
 	for _, o := range options {
 		o(&r)
 	}

@@ -32,7 +32,8 @@ func (s *session) tryKubectl(input *unstructured.Unstructured, args ...string) (
 
 // startKubectl starts the command. What it writes to its stderr also goes to another writer, if there is one. What is
 // returned waits for it.
-func (s *session) startKubectl(input *unstructured.Unstructured, also io.Writer, args ...string) (wait func() (stdout, stderr string, code int)) {
+func (s *session) startKubectl(input *unstructured.Unstructured, also io.Writer,
+	args ...string) (wait func() (stdout, stderr string, code int)) {
 	command := s.r.target.Kubectl
 	all := append(append([]string{}, command[1:]...), args...)
 	if s.namespace != "" {
@@ -58,7 +59,8 @@ func (s *session) startKubectl(input *unstructured.Unstructured, also io.Writer,
 	}
 	return func() (stdout, stderr string, code int) {
 		err := cmd.Wait()
-		s.exchanges = append(s.exchanges, Exchange{Request: line, Response: truncated([]byte(out.String() + errs.String()))})
+		s.exchanges = append(s.exchanges, Exchange{Request: line,
+			Response: truncated([]byte(out.String() + errs.String()))})
 		var exit *exec.ExitError
 		switch {
 		case errors.As(err, &exit) && s.ctx.Err() == nil:
@@ -117,99 +119,119 @@ func (s *session) prints(output string, want ...string) {
 }
 
 var kubectlChecks = []Check{
-	{"kubectl/get", Required, commanding, "kubectl get prints a line for the object; -o yaml and -o name print it.", []need{verbs("create", "list"), aKubectl}, func(s *session) {
-		name := s.create().GetName()
-		s.prints(s.kubectl(nil, "get", s.arg(), name), "NAME", name)
-		s.prints(s.kubectl(nil, "get", s.arg(), "--selector="+s.selector(), "--output=yaml"), "kind: "+s.kind(), "name: "+name)
-		s.prints(s.kubectl(nil, "get", s.arg(), name, "--output=name"), "/"+name)
-	}},
-	{"kubectl/describe", Required, commanding, "kubectl describe prints the object.", []need{verbs("create", "list"), aKubectl}, func(s *session) {
-		name := s.create().GetName()
-		s.prints(s.kubectl(nil, "describe", s.arg(), name), name, ownLabel)
-	}},
-	{"kubectl/explain", Recommended, commanding, "kubectl explain has the kind, its fields and what they are for.", []need{aKubectl}, func(s *session) {
-		out := s.kubectl(nil, "explain", s.r.discovered.gvr.Resource, "--api-version="+s.apiVersion())
-		s.prints(out, "KIND:       "+s.kind(), "DESCRIPTION:", "FIELDS:", "metadata")
-		for field := range content(s.object()) {
-			s.prints(out, field)
-			s.prints(s.kubectl(nil, "explain", s.r.discovered.gvr.Resource+"."+field, "--api-version="+s.apiVersion(), "--recursive"), "FIELD: "+field)
-		}
-	}},
-	{"kubectl/apply", Required, commanding, "kubectl apply creates, says unchanged when nothing changes, and configures what does; what is left out is removed.", []need{verbs("create", "patch"), aKubectl}, func(s *session) {
-		obj := s.object()
-		s.objects = append(s.objects, s.path(obj))
-		labelled("a", "1")(obj)
-		s.prints(s.kubectl(obj, "apply", "--filename=-"), "created")
-		s.prints(s.kubectl(obj, "apply", "--filename=-"), "unchanged")
-		unstructured.RemoveNestedField(obj.Object, "metadata", "labels", "a")
-		s.prints(s.kubectl(obj, "apply", "--filename=-"), "configured")
-		if _, ok := s.get(obj).GetLabels()["a"]; ok {
-			s.errorf("the label that was left out is there")
-		}
-	}},
-	{"kubectl/apply-server-side", Required, applying, "kubectl apply --server-side takes over what kubectl apply made.", []need{verbs("create", "patch"), aKubectl}, func(s *session) {
-		obj := s.object()
-		s.objects = append(s.objects, s.path(obj))
-		labelled("a", "1")(obj)
-		s.kubectl(obj, "apply", "--filename=-")
-		labelled("a", "2")(obj)
-		s.prints(s.kubectl(obj, "apply", "--filename=-", "--server-side"), "serverside-applied")
-		if got := s.get(obj).GetLabels()["a"]; got != "2" {
-			s.errorf("the label is %q, want 2", got)
-		}
-	}},
-	{"kubectl/diff", Recommended, commanding, "kubectl diff shows a change, and none where nothing changes.", []need{verbs("create", "patch"), aKubectl}, func(s *session) {
-		obj := s.object()
-		s.objects = append(s.objects, s.path(obj))
-		s.kubectl(obj, "apply", "--filename=-")
-		if stdout, stderr, code := s.tryKubectl(obj, "diff", "--filename=-"); code != 0 || stdout != "" {
-			s.errorf("without a change: exit code %d and %.1000q%.1000q, want 0", code, stdout, stderr)
-		}
-		labelled("a", "changed")(obj)
-		if stdout, stderr, code := s.tryKubectl(obj, "diff", "--filename=-"); code != 1 || !strings.Contains(stdout, "a: changed") {
-			s.errorf("with a change: exit code %d and %.1000q%.1000q, want 1 and the label", code, stdout, stderr)
-		}
-	}},
-	{"kubectl/validate", Recommended, kep("2885-server-side-unknown-field-validation"), "kubectl create refuses a field that the schema has not, and names it.", []need{verbs("create"), aKubectl}, func(s *session) {
-		if stdout, stderr, code := s.tryKubectl(s.withUnknown(), "create", "--filename=-"); code == 0 || !strings.Contains(stderr, "noSuchField") {
-			s.errorf("exit code %d and %.1000q%.1000q, want an error about noSuchField", code, stdout, stderr)
-		}
-	}},
-	{"kubectl/wait", Required, commanding, "kubectl wait sees a change and a deletion.", []need{verbs("create", "patch", "delete", "watch"), aKubectl}, func(s *session) {
-		obj := s.create()
-		name := s.arg() + "/" + obj.GetName()
-		s.kubectlWhile(func() {
-			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"ready": "yes"}}))
-		}, "wait", name, "--for=jsonpath={.metadata.labels.ready}=yes", "--timeout=60s")
-		s.kubectlWhile(func() {
-			s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
-		}, "wait", name, "--for=delete", "--timeout=60s")
-	}},
-	{"kubectl/delete", Required, commanding, "kubectl delete waits until the object is gone.", []need{verbs("create", "delete"), aKubectl}, func(s *session) {
-		obj := s.create()
-		s.prints(s.kubectl(nil, "delete", s.arg(), obj.GetName()), obj.GetName(), "deleted")
-		s.expectRefused(s.do("GET", s.path(obj)), 404)
-	}},
-	{"kubectl/label", Required, commanding, "kubectl label and annotate change the object.", []need{verbs("create", "patch"), aKubectl}, func(s *session) {
-		obj := s.create()
-		s.prints(s.kubectl(nil, "label", s.arg(), obj.GetName(), "a=b"), "labeled")
-		s.prints(s.kubectl(nil, "annotate", s.arg(), obj.GetName(), "c=d"), "annotated")
-		if got := s.get(obj); got.GetLabels()["a"] != "b" || got.GetAnnotations()["c"] != "d" {
-			s.errorf("the labels are %v, the annotations %v", got.GetLabels(), got.GetAnnotations())
-		}
-	}},
-	{"kubectl/scale", Required, commanding, "kubectl scale changes the replicas.", []need{verbs("create"), subresource("scale"), aKubectl}, func(s *session) {
-		obj := s.create()
-		want := s.replicas(obj) + 1
-		s.prints(s.kubectl(nil, "scale", s.arg(), obj.GetName(), fmt.Sprintf("--replicas=%d", want)), "scaled")
-		if n := s.replicas(obj); n != want {
-			s.errorf("the scale has %d replicas, want %d", n, want)
-		}
-	}},
-	{"kubectl/api-resources", Required, commanding, "kubectl api-resources has the resource with its kind.", []need{aKubectl}, func(s *session) {
-		if s.r.discovered.preferred != s.r.discovered.gvr.Version && s.r.discovered.gvr.Group != "" {
-			s.skipf("it shows the preferred version, which is %s", s.r.discovered.preferred)
-		}
-		s.prints(s.kubectl(nil, "api-resources", "--api-group="+s.r.discovered.gvr.Group), s.r.discovered.gvr.Resource, s.kind())
-	}},
+	{"kubectl/get", Required, commanding, "kubectl get prints a line for the object; -o yaml and -o name print it.",
+		[]need{verbs("create", "list"), aKubectl}, func(s *session) {
+			name := s.create().GetName()
+			s.prints(s.kubectl(nil, "get", s.arg(), name), "NAME", name)
+			s.prints(s.kubectl(nil, "get", s.arg(), "--selector="+s.selector(), "--output=yaml"), "kind: "+s.kind(),
+				"name: "+name)
+			s.prints(s.kubectl(nil, "get", s.arg(), name, "--output=name"), "/"+name)
+		}},
+	{"kubectl/describe", Required, commanding, "kubectl describe prints the object.",
+		[]need{verbs("create", "list"), aKubectl}, func(s *session) {
+			name := s.create().GetName()
+			s.prints(s.kubectl(nil, "describe", s.arg(), name), name, ownLabel)
+		}},
+	{"kubectl/explain", Recommended, commanding, "kubectl explain has the kind, its fields and what they are for.",
+		[]need{aKubectl}, func(s *session) {
+			out := s.kubectl(nil, "explain", s.r.discovered.gvr.Resource, "--api-version="+s.apiVersion())
+			s.prints(out, "KIND:       "+s.kind(), "DESCRIPTION:", "FIELDS:", "metadata")
+			for field := range content(s.object()) {
+				s.prints(out, field)
+				s.prints(s.kubectl(nil, "explain", s.r.discovered.gvr.Resource+"."+field,
+					"--api-version="+s.apiVersion(),
+					"--recursive"), "FIELD: "+field)
+			}
+		}},
+	{"kubectl/apply", Required, commanding,
+		"kubectl apply creates, says unchanged when nothing changes, and configures what does; what is left out is " +
+			"removed.", []need{verbs("create", "patch"), aKubectl}, func(s *session) {
+			obj := s.object()
+			s.objects = append(s.objects, s.path(obj))
+			labelled("a", "1")(obj)
+			s.prints(s.kubectl(obj, "apply", "--filename=-"), "created")
+			s.prints(s.kubectl(obj, "apply", "--filename=-"), "unchanged")
+			unstructured.RemoveNestedField(obj.Object, "metadata", "labels", "a")
+			s.prints(s.kubectl(obj, "apply", "--filename=-"), "configured")
+			if _, ok := s.get(obj).GetLabels()["a"]; ok {
+				s.errorf("the label that was left out is there")
+			}
+		}},
+	{"kubectl/apply-server-side", Required, applying, "kubectl apply --server-side takes over what kubectl apply made.",
+		[]need{verbs("create", "patch"), aKubectl}, func(s *session) {
+			obj := s.object()
+			s.objects = append(s.objects, s.path(obj))
+			labelled("a", "1")(obj)
+			s.kubectl(obj, "apply", "--filename=-")
+			labelled("a", "2")(obj)
+			s.prints(s.kubectl(obj, "apply", "--filename=-", "--server-side"), "serverside-applied")
+			if got := s.get(obj).GetLabels()["a"]; got != "2" {
+				s.errorf("the label is %q, want 2", got)
+			}
+		}},
+	{"kubectl/diff", Recommended, commanding, "kubectl diff shows a change, and none where nothing changes.",
+		[]need{verbs("create", "patch"), aKubectl}, func(s *session) {
+			obj := s.object()
+			s.objects = append(s.objects, s.path(obj))
+			s.kubectl(obj, "apply", "--filename=-")
+			if stdout, stderr, code := s.tryKubectl(obj, "diff", "--filename=-"); code != 0 || stdout != "" {
+				s.errorf("without a change: exit code %d and %.1000q%.1000q, want 0", code, stdout, stderr)
+			}
+			labelled("a", "changed")(obj)
+			if stdout, stderr, code := s.tryKubectl(obj, "diff", "--filename=-"); code != 1 ||
+				!strings.Contains(stdout, "a: changed") {
+				s.errorf("with a change: exit code %d and %.1000q%.1000q, want 1 and the label", code, stdout, stderr)
+			}
+		}},
+	{"kubectl/validate", Recommended, kep("2885-server-side-unknown-field-validation"),
+		"kubectl create refuses a field that the schema has not, and names it.", []need{verbs("create"), aKubectl},
+		func(s *session) {
+			if stdout, stderr, code := s.tryKubectl(s.withUnknown(), "create", "--filename=-"); code == 0 ||
+				!strings.Contains(stderr, "noSuchField") {
+				s.errorf("exit code %d and %.1000q%.1000q, want an error about noSuchField", code, stdout, stderr)
+			}
+		}},
+	{"kubectl/wait", Required, commanding, "kubectl wait sees a change and a deletion.",
+		[]need{verbs("create", "patch", "delete", "watch"), aKubectl}, func(s *session) {
+			obj := s.create()
+			name := s.arg() + "/" + obj.GetName()
+			s.kubectlWhile(func() {
+				s.patch(obj, metadata(map[string]any{"labels": map[string]any{"ready": "yes"}}))
+			}, "wait", name, "--for=jsonpath={.metadata.labels.ready}=yes", "--timeout=60s")
+			s.kubectlWhile(func() {
+				s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
+			}, "wait", name, "--for=delete", "--timeout=60s")
+		}},
+	{"kubectl/delete", Required, commanding, "kubectl delete waits until the object is gone.",
+		[]need{verbs("create", "delete"), aKubectl}, func(s *session) {
+			obj := s.create()
+			s.prints(s.kubectl(nil, "delete", s.arg(), obj.GetName()), obj.GetName(), "deleted")
+			s.expectRefused(s.do("GET", s.path(obj)), 404)
+		}},
+	{"kubectl/label", Required, commanding, "kubectl label and annotate change the object.",
+		[]need{verbs("create", "patch"), aKubectl}, func(s *session) {
+			obj := s.create()
+			s.prints(s.kubectl(nil, "label", s.arg(), obj.GetName(), "a=b"), "labeled")
+			s.prints(s.kubectl(nil, "annotate", s.arg(), obj.GetName(), "c=d"), "annotated")
+			if got := s.get(obj); got.GetLabels()["a"] != "b" || got.GetAnnotations()["c"] != "d" {
+				s.errorf("the labels are %v, the annotations %v", got.GetLabels(), got.GetAnnotations())
+			}
+		}},
+	{"kubectl/scale", Required, commanding, "kubectl scale changes the replicas.",
+		[]need{verbs("create"), subresource("scale"), aKubectl}, func(s *session) {
+			obj := s.create()
+			want := s.replicas(obj) + 1
+			s.prints(s.kubectl(nil, "scale", s.arg(), obj.GetName(), fmt.Sprintf("--replicas=%d", want)), "scaled")
+			if n := s.replicas(obj); n != want {
+				s.errorf("the scale has %d replicas, want %d", n, want)
+			}
+		}},
+	{"kubectl/api-resources", Required, commanding, "kubectl api-resources has the resource with its kind.",
+		[]need{aKubectl}, func(s *session) {
+			if s.r.discovered.preferred != s.r.discovered.gvr.Version && s.r.discovered.gvr.Group != "" {
+				s.skipf("it shows the preferred version, which is %s", s.r.discovered.preferred)
+			}
+			s.prints(s.kubectl(nil, "api-resources", "--api-group="+s.r.discovered.gvr.Group),
+				s.r.discovered.gvr.Resource, s.kind())
+		}},
 }

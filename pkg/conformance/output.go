@@ -77,8 +77,11 @@ func (r *Report) writeText(w io.Writer) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%s (%s) on Kubernetes %s: %d passed, %d failed (%d required, %d recommended, %d optional), %d skipped, in %.0f s\n",
-		r.Resource, r.Kind, r.Server, r.Count("", Passed), r.Count("", Failed), r.Count(Required, Failed), r.Count(Recommended, Failed),
+	_, err := fmt.Fprintf(w,
+		"\n%s (%s) on Kubernetes %s: %d passed, %d failed (%d required, %d recommended, %d optional), %d skipped, "+
+			"in %.0f s\n",
+		r.Resource, r.Kind, r.Server, r.Count("", Passed), r.Count("", Failed), r.Count(Required, Failed),
+		r.Count(Recommended, Failed),
 		r.Count(Optional, Failed), r.Count("", Skipped), r.Seconds)
 	return err
 }
@@ -140,7 +143,8 @@ func (r *Report) writeJUnit(w io.Writer) error {
 	for _, result := range r.Results {
 		area, _, _ := strings.Cut(result.ID, "/")
 		c := junitCase{Name: result.ID, Class: r.Resource + "." + area, Time: result.Seconds}
-		message := &junitMessage{Message: fmt.Sprintf("%s (%s, %s)", result.Text, result.Level, result.Source), Text: strings.Join(result.Messages, "\n")}
+		message := &junitMessage{Message: fmt.Sprintf("%s (%s, %s)", result.Text, result.Level, result.Source),
+			Text: strings.Join(result.Messages, "\n")}
 		switch {
 		case result.Unexpected():
 			c.Failure = message
@@ -153,7 +157,8 @@ func (r *Report) writeJUnit(w io.Writer) error {
 	}
 	for name, text := range map[string]string{"incomplete": r.Incomplete, "left-behind": strings.Join(r.Left, "\n")} {
 		if text != "" {
-			suite.Cases = append(suite.Cases, junitCase{Name: name, Class: r.Resource + ".run", Failure: &junitMessage{Message: name, Text: text}})
+			suite.Cases = append(suite.Cases, junitCase{Name: name, Class: r.Resource + ".run",
+				Failure: &junitMessage{Message: name, Text: text}})
 			suite.Tests++
 			suite.Failures++
 		}

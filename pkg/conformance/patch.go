@@ -13,105 +13,140 @@ import (
 )
 
 var patchChecks = []Check{
-	{"patch/merge", Required, concepts, "A JSON merge patch sets and removes fields.", []need{verbs("create", "patch")}, func(s *session) {
-		obj := s.patch(s.create(labelled("old", "yes")), metadata(map[string]any{"labels": map[string]any{"new": "yes", "old": nil}}))
-		if _, ok := obj.GetLabels()["old"]; ok || obj.GetLabels()["new"] != "yes" {
-			s.errorf("the labels are %v, want new and not old", obj.GetLabels())
-		}
-	}},
-	{"patch/merge-content", Required, concepts, "A JSON merge patch changes the content.", []need{verbs("create", "patch"), aChange}, func(s *session) {
-		obj := s.create()
-		if missing := firstDifference(s.r.target.Change, s.patch(obj, s.r.target.Change).Object, ""); missing != "" {
-			s.errorf("in the answer: %s", missing)
-		}
-		if missing := firstDifference(s.r.target.Change, s.get(obj).Object, ""); missing != "" {
-			s.errorf("read afterwards: %s", missing)
-		}
-	}},
-	{"patch/json", Required, concepts, "A JSON patch adds, tests and removes.", []need{verbs("create", "patch")}, func(s *session) {
-		obj := s.create(labelled("old", "yes"))
-		a := s.want(s.do("PATCH", s.path(obj), jsonPatch(`[{"op":"test","path":"/metadata/labels/old","value":"yes"},
+	{"patch/merge", Required, concepts, "A JSON merge patch sets and removes fields.", []need{verbs("create", "patch")},
+		func(s *session) {
+			obj := s.patch(s.create(labelled("old", "yes")), metadata(
+				map[string]any{"labels": map[string]any{"new": "yes", "old": nil}}))
+			if _, ok := obj.GetLabels()["old"]; ok || obj.GetLabels()["new"] != "yes" {
+				s.errorf("the labels are %v, want new and not old", obj.GetLabels())
+			}
+		}},
+	{"patch/merge-content", Required, concepts, "A JSON merge patch changes the content.",
+		[]need{verbs("create", "patch"), aChange}, func(s *session) {
+			obj := s.create()
+			if missing := firstDifference(s.r.target.Change, s.patch(obj, s.r.target.Change).Object,
+				""); missing != "" {
+				s.errorf("in the answer: %s", missing)
+			}
+			if missing := firstDifference(s.r.target.Change, s.get(obj).Object, ""); missing != "" {
+				s.errorf("read afterwards: %s", missing)
+			}
+		}},
+	{"patch/json", Required, concepts, "A JSON patch adds, tests and removes.", []need{verbs("create", "patch")},
+		func(s *session) {
+			obj := s.create(labelled("old", "yes"))
+			a := s.want(s.do("PATCH", s.path(obj), jsonPatch(`[{"op":"test","path":"/metadata/labels/old","value":"yes"},
 			{"op":"add","path":"/metadata/labels/new","value":"yes"},{"op":"remove","path":"/metadata/labels/old"}]`)), 200)
-		labels := a.object().GetLabels()
-		if _, ok := labels["old"]; ok || labels["new"] != "yes" {
-			s.errorf("the labels are %v, want new and not old", labels)
-		}
-	}},
-	{"patch/json-test-fails", Required, concepts, "A JSON patch whose test fails is refused with 422, and nothing is changed.", []need{verbs("create", "patch")}, func(s *session) {
-		obj := s.create()
-		s.expectRefused(s.do("PATCH", s.path(obj), jsonPatch(`[{"op":"add","path":"/metadata/labels/new","value":"yes"},{"op":"test","path":"/metadata/name","value":"another"}]`)), 422)
-		if _, ok := s.get(obj).GetLabels()["new"]; ok {
-			s.errorf("the operation before the test was done")
-		}
-	}},
-	{"patch/json-path-missing", Required, concepts, "A JSON patch that removes what is not there is refused with 422.", []need{verbs("create", "patch")}, func(s *session) {
-		s.expectRefused(s.do("PATCH", s.path(s.create()), jsonPatch(`[{"op":"remove","path":"/metadata/labels/none"}]`)), 422)
-	}},
-	{"patch/json-malformed", Required, concepts, "A JSON patch that is no list of operations is refused with 400.", []need{verbs("create", "patch")}, func(s *session) {
-		s.expectRefused(s.do("PATCH", s.path(s.create()), jsonPatch(`{"op":"add"}`)), 400)
-	}},
-	{"patch/merge-malformed", Required, concepts, "A merge patch that is no JSON is refused with 400.", []need{verbs("create", "patch")}, func(s *session) {
-		s.expectRefused(s.do("PATCH", s.path(s.create()), text(typeMergePatch, `{"metadata":`)), 400)
-	}},
-	{"patch/strategic", Optional, concepts, "A strategic merge patch is taken.", []need{verbs("create", "patch")}, func(s *session) {
-		obj := s.create()
-		a := s.want(s.do("PATCH", s.path(obj), typed(typeStrategicPatch, metadata(map[string]any{"labels": map[string]any{"new": "yes"}}))), 200)
-		if a.object().GetLabels()["new"] != "yes" {
-			s.errorf("the labels are %v", a.object().GetLabels())
-		}
-	}},
-	{"patch/strategic-merges", Optional, conventions, "A strategic merge patch adds to a list that is merged, such as the finalizers, and deletes from it what the patch names.", []need{verbs("create", "patch")}, func(s *session) {
-		obj := s.create(finalized)
-		a := s.do("PATCH", s.path(obj), typed(typeStrategicPatch, metadata(map[string]any{"finalizers": []any{finalizer + "-2"}})))
-		if got := s.want(a, 200).object().GetFinalizers(); len(got) != 2 {
-			s.errorf("after one more the finalizers are %q, want two", got)
-		}
-		a = s.do("PATCH", s.path(obj), typed(typeStrategicPatch, metadata(map[string]any{"$deleteFromPrimitiveList/finalizers": []any{finalizer}})))
-		if got := s.want(a, 200).object().GetFinalizers(); len(got) != 1 || got[0] != finalizer+"-2" {
-			s.errorf("without the first the finalizers are %q, want the other", got)
-		}
-	}},
-	{"patch/unknown-type", Required, concepts, "A patch of an unknown type is refused with 415.", []need{verbs("create", "patch")}, func(s *session) {
-		s.expectRefused(s.do("PATCH", s.path(s.create()), text("application/unknown-patch+json", `{}`)), 415)
-	}},
-	{"patch/missing", Required, concepts, "A patch of an object that is not there is refused with 404.", []need{verbs("patch")}, func(s *session) {
-		s.expectRefused(s.do("PATCH", s.path(s.object()), mergePatch(metadata(map[string]any{"labels": map[string]any{"a": "b"}}))), 404)
-	}},
-	{"patch/nothing", Required, concepts, "A patch that changes nothing keeps the resourceVersion.", []need{verbs("create", "patch")}, func(s *session) {
-		s.expectNoChange(s.create(), func(obj *unstructured.Unstructured) *response {
-			return s.do("PATCH", s.path(obj), mergePatch(map[string]any{}))
-		})
-	}},
-	{"patch/conflict", Required, concepts, "A patch with another resourceVersion than that of the object is refused with 409.", []need{verbs("create", "patch")}, func(s *session) {
-		obj := s.create()
-		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
-		s.expectRefused(s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"resourceVersion": obj.GetResourceVersion(), "labels": map[string]any{"a": "c"}}))), 409)
-	}},
-	{"patch/other-uid", Required, concepts, "A patch with another uid than that of the object is refused with 409.", []need{verbs("create", "patch")}, func(s *session) {
-		obj := s.create()
-		s.expectRefused(s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"uid": "11111111-2222-3333-4444-555555555555"}))), 409, 422)
-	}},
-	{"patch/name", Required, concepts, "A patch of the name is refused.", []need{verbs("create", "patch")}, func(s *session) {
-		s.expectRefused(s.do("PATCH", s.path(s.create()), mergePatch(metadata(map[string]any{"name": s.name()}))), 400, 422)
-	}},
-	{"patch/invalid", Required, conventions, "A patch that makes the object invalid is refused with 422.", []need{verbs("create", "patch"), anInvalidChange}, func(s *session) {
-		obj := s.create()
-		s.expectRefused(s.do("PATCH", s.path(obj), mergePatch(s.r.target.Invalid)), 422)
-		if firstDifference(s.r.target.Invalid, s.get(obj).Object, "") == "" {
-			s.errorf("the object has the invalid fields all the same")
-		}
-	}},
-	{"patch/generation", Recommended, conventions, "A patch of the content raises the generation, one of the metadata does not.", []need{verbs("create", "patch"), aChange}, func(s *session) {
-		obj := s.create()
-		if obj.GetGeneration() == 0 {
-			s.skipf("objects have no generation")
-		}
-		same := s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
-		changed := s.patch(obj, s.r.target.Change)
-		if same.GetGeneration() != obj.GetGeneration() || changed.GetGeneration() != obj.GetGeneration()+1 {
-			s.errorf("the generation was %d, %d after a label, %d after a change of the content", obj.GetGeneration(), same.GetGeneration(), changed.GetGeneration())
-		}
-	}},
+			labels := a.object().GetLabels()
+			if _, ok := labels["old"]; ok || labels["new"] != "yes" {
+				s.errorf("the labels are %v, want new and not old", labels)
+			}
+		}},
+	{"patch/json-test-fails", Required, concepts,
+		"A JSON patch whose test fails is refused with 422, and nothing is changed.", []need{verbs("create", "patch")},
+		func(s *session) {
+			obj := s.create()
+			s.expectRefused(s.do("PATCH", s.path(obj), jsonPatch(`[{"op":"add","path":"/metadata/labels/new","value":"yes"},{"op":"test","path":"/metadata/name","value":"another"}]`)), 422)
+			if _, ok := s.get(obj).GetLabels()["new"]; ok {
+				s.errorf("the operation before the test was done")
+			}
+		}},
+	{"patch/json-path-missing", Required, concepts, "A JSON patch that removes what is not there is refused with 422.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			s.expectRefused(s.do("PATCH", s.path(s.create()), jsonPatch(
+				`[{"op":"remove","path":"/metadata/labels/none"}]`)), 422)
+		}},
+	{"patch/json-malformed", Required, concepts, "A JSON patch that is no list of operations is refused with 400.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			s.expectRefused(s.do("PATCH", s.path(s.create()), jsonPatch(`{"op":"add"}`)), 400)
+		}},
+	{"patch/merge-malformed", Required, concepts, "A merge patch that is no JSON is refused with 400.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			s.expectRefused(s.do("PATCH", s.path(s.create()), text(typeMergePatch, `{"metadata":`)), 400)
+		}},
+	{"patch/strategic", Optional, concepts, "A strategic merge patch is taken.", []need{verbs("create", "patch")},
+		func(s *session) {
+			obj := s.create()
+			a := s.want(s.do("PATCH", s.path(obj), typed(typeStrategicPatch,
+				metadata(map[string]any{"labels": map[string]any{"new": "yes"}}))), 200)
+			if a.object().GetLabels()["new"] != "yes" {
+				s.errorf("the labels are %v", a.object().GetLabels())
+			}
+		}},
+	{"patch/strategic-merges", Optional, conventions,
+		"A strategic merge patch adds to a list that is merged, such as the finalizers, and deletes from it what " +
+			"the patch names.", []need{verbs("create", "patch")}, func(s *session) {
+			obj := s.create(finalized)
+			a := s.do("PATCH", s.path(obj), typed(typeStrategicPatch,
+				metadata(map[string]any{"finalizers": []any{finalizer + "-2"}})))
+			if got := s.want(a, 200).object().GetFinalizers(); len(got) != 2 {
+				s.errorf("after one more the finalizers are %q, want two", got)
+			}
+			a = s.do("PATCH", s.path(obj), typed(typeStrategicPatch,
+				metadata(map[string]any{"$deleteFromPrimitiveList/finalizers": []any{finalizer}})))
+			if got := s.want(a, 200).object().GetFinalizers(); len(got) != 1 || got[0] != finalizer+"-2" {
+				s.errorf("without the first the finalizers are %q, want the other", got)
+			}
+		}},
+	{"patch/unknown-type", Required, concepts, "A patch of an unknown type is refused with 415.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			s.expectRefused(s.do("PATCH", s.path(s.create()), text("application/unknown-patch+json", `{}`)), 415)
+		}},
+	{"patch/missing", Required, concepts, "A patch of an object that is not there is refused with 404.",
+		[]need{verbs("patch")}, func(s *session) {
+			s.expectRefused(s.do("PATCH", s.path(s.object()), mergePatch(
+				metadata(map[string]any{"labels": map[string]any{"a": "b"}}))), 404)
+		}},
+	{"patch/nothing", Required, concepts, "A patch that changes nothing keeps the resourceVersion.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			s.expectNoChange(s.create(), func(obj *unstructured.Unstructured) *response {
+				return s.do("PATCH", s.path(obj), mergePatch(map[string]any{}))
+			})
+		}},
+	{"patch/conflict", Required, concepts,
+		"A patch with another resourceVersion than that of the object is refused with 409.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			obj := s.create()
+			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
+			s.expectRefused(s.do("PATCH", s.path(obj), mergePatch(
+				metadata(map[string]any{"resourceVersion": obj.GetResourceVersion(),
+					"labels": map[string]any{"a": "c"}}))), 409)
+		}},
+	{"patch/other-uid", Required, concepts, "A patch with another uid than that of the object is refused with 409.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			obj := s.create()
+			s.expectRefused(s.do("PATCH", s.path(obj), mergePatch(
+				metadata(map[string]any{"uid": "11111111-2222-3333-4444-555555555555"}))), 409, 422)
+		}},
+	{"patch/name", Required, concepts, "A patch of the name is refused.", []need{verbs("create", "patch")},
+		func(s *session) {
+			s.expectRefused(s.do("PATCH", s.path(s.create()), mergePatch(metadata(map[string]any{"name": s.name()}))),
+				400,
+				422)
+		}},
+	{"patch/invalid", Required, conventions, "A patch that makes the object invalid is refused with 422.",
+		[]need{verbs("create", "patch"), anInvalidChange}, func(s *session) {
+			obj := s.create()
+			s.expectRefused(s.do("PATCH", s.path(obj), mergePatch(s.r.target.Invalid)), 422)
+			if firstDifference(s.r.target.Invalid, s.get(obj).Object, "") == "" {
+				s.errorf("the object has the invalid fields all the same")
+			}
+		}},
+	{"patch/generation", Recommended, conventions,
+		"A patch of the content raises the generation, one of the metadata does not.",
+		[]need{verbs("create", "patch"), aChange}, func(s *session) {
+			obj := s.create()
+			if obj.GetGeneration() == 0 {
+				s.skipf("objects have no generation")
+			}
+			same := s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
+			changed := s.patch(obj, s.r.target.Change)
+			if same.GetGeneration() != obj.GetGeneration() || changed.GetGeneration() != obj.GetGeneration()+1 {
+				s.errorf("the generation was %d, %d after a label, %d after a change of the content",
+					obj.GetGeneration(),
+					same.GetGeneration(), changed.GetGeneration())
+			}
+		}},
 	{"patch/collection", Recommended, concepts, "PATCH of the collection is 405.", nil, func(s *session) {
 		s.want(s.permitted(s.do("PATCH", s.collection(), mergePatch(map[string]any{}))), 405)
 	}},
@@ -140,7 +175,8 @@ func (s *session) applied(name string, labels map[string]any) map[string]any {
 // apply applies labels as a manager.
 func (s *session) apply(name, manager string, labels map[string]any, options ...option) *response {
 	path := s.collection() + "/" + name
-	a := s.do("PATCH", path, append(options, typed(typeApply, s.applied(name, labels)), query("fieldManager", manager))...)
+	a := s.do("PATCH", path, append(options, typed(typeApply, s.applied(name, labels)),
+		query("fieldManager", manager))...)
 	if a.Code == 201 {
 		s.created(a)
 	}
@@ -149,14 +185,16 @@ func (s *session) apply(name, manager string, labels map[string]any, options ...
 
 // shares applies an element of a list in the metadata as each of two managers. Both are there until one applies without
 // its own.
-func (s *session) shares(field string, element func(manager string) any, read func(*unstructured.Unstructured) []string) {
+func (s *session) shares(field string, element func(manager string) any,
+	read func(*unstructured.Unstructured) []string) {
 	name := s.name()
 	apply := func(manager string, elements ...any) []string {
 		applied := s.applied(name, map[string]any{})
 		if len(elements) > 0 {
 			_ = unstructured.SetNestedSlice(applied, elements, "metadata", field) // the path is there
 		}
-		a := s.want(s.do("PATCH", s.collection()+"/"+name, typed(typeApply, applied), query("fieldManager", manager)), 200, 201)
+		a := s.want(s.do("PATCH", s.collection()+"/"+name, typed(typeApply, applied), query("fieldManager", manager)),
+			200, 201)
 		s.objects = append(s.objects, s.collection()+"/"+name)
 		return read(a.object())
 	}
@@ -171,128 +209,163 @@ func (s *session) shares(field string, element func(manager string) any, read fu
 }
 
 var applyChecks = []Check{
-	{"apply/create", Required, applying, "An apply of an object that is not there makes it, with 201.", []need{verbs("create", "patch")}, func(s *session) {
-		name := s.name()
-		obj := s.want(s.apply(name, appliers, map[string]any{"a": "1"}), 201).object()
-		s.managed(obj, appliers, "Apply")
-		if obj.GetLabels()["a"] != "1" || s.get(obj).GetUID() != obj.GetUID() {
-			s.errorf("got labels %v", obj.GetLabels())
-		}
-	}},
-	{"apply/across-versions", Required, applying, "An apply in another version of the group leaves the fields of other managers alone.", []need{verbs("create", "patch"), otherVersions}, func(s *session) {
-		for _, version := range s.r.discovered.otherVersions {
-			s.appliedAcross(version)
-		}
-	}},
-	{"apply/again", Required, applying, "The same apply again changes nothing, with 200.", []need{verbs("create", "patch")}, func(s *session) {
-		name := s.name()
-		obj := s.want(s.apply(name, appliers, map[string]any{"a": "1"}), 201).object()
-		s.expectNoChange(obj, func(*unstructured.Unstructured) *response { return s.apply(name, appliers, map[string]any{"a": "1"}) })
-	}},
+	{"apply/create", Required, applying, "An apply of an object that is not there makes it, with 201.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			name := s.name()
+			obj := s.want(s.apply(name, appliers, map[string]any{"a": "1"}), 201).object()
+			s.managed(obj, appliers, "Apply")
+			if obj.GetLabels()["a"] != "1" || s.get(obj).GetUID() != obj.GetUID() {
+				s.errorf("got labels %v", obj.GetLabels())
+			}
+		}},
+	{"apply/across-versions", Required, applying,
+		"An apply in another version of the group leaves the fields of other managers alone.",
+		[]need{verbs("create", "patch"), otherVersions}, func(s *session) {
+			for _, version := range s.r.discovered.otherVersions {
+				s.appliedAcross(version)
+			}
+		}},
+	{"apply/again", Required, applying, "The same apply again changes nothing, with 200.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			name := s.name()
+			obj := s.want(s.apply(name, appliers, map[string]any{"a": "1"}), 201).object()
+			s.expectNoChange(obj, func(*unstructured.Unstructured) *response {
+				return s.apply(name, appliers,
+					map[string]any{"a": "1"})
+			})
+		}},
 	{"apply/yaml", Required, applying, "An apply is YAML.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create()
-		a := s.do("PATCH", s.path(obj), text(typeApply, "apiVersion: "+s.apiVersion()+"\nkind: "+s.kind()+"\nmetadata:\n  labels: {yaml: 'yes'} # a comment\n"), query("fieldManager", appliers))
+		a := s.do("PATCH", s.path(obj),
+			text(typeApply, "apiVersion: "+s.apiVersion()+"\nkind: "+s.kind()+"\nmetadata:\n  labels: {yaml: 'yes'} "+
+				"# a comment\n"), query("fieldManager", appliers))
 		if got := s.want(a, 200, 422); got.Code == 200 && got.object().GetLabels()["yaml"] != "yes" {
 			s.errorf("the labels are %v", got.object().GetLabels())
-		} else if got.Code == 422 && !strings.Contains(string(got.Body), "required") && !strings.Contains(string(got.Body), "Required") {
+		} else if got.Code == 422 && !strings.Contains(string(got.Body), "required") &&
+			!strings.Contains(string(got.Body), "Required") {
 			s.errorf("%s: got %s", got.request, got)
 		}
 	}},
-	{"apply/removed", Required, applying, "A field that its only manager leaves out is removed.", []need{verbs("create", "patch")}, func(s *session) {
-		name := s.name()
-		s.want(s.apply(name, appliers, map[string]any{"a": "1", "b": "1"}), 201)
-		obj := s.want(s.apply(name, appliers, map[string]any{"a": "1"}), 200).object()
-		if _, ok := obj.GetLabels()["b"]; ok || obj.GetLabels()["a"] != "1" {
-			s.errorf("the labels are %v, want a and not b", obj.GetLabels())
-		}
-	}},
-	{"apply/conflict", Required, applying, "A change of a field of another manager is refused with 409 and a cause that names both.", []need{verbs("create", "patch")}, func(s *session) {
-		name := s.name()
-		s.want(s.apply(name, "first", map[string]any{"a": "1"}), 201)
-		status := s.expectRefused(s.apply(name, "second", map[string]any{"a": "2"}), 409)
-		if status.Details == nil || len(status.Details.Causes) != 1 {
-			s.fatalf("the details are %+v, want one cause", status.Details)
-		}
-		cause := status.Details.Causes[0]
-		if cause.Type != metav1.CauseTypeFieldManagerConflict || cause.Field != ".metadata.labels.a" || !strings.Contains(cause.Message, `"first"`) {
-			s.errorf("the cause is %+v, want a FieldManagerConflict with first about .metadata.labels.a", cause)
-		}
-	}},
-	{"apply/conflict-changes-nothing", Required, applying, "A conflict changes nothing.", []need{verbs("create", "patch")}, func(s *session) {
-		name := s.name()
-		obj := s.want(s.apply(name, "first", map[string]any{"a": "1"}), 201).object()
-		s.expectRefused(s.apply(name, "second", map[string]any{"a": "2", "b": "2"}), 409)
-		if labels := s.get(obj).GetLabels(); labels["a"] != "1" || labels["b"] != "" {
-			s.errorf("the labels are %v", labels)
-		}
-	}},
-	{"apply/conflict-with-update", Required, applying, "A field that an update set belongs to its manager, too.", []need{verbs("create", "patch")}, func(s *session) {
-		obj := s.create(labelled("a", "1"))
-		s.expectRefused(s.apply(obj.GetName(), "second", map[string]any{"a": "2"}), 409)
-	}},
-	{"apply/force", Required, applying, "With force the field changes, and its manager.", []need{verbs("create", "patch")}, func(s *session) {
-		name := s.name()
-		s.want(s.apply(name, "first", map[string]any{"forced": "1"}), 201)
-		obj := s.want(s.apply(name, "second", map[string]any{"forced": "2"}, query("force", "true")), 200).object()
-		if obj.GetLabels()["forced"] != "2" {
-			s.errorf("the labels are %v", obj.GetLabels())
-		}
-		if entry := s.managed(obj, "second", "Apply"); !strings.Contains(entry.FieldsV1.GetRawString(), `"f:forced"`) {
-			s.errorf("the second manager has not the field: %s", entry.FieldsV1.GetRawString())
-		}
-		for _, entry := range obj.GetManagedFields() {
-			if entry.Manager == "first" && strings.Contains(entry.FieldsV1.GetRawString(), `"f:forced"`) {
-				s.errorf("the first manager has the field still: %s", entry.FieldsV1.GetRawString())
+	{"apply/removed", Required, applying, "A field that its only manager leaves out is removed.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			name := s.name()
+			s.want(s.apply(name, appliers, map[string]any{"a": "1", "b": "1"}), 201)
+			obj := s.want(s.apply(name, appliers, map[string]any{"a": "1"}), 200).object()
+			if _, ok := obj.GetLabels()["b"]; ok || obj.GetLabels()["a"] != "1" {
+				s.errorf("the labels are %v, want a and not b", obj.GetLabels())
 			}
-		}
-	}},
-	{"apply/shared", Required, applying, "Two managers who agree share a field, which stays until both leave it out.", []need{verbs("create", "patch")}, func(s *session) {
-		name := s.name()
-		s.want(s.apply(name, "first", map[string]any{"a": "1"}), 201)
-		s.want(s.apply(name, "second", map[string]any{"a": "1"}), 200)
-		if obj := s.want(s.apply(name, "first", map[string]any{}), 200).object(); obj.GetLabels()["a"] != "1" {
-			s.errorf("after one left it out, the labels are %v", obj.GetLabels())
-		}
-		if obj := s.want(s.apply(name, "second", map[string]any{}), 200).object(); obj.GetLabels()["a"] != "" {
-			s.errorf("after both left it out, the labels are %v", obj.GetLabels())
-		}
-	}},
-	{"apply/list-set", Required, applying, "Each manager has its own elements in a list of the type set, such as the finalizers.", []need{verbs("create", "patch")}, func(s *session) {
-		s.shares("finalizers", func(manager string) any { return finalizer + "-" + manager }, func(obj *unstructured.Unstructured) []string { return obj.GetFinalizers() })
-	}},
-	{"apply/list-map", Required, applying, "Each manager has its own elements in a list of the type map, such as the owners.", []need{verbs("create", "patch")}, func(s *session) {
-		s.shares("ownerReferences", func(string) any {
-			owner := s.create() // one that the garbage collector finds
-			return map[string]any{"apiVersion": owner.GetAPIVersion(), "kind": owner.GetKind(), "name": owner.GetName(), "uid": string(owner.GetUID())}
-		}, func(obj *unstructured.Unstructured) (out []string) {
-			for _, owner := range obj.GetOwnerReferences() {
-				out = append(out, string(owner.UID))
+		}},
+	{"apply/conflict", Required, applying,
+		"A change of a field of another manager is refused with 409 and a cause that names both.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			name := s.name()
+			s.want(s.apply(name, "first", map[string]any{"a": "1"}), 201)
+			status := s.expectRefused(s.apply(name, "second", map[string]any{"a": "2"}), 409)
+			if status.Details == nil || len(status.Details.Causes) != 1 {
+				s.fatalf("the details are %+v, want one cause", status.Details)
 			}
-			return out
-		})
-	}},
-	{"apply/without-manager", Required, applying, "An apply without fieldManager is refused.", []need{verbs("create", "patch")}, func(s *session) {
-		obj := s.create()
-		s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, s.applied(obj.GetName(), map[string]any{}))), 400, 422)
-	}},
-	{"apply/force-elsewhere", Recommended, applying, "force is refused for another patch than an apply.", []need{verbs("create", "patch")}, func(s *session) {
-		s.expectRefused(s.do("PATCH", s.path(s.create()), mergePatch(map[string]any{}), query("force", "true")), 400, 422)
-	}},
-	{"apply/managed-fields-in-body", Required, applying, "An apply whose body has managedFields is refused with 400.", []need{verbs("create", "patch")}, func(s *session) {
-		obj := s.create()
-		applied := s.applied(obj.GetName(), map[string]any{})
-		_ = unstructured.SetNestedSlice(applied, []any{map[string]any{"manager": "x", "operation": "Apply", "apiVersion": s.apiVersion()}}, "metadata", "managedFields")
-		s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 400)
-	}},
-	{"apply/managed-fields-cleared", Required, applying, "A patch of managedFields with one empty entry clears them.", []need{verbs("create", "patch")}, func(s *session) {
-		obj := s.create()
-		s.patch(obj, metadata(map[string]any{"managedFields": []any{map[string]any{}}}))
-		for _, entry := range s.get(obj).GetManagedFields() {
-			if entry.Manager == "conformance" {
-				s.errorf("the manager is there still: %+v", entry)
+			cause := status.Details.Causes[0]
+			if cause.Type != metav1.CauseTypeFieldManagerConflict || cause.Field != ".metadata.labels.a" ||
+				!strings.Contains(cause.Message, `"first"`) {
+				s.errorf("the cause is %+v, want a FieldManagerConflict with first about .metadata.labels.a", cause)
 			}
-		}
-	}},
+		}},
+	{"apply/conflict-changes-nothing", Required, applying, "A conflict changes nothing.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			name := s.name()
+			obj := s.want(s.apply(name, "first", map[string]any{"a": "1"}), 201).object()
+			s.expectRefused(s.apply(name, "second", map[string]any{"a": "2", "b": "2"}), 409)
+			if labels := s.get(obj).GetLabels(); labels["a"] != "1" || labels["b"] != "" {
+				s.errorf("the labels are %v", labels)
+			}
+		}},
+	{"apply/conflict-with-update", Required, applying, "A field that an update set belongs to its manager, too.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			obj := s.create(labelled("a", "1"))
+			s.expectRefused(s.apply(obj.GetName(), "second", map[string]any{"a": "2"}), 409)
+		}},
+	{"apply/force", Required, applying, "With force the field changes, and its manager.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			name := s.name()
+			s.want(s.apply(name, "first", map[string]any{"forced": "1"}), 201)
+			obj := s.want(s.apply(name, "second", map[string]any{"forced": "2"}, query("force", "true")), 200).object()
+			if obj.GetLabels()["forced"] != "2" {
+				s.errorf("the labels are %v", obj.GetLabels())
+			}
+			if entry := s.managed(obj, "second", "Apply"); !strings.Contains(entry.FieldsV1.GetRawString(),
+				`"f:forced"`) {
+				s.errorf("the second manager has not the field: %s", entry.FieldsV1.GetRawString())
+			}
+			for _, entry := range obj.GetManagedFields() {
+				if entry.Manager == "first" && strings.Contains(entry.FieldsV1.GetRawString(), `"f:forced"`) {
+					s.errorf("the first manager has the field still: %s", entry.FieldsV1.GetRawString())
+				}
+			}
+		}},
+	{"apply/shared", Required, applying, "Two managers who agree share a field, which stays until both leave it out.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			name := s.name()
+			s.want(s.apply(name, "first", map[string]any{"a": "1"}), 201)
+			s.want(s.apply(name, "second", map[string]any{"a": "1"}), 200)
+			if obj := s.want(s.apply(name, "first", map[string]any{}), 200).object(); obj.GetLabels()["a"] != "1" {
+				s.errorf("after one left it out, the labels are %v", obj.GetLabels())
+			}
+			if obj := s.want(s.apply(name, "second", map[string]any{}), 200).object(); obj.GetLabels()["a"] != "" {
+				s.errorf("after both left it out, the labels are %v", obj.GetLabels())
+			}
+		}},
+	{"apply/list-set", Required, applying,
+		"Each manager has its own elements in a list of the type set, such as the finalizers.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			s.shares("finalizers", func(manager string) any { return finalizer + "-" + manager },
+				func(obj *unstructured.Unstructured) []string { return obj.GetFinalizers() })
+		}},
+	{"apply/list-map", Required, applying,
+		"Each manager has its own elements in a list of the type map, such as the owners.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			s.shares("ownerReferences", func(string) any {
+				owner := s.create() // one that the garbage collector finds
+				return map[string]any{"apiVersion": owner.GetAPIVersion(), "kind": owner.GetKind(),
+					"name": owner.GetName(),
+					"uid":  string(owner.GetUID())}
+			}, func(obj *unstructured.Unstructured) (out []string) {
+				for _, owner := range obj.GetOwnerReferences() {
+					out = append(out, string(owner.UID))
+				}
+				return out
+			})
+		}},
+	{"apply/without-manager", Required, applying, "An apply without fieldManager is refused.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			obj := s.create()
+			s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, s.applied(obj.GetName(), map[string]any{}))),
+				400,
+				422)
+		}},
+	{"apply/force-elsewhere", Recommended, applying, "force is refused for another patch than an apply.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			s.expectRefused(s.do("PATCH", s.path(s.create()), mergePatch(map[string]any{}), query("force", "true")),
+				400,
+				422)
+		}},
+	{"apply/managed-fields-in-body", Required, applying, "An apply whose body has managedFields is refused with 400.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			obj := s.create()
+			applied := s.applied(obj.GetName(), map[string]any{})
+			_ = unstructured.SetNestedSlice(applied, []any{map[string]any{"manager": "x", "operation": "Apply",
+				"apiVersion": s.apiVersion()}}, "metadata", "managedFields")
+			s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 400)
+		}},
+	{"apply/managed-fields-cleared", Required, applying, "A patch of managedFields with one empty entry clears them.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			obj := s.create()
+			s.patch(obj, metadata(map[string]any{"managedFields": []any{map[string]any{}}}))
+			for _, entry := range s.get(obj).GetManagedFields() {
+				if entry.Manager == "conformance" {
+					s.errorf("the manager is there still: %+v", entry)
+				}
+			}
+		}},
 	{"apply/managed-fields-empty-list", Recommended, "https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apimachinery/pkg/util/managedfields/internal/managedfields.go", "A patch of managedFields with an empty list clears them as well.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create()
 		s.patch(obj, metadata(map[string]any{"managedFields": []any{}}))
@@ -302,200 +375,253 @@ var applyChecks = []Check{
 			}
 		}
 	}},
-	{"apply/name-in-body", Required, applying, "An apply whose body has another name than the URL is refused.", []need{verbs("create", "patch")}, func(s *session) {
-		obj := s.create()
-		s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, s.applied(s.name(), map[string]any{})), query("fieldManager", appliers)), 400, 422)
-	}},
-	{"apply/other-version", Required, applying, "An apply whose body is of another API is refused with 400.", []need{verbs("create", "patch")}, func(s *session) {
-		obj := s.create()
-		applied := s.applied(obj.GetName(), map[string]any{})
-		applied["apiVersion"] = "another.example.com/v1"
-		s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 400)
-	}},
-	{"apply/unknown-field", Recommended, applying, "An apply with a field that the schema has not is refused with 400 or 422.", []need{verbs("create", "patch")}, func(s *session) {
-		obj := s.create()
-		applied := s.applied(obj.GetName(), map[string]any{})
-		applied["noSuchField"] = "x"
-		s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers), query("fieldValidation", "Strict")), 400, 422)
-	}},
-	{"apply/wrong-type", Recommended, applying, "An apply with a field of a wrong type, or an element of a set twice, is refused with 400 or 422.", []need{verbs("create", "patch")}, func(s *session) {
-		obj := s.create()
-		for _, wrong := range []any{map[string]any{"a": "b"}, []any{finalizer, finalizer}} {
+	{"apply/name-in-body", Required, applying, "An apply whose body has another name than the URL is refused.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			obj := s.create()
+			s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, s.applied(s.name(), map[string]any{})),
+				query("fieldManager", appliers)), 400, 422)
+		}},
+	{"apply/other-version", Required, applying, "An apply whose body is of another API is refused with 400.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			obj := s.create()
 			applied := s.applied(obj.GetName(), map[string]any{})
-			applied["metadata"].(map[string]any)["finalizers"] = wrong
-			s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 400, 422)
-		}
-	}},
-	{"apply/uid", Required, applying, "An apply with another uid than that of the object is refused with 409.", []need{verbs("create", "patch")}, func(s *session) {
-		obj := s.create()
-		applied := s.applied(obj.GetName(), map[string]any{})
-		_ = unstructured.SetNestedField(applied, "11111111-2222-3333-4444-555555555555", "metadata", "uid")
-		s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 409, 422)
-	}},
-	{"apply/resource-version", Required, applying, "An apply with an old resourceVersion is refused with 409.", []need{verbs("create", "patch")}, func(s *session) {
-		obj := s.create()
-		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
-		applied := s.applied(obj.GetName(), map[string]any{"c": "d"})
-		_ = unstructured.SetNestedField(applied, obj.GetResourceVersion(), "metadata", "resourceVersion")
-		s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 409)
-	}},
-	{"apply/status-owned-apart", Required, applying, "What is applied to the status belongs to an entry of the subresource.", []need{verbs("create", "patch"), subresource("status"), aStatus}, func(s *session) {
-		obj := s.create()
-		applied := s.merged(&unstructured.Unstructured{Object: s.applied(obj.GetName(), map[string]any{})}, s.r.target.Status)
-		a := s.want(s.do("PATCH", s.path(obj)+"/status", typed(typeApply, applied), query("fieldManager", "observer"), query("force", "true")), 200)
-		if entry := s.managed(a.object(), "observer", "Apply"); entry.Subresource != "status" || !strings.Contains(entry.FieldsV1.GetRawString(), `"f:status"`) {
-			s.errorf("the entry is of the subresource %q with %s, want status", entry.Subresource, entry.FieldsV1.GetRawString())
-		}
-	}},
+			applied["apiVersion"] = "another.example.com/v1"
+			s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 400)
+		}},
+	{"apply/unknown-field", Recommended, applying,
+		"An apply with a field that the schema has not is refused with 400 or 422.", []need{verbs("create", "patch")},
+		func(s *session) {
+			obj := s.create()
+			applied := s.applied(obj.GetName(), map[string]any{})
+			applied["noSuchField"] = "x"
+			s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers),
+				query("fieldValidation", "Strict")), 400, 422)
+		}},
+	{"apply/wrong-type", Recommended, applying,
+		"An apply with a field of a wrong type, or an element of a set twice, is refused with 400 or 422.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			obj := s.create()
+			for _, wrong := range []any{map[string]any{"a": "b"}, []any{finalizer, finalizer}} {
+				applied := s.applied(obj.GetName(), map[string]any{})
+				applied["metadata"].(map[string]any)["finalizers"] = wrong
+				s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)),
+					400,
+					422)
+			}
+		}},
+	{"apply/uid", Required, applying, "An apply with another uid than that of the object is refused with 409.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			obj := s.create()
+			applied := s.applied(obj.GetName(), map[string]any{})
+			_ = unstructured.SetNestedField(applied, "11111111-2222-3333-4444-555555555555", "metadata", "uid")
+			s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 409,
+				422)
+		}},
+	{"apply/resource-version", Required, applying, "An apply with an old resourceVersion is refused with 409.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			obj := s.create()
+			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
+			applied := s.applied(obj.GetName(), map[string]any{"c": "d"})
+			_ = unstructured.SetNestedField(applied, obj.GetResourceVersion(), "metadata", "resourceVersion")
+			s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 409)
+		}},
+	{"apply/status-owned-apart", Required, applying,
+		"What is applied to the status belongs to an entry of the subresource.",
+		[]need{verbs("create", "patch"), subresource("status"), aStatus}, func(s *session) {
+			obj := s.create()
+			applied := s.merged(&unstructured.Unstructured{Object: s.applied(obj.GetName(), map[string]any{})},
+				s.r.target.Status)
+			a := s.want(s.do("PATCH", s.path(obj)+"/status", typed(typeApply, applied),
+				query("fieldManager", "observer"),
+				query("force", "true")), 200)
+			if entry := s.managed(a.object(), "observer", "Apply"); entry.Subresource != "status" ||
+				!strings.Contains(entry.FieldsV1.GetRawString(), `"f:status"`) {
+				s.errorf("the entry is of the subresource %q with %s, want status", entry.Subresource,
+					entry.FieldsV1.GetRawString())
+			}
+		}},
 }
 
 var dryRunChecks = []Check{
-	{"dry-run/create", Required, concepts, "A dry run of a create answers 201 and makes nothing.", []need{verbs("create", "get")}, func(s *session) {
-		obj := s.object()
-		answered := s.want(s.do("POST", s.collection(), body(obj), query("dryRun", "All")), 201).object()
-		if answered.GetUID() == "" || answered.GetName() != obj.GetName() {
-			s.errorf("the answer has uid %q and name %q", answered.GetUID(), answered.GetName())
-		}
-		s.expectRefused(s.do("GET", s.path(obj)), 404)
-	}},
-	{"dry-run/create-invalid", Required, concepts, "A dry run of an invalid object is refused as a real one.", []need{verbs("create")}, func(s *session) {
-		obj := s.object()
-		obj.SetName("a/b")
-		s.invalid(s.do("POST", s.collection(), body(obj), query("dryRun", "All")), "metadata.name")
-	}},
-	{"dry-run/taken", Required, concepts, "A dry run of a create of what is there is refused with 409.", []need{verbs("create")}, func(s *session) {
-		obj := s.object()
-		obj.SetName(s.create().GetName())
-		s.expectRefused(s.do("POST", s.collection(), body(obj), query("dryRun", "All")), 409)
-	}},
-	{"dry-run/update", Required, concepts, "A dry run of an update answers the result and changes nothing.", []need{verbs("create", "update")}, func(s *session) {
-		obj := s.get(s.create())
-		labelled("dry", "yes")(obj)
-		a := s.want(s.do("PUT", s.path(obj), body(obj), query("dryRun", "All")), 200, 409)
-		if a.Code == 200 && a.object().GetLabels()["dry"] != "yes" {
-			s.errorf("the answer has the labels %v", a.object().GetLabels())
-		}
-		s.untouched(obj)
-	}},
-	{"dry-run/patch", Required, concepts, "A dry run of a patch answers the result and changes nothing.", []need{verbs("create", "patch")}, func(s *session) {
-		obj := s.create()
-		if got := s.patch(obj, metadata(map[string]any{"labels": map[string]any{"dry": "yes"}}), query("dryRun", "All")); got.GetLabels()["dry"] != "yes" {
-			s.errorf("the answer has the labels %v", got.GetLabels())
-		}
-		s.untouched(obj)
-	}},
-	{"dry-run/apply", Required, concepts, "A dry run of an apply makes nothing.", []need{verbs("create", "patch")}, func(s *session) {
-		obj := s.object()
-		a := s.do("PATCH", s.path(obj), typed(typeApply, s.applied(obj.GetName(), map[string]any{})), query("fieldManager", appliers), query("dryRun", "All"))
-		s.want(a, 201)
-		s.expectRefused(s.do("GET", s.path(obj)), 404)
-	}},
-	{"dry-run/delete", Required, concepts, "A dry run of a delete deletes nothing.", []need{verbs("create", "delete")}, func(s *session) {
-		obj := s.create()
-		s.want(s.do("DELETE", s.path(obj), query("dryRun", "All")), 200)
-		s.untouched(obj)
-	}},
-	{"dry-run/deletecollection", Required, concepts, "A dry run of a deletion of a collection deletes nothing.", []need{verbs("create", "deletecollection"), confined}, func(s *session) {
-		s.apart()
-		obj := s.create()
-		s.want(s.deleteCollection(query("labelSelector", s.selector()), query("dryRun", "All")), 200)
-		s.untouched(obj)
-	}},
-	{"dry-run/silent", Required, concepts, "A watch sees nothing of a dry run.", []need{verbs("create", "patch", "list", "watch")}, func(s *session) {
-		obj := s.create()
-		w := s.watchOwn(s.now())
-		s.want(s.do("POST", s.collection(), body(s.object()), query("dryRun", "All")), 201)
-		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"dry": "yes"}}), query("dryRun", "All"))
-		marker := s.create()
-		for {
-			e := w.next()
-			if e.object().GetLabels()["dry"] != "" || e.Type == "ADDED" && e.object().GetName() != marker.GetName() {
-				s.fatalf("got %s, want nothing of the dry run", e)
+	{"dry-run/create", Required, concepts, "A dry run of a create answers 201 and makes nothing.",
+		[]need{verbs("create", "get")}, func(s *session) {
+			obj := s.object()
+			answered := s.want(s.do("POST", s.collection(), body(obj), query("dryRun", "All")), 201).object()
+			if answered.GetUID() == "" || answered.GetName() != obj.GetName() {
+				s.errorf("the answer has uid %q and name %q", answered.GetUID(), answered.GetName())
 			}
-			if e.Type == "ADDED" {
-				return
+			s.expectRefused(s.do("GET", s.path(obj)), 404)
+		}},
+	{"dry-run/create-invalid", Required, concepts, "A dry run of an invalid object is refused as a real one.",
+		[]need{verbs("create")}, func(s *session) {
+			obj := s.object()
+			obj.SetName("a/b")
+			s.invalid(s.do("POST", s.collection(), body(obj), query("dryRun", "All")), "metadata.name")
+		}},
+	{"dry-run/taken", Required, concepts, "A dry run of a create of what is there is refused with 409.",
+		[]need{verbs("create")}, func(s *session) {
+			obj := s.object()
+			obj.SetName(s.create().GetName())
+			s.expectRefused(s.do("POST", s.collection(), body(obj), query("dryRun", "All")), 409)
+		}},
+	{"dry-run/update", Required, concepts, "A dry run of an update answers the result and changes nothing.",
+		[]need{verbs("create", "update")}, func(s *session) {
+			obj := s.get(s.create())
+			labelled("dry", "yes")(obj)
+			a := s.want(s.do("PUT", s.path(obj), body(obj), query("dryRun", "All")), 200, 409)
+			if a.Code == 200 && a.object().GetLabels()["dry"] != "yes" {
+				s.errorf("the answer has the labels %v", a.object().GetLabels())
 			}
-		}
-	}},
-	{"dry-run/resource-version", Recommended, concepts, "What a dry run of a create answers has no resourceVersion.", []need{verbs("create")}, func(s *session) {
-		obj := s.want(s.do("POST", s.collection(), body(s.object()), query("dryRun", "All")), 201).object()
-		if obj.GetResourceVersion() != "" {
-			s.errorf("the resourceVersion is %s", obj.GetResourceVersion())
-		}
-	}},
-	{"dry-run/status", Required, concepts, "A dry run of a patch of the status changes nothing.", []need{verbs("create"), subresource("status"), aStatus}, func(s *session) {
-		obj := s.create()
-		s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(s.r.target.Status), query("dryRun", "All")), 200)
-		if firstDifference(s.r.target.Status, s.get(obj).Object, "") == "" {
-			s.errorf("the status changed")
-		}
-	}},
-	{"dry-run/unknown-elsewhere", Required, concepts, "Another value of dryRun than All is refused for updates, patches and deletions, too.", []need{verbs("create", "update", "patch")}, func(s *session) {
-		obj := s.create()
-		labelled("dry", "yes")(obj)
-		some := query("dryRun", "Some")
-		s.expectRefused(s.do("PUT", s.path(obj), body(obj), some), 400, 422)
-		s.expectRefused(s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"labels": map[string]any{"dry": "yes"}})), some), 400, 422)
-		s.expectRefused(s.do("DELETE", s.path(obj), some), 400, 422)
-		s.untouched(obj)
-	}},
-	{"dry-run/unknown", Required, concepts, "Another value of dryRun than All is refused.", []need{verbs("create")}, func(s *session) {
-		obj := s.object()
-		s.expectRefused(s.do("POST", s.collection(), body(obj), query("dryRun", "Some")), 400, 422)
-		s.expectRefused(s.do("GET", s.path(obj)), 404)
-	}},
+			s.untouched(obj)
+		}},
+	{"dry-run/patch", Required, concepts, "A dry run of a patch answers the result and changes nothing.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			obj := s.create()
+			if got := s.patch(obj, metadata(map[string]any{"labels": map[string]any{"dry": "yes"}}),
+				query("dryRun", "All")); got.GetLabels()["dry"] != "yes" {
+				s.errorf("the answer has the labels %v", got.GetLabels())
+			}
+			s.untouched(obj)
+		}},
+	{"dry-run/apply", Required, concepts, "A dry run of an apply makes nothing.", []need{verbs("create", "patch")},
+		func(s *session) {
+			obj := s.object()
+			a := s.do("PATCH", s.path(obj), typed(typeApply, s.applied(obj.GetName(), map[string]any{})),
+				query("fieldManager", appliers), query("dryRun", "All"))
+			s.want(a, 201)
+			s.expectRefused(s.do("GET", s.path(obj)), 404)
+		}},
+	{"dry-run/delete", Required, concepts, "A dry run of a delete deletes nothing.", []need{verbs("create", "delete")},
+		func(s *session) {
+			obj := s.create()
+			s.want(s.do("DELETE", s.path(obj), query("dryRun", "All")), 200)
+			s.untouched(obj)
+		}},
+	{"dry-run/deletecollection", Required, concepts, "A dry run of a deletion of a collection deletes nothing.",
+		[]need{verbs("create", "deletecollection"), confined}, func(s *session) {
+			s.apart()
+			obj := s.create()
+			s.want(s.deleteCollection(query("labelSelector", s.selector()), query("dryRun", "All")), 200)
+			s.untouched(obj)
+		}},
+	{"dry-run/silent", Required, concepts, "A watch sees nothing of a dry run.",
+		[]need{verbs("create", "patch", "list", "watch")}, func(s *session) {
+			obj := s.create()
+			w := s.watchOwn(s.now())
+			s.want(s.do("POST", s.collection(), body(s.object()), query("dryRun", "All")), 201)
+			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"dry": "yes"}}), query("dryRun", "All"))
+			marker := s.create()
+			for {
+				e := w.next()
+				if e.object().GetLabels()["dry"] != "" || e.Type == "ADDED" &&
+					e.object().GetName() != marker.GetName() {
+					s.fatalf("got %s, want nothing of the dry run", e)
+				}
+				if e.Type == "ADDED" {
+					return
+				}
+			}
+		}},
+	{"dry-run/resource-version", Recommended, concepts, "What a dry run of a create answers has no resourceVersion.",
+		[]need{verbs("create")}, func(s *session) {
+			obj := s.want(s.do("POST", s.collection(), body(s.object()), query("dryRun", "All")), 201).object()
+			if obj.GetResourceVersion() != "" {
+				s.errorf("the resourceVersion is %s", obj.GetResourceVersion())
+			}
+		}},
+	{"dry-run/status", Required, concepts, "A dry run of a patch of the status changes nothing.",
+		[]need{verbs("create"), subresource("status"), aStatus}, func(s *session) {
+			obj := s.create()
+			s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(s.r.target.Status), query("dryRun", "All")), 200)
+			if firstDifference(s.r.target.Status, s.get(obj).Object, "") == "" {
+				s.errorf("the status changed")
+			}
+		}},
+	{"dry-run/unknown-elsewhere", Required, concepts,
+		"Another value of dryRun than All is refused for updates, patches and deletions, too.",
+		[]need{verbs("create", "update", "patch")}, func(s *session) {
+			obj := s.create()
+			labelled("dry", "yes")(obj)
+			some := query("dryRun", "Some")
+			s.expectRefused(s.do("PUT", s.path(obj), body(obj), some), 400, 422)
+			s.expectRefused(s.do("PATCH", s.path(obj), mergePatch(
+				metadata(map[string]any{"labels": map[string]any{"dry": "yes"}})), some), 400, 422)
+			s.expectRefused(s.do("DELETE", s.path(obj), some), 400, 422)
+			s.untouched(obj)
+		}},
+	{"dry-run/unknown", Required, concepts, "Another value of dryRun than All is refused.", []need{verbs("create")},
+		func(s *session) {
+			obj := s.object()
+			s.expectRefused(s.do("POST", s.collection(), body(obj), query("dryRun", "Some")), 400, 422)
+			s.expectRefused(s.do("GET", s.path(obj)), 404)
+		}},
 }
 
 // untouched ends the check unless an object is there without the label of a dry run.
 func (s *session) untouched(obj *unstructured.Unstructured) {
 	got := s.get(obj)
 	if got.GetUID() != obj.GetUID() || got.GetLabels()["dry"] != "" || got.GetDeletionTimestamp() != nil {
-		s.errorf("after the dry run, the object has the labels %v and deletionTimestamp %v", got.GetLabels(), got.GetDeletionTimestamp())
+		s.errorf("after the dry run, the object has the labels %v and deletionTimestamp %v", got.GetLabels(),
+			got.GetDeletionTimestamp())
 	}
 }
 
 var fieldValidationChecks = []Check{
-	{"field-validation/strict", Required, kep("2885-server-side-unknown-field-validation"), "With fieldValidation=Strict an unknown field is refused with 400 that names it.", []need{verbs("create")}, func(s *session) {
-		s.unknown(s.do("POST", s.collection(), body(s.withUnknown()), query("fieldValidation", "Strict")))
-	}},
-	{"field-validation/strict-duplicate", Required, kep("2885-server-side-unknown-field-validation"), "With fieldValidation=Strict a field that is there twice is refused with 400.", []need{verbs("create")}, func(s *session) {
-		a := s.do("POST", s.collection(), s.twice(), query("fieldValidation", "Strict"))
-		if status := s.expectRefused(a, 400); !strings.Contains(status.Message, "duplicate") {
-			s.errorf("the message is %q, want that a field is duplicate", status.Message)
-		}
-	}},
-	{"field-validation/strict-patch", Required, kep("2885-server-side-unknown-field-validation"), "With fieldValidation=Strict a patch with an unknown field is refused.", []need{verbs("create", "patch")}, func(s *session) {
-		a := s.do("PATCH", s.path(s.create()), mergePatch(map[string]any{"noSuchField": "x"}), query("fieldValidation", "Strict"))
-		if status := s.expectRefused(a, 400, 422); !strings.Contains(status.Message, "noSuchField") {
-			s.errorf("the message is %q, want the name of the field", status.Message)
-		}
-	}},
-	{"field-validation/strict-update", Required, kep("2885-server-side-unknown-field-validation"), "With fieldValidation=Strict an update with an unknown field is refused.", []need{verbs("create", "update")}, func(s *session) {
-		obj := s.get(s.create())
-		obj.Object["noSuchField"] = "x"
-		s.unknown(s.do("PUT", s.path(obj), body(obj), query("fieldValidation", "Strict")))
-	}},
-	{"field-validation/warn", Required, kep("2885-server-side-unknown-field-validation"), "With fieldValidation=Warn an unknown field is dropped with a warning that names it.", []need{verbs("create")}, func(s *session) {
-		a := s.want(s.do("POST", s.collection(), body(s.withUnknown()), query("fieldValidation", "Warn")), 201)
-		obj := s.created(a)
-		s.warned(a, "noSuchField")
-		if _, ok := obj.Object["noSuchField"]; ok {
-			s.errorf("the field is stored")
-		}
-	}},
-	{"field-validation/ignore", Required, kep("2885-server-side-unknown-field-validation"), "With fieldValidation=Ignore an unknown field is dropped without a warning.", []need{verbs("create")}, func(s *session) {
-		a := s.want(s.do("POST", s.collection(), body(s.withUnknown()), query("fieldValidation", "Ignore")), 201)
-		obj := s.created(a)
-		if warning := strings.Join(a.Header.Values("Warning"), "; "); strings.Contains(warning, "noSuchField") {
-			s.errorf("the warnings are %q, want none about the field", warning)
-		}
-		if _, ok := obj.Object["noSuchField"]; ok {
-			s.errorf("the field is stored")
-		}
-	}},
-	{"field-validation/unknown", Recommended, kep("2885-server-side-unknown-field-validation"), "Another value of fieldValidation is refused.", []need{verbs("create")}, func(s *session) {
-		s.expectRefused(s.do("POST", s.collection(), body(s.object()), query("fieldValidation", "Maybe")), 400, 422)
-	}},
+	{"field-validation/strict", Required, kep("2885-server-side-unknown-field-validation"),
+		"With fieldValidation=Strict an unknown field is refused with 400 that names it.", []need{verbs("create")},
+		func(s *session) {
+			s.unknown(s.do("POST", s.collection(), body(s.withUnknown()), query("fieldValidation", "Strict")))
+		}},
+	{"field-validation/strict-duplicate", Required, kep("2885-server-side-unknown-field-validation"),
+		"With fieldValidation=Strict a field that is there twice is refused with 400.", []need{verbs("create")},
+		func(s *session) {
+			a := s.do("POST", s.collection(), s.twice(), query("fieldValidation", "Strict"))
+			if status := s.expectRefused(a, 400); !strings.Contains(status.Message, "duplicate") {
+				s.errorf("the message is %q, want that a field is duplicate", status.Message)
+			}
+		}},
+	{"field-validation/strict-patch", Required, kep("2885-server-side-unknown-field-validation"),
+		"With fieldValidation=Strict a patch with an unknown field is refused.", []need{verbs("create", "patch")},
+		func(s *session) {
+			a := s.do("PATCH", s.path(s.create()), mergePatch(map[string]any{"noSuchField": "x"}),
+				query("fieldValidation", "Strict"))
+			if status := s.expectRefused(a, 400, 422); !strings.Contains(status.Message, "noSuchField") {
+				s.errorf("the message is %q, want the name of the field", status.Message)
+			}
+		}},
+	{"field-validation/strict-update", Required, kep("2885-server-side-unknown-field-validation"),
+		"With fieldValidation=Strict an update with an unknown field is refused.", []need{verbs("create", "update")},
+		func(s *session) {
+			obj := s.get(s.create())
+			obj.Object["noSuchField"] = "x"
+			s.unknown(s.do("PUT", s.path(obj), body(obj), query("fieldValidation", "Strict")))
+		}},
+	{"field-validation/warn", Required, kep("2885-server-side-unknown-field-validation"),
+		"With fieldValidation=Warn an unknown field is dropped with a warning that names it.", []need{verbs("create")},
+		func(s *session) {
+			a := s.want(s.do("POST", s.collection(), body(s.withUnknown()), query("fieldValidation", "Warn")), 201)
+			obj := s.created(a)
+			s.warned(a, "noSuchField")
+			if _, ok := obj.Object["noSuchField"]; ok {
+				s.errorf("the field is stored")
+			}
+		}},
+	{"field-validation/ignore", Required, kep("2885-server-side-unknown-field-validation"),
+		"With fieldValidation=Ignore an unknown field is dropped without a warning.", []need{verbs("create")},
+		func(s *session) {
+			a := s.want(s.do("POST", s.collection(), body(s.withUnknown()), query("fieldValidation", "Ignore")), 201)
+			obj := s.created(a)
+			if warning := strings.Join(a.Header.Values("Warning"), "; "); strings.Contains(warning, "noSuchField") {
+				s.errorf("the warnings are %q, want none about the field", warning)
+			}
+			if _, ok := obj.Object["noSuchField"]; ok {
+				s.errorf("the field is stored")
+			}
+		}},
+	{"field-validation/unknown", Recommended, kep("2885-server-side-unknown-field-validation"),
+		"Another value of fieldValidation is refused.", []need{verbs("create")}, func(s *session) {
+			s.expectRefused(s.do("POST", s.collection(), body(s.object()), query("fieldValidation", "Maybe")), 400, 422)
+		}},
 }
 
 func (s *session) withUnknown() *unstructured.Unstructured {
@@ -520,80 +646,95 @@ func (s *session) unknown(a *response) {
 }
 
 var statusChecks = []Check{
-	{"status/get", Required, conventions, "The subresource status is read as the object.", []need{verbs("create"), subresource("status")}, func(s *session) {
-		obj := s.create()
-		if got := s.want(s.do("GET", s.path(obj)+"/status"), 200).object(); got.GetUID() != obj.GetUID() || got.GetKind() != s.kind() {
-			s.errorf("got %s %s, want the object", got.GetKind(), got.GetName())
-		}
-	}},
-	{"status/patch", Required, conventions, "A patch of the subresource changes the status.", []need{verbs("create"), subresource("status"), aStatus}, func(s *session) {
-		obj := s.create()
-		s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(s.r.target.Status)), 200)
-		if missing := firstDifference(s.r.target.Status, s.get(obj).Object, ""); missing != "" {
-			s.errorf("%s", missing)
-		}
-	}},
-	{"status/update", Required, conventions, "An update of the subresource changes the status.", []need{verbs("create"), subresource("status"), aStatus}, func(s *session) {
-		obj := s.create()
-		s.unconflicted(func() *response {
-			return s.do("PUT", s.path(obj)+"/status", body(s.merged(s.get(obj), s.r.target.Status)))
-		})
-		if missing := firstDifference(s.r.target.Status, s.get(obj).Object, ""); missing != "" {
-			s.errorf("%s", missing)
-		}
-	}},
-	{"status/nothing-else", Required, conventions, "A patch of the subresource does not change the content.", []need{verbs("create"), subresource("status"), aStatus, aChange}, func(s *session) {
-		obj := s.create()
-		both := s.merged(&unstructured.Unstructured{Object: s.r.target.Status}, s.r.target.Change)
-		s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(both.Object)), 200)
-		if firstDifference(s.r.target.Change, s.get(obj).Object, "") == "" {
-			s.errorf("the content changed")
-		}
-	}},
-	{"status/out-of-reach", Required, conventions, "A patch of the object does not change the status.", []need{verbs("create", "patch"), subresource("status"), aStatus}, func(s *session) {
-		obj := s.create()
-		s.patch(obj, s.r.target.Status)
-		if firstDifference(s.r.target.Status, s.get(obj).Object, "") == "" {
-			s.errorf("the status changed")
-		}
-	}},
-	{"status/generation", Recommended, conventions, "A change of the status leaves the generation.", []need{verbs("create"), subresource("status"), aStatus}, func(s *session) {
-		obj := s.create()
-		changed := s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(s.r.target.Status)), 200).object()
-		if changed.GetGeneration() != obj.GetGeneration() {
-			s.errorf("the generation was %d and is %d", obj.GetGeneration(), changed.GetGeneration())
-		}
-	}},
-	{"status/conflict", Required, concepts, "An update of the subresource with an old resourceVersion is refused with 409.", []need{verbs("create", "patch"), subresource("status"), aStatus}, func(s *session) {
-		obj := s.create()
-		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
-		s.expectRefused(s.do("PUT", s.path(obj)+"/status", body(s.merged(obj, s.r.target.Status))), 409)
-	}},
-	{"status/missing", Required, concepts, "The status of an object that is not there is 404.", []need{subresource("status")}, func(s *session) {
-		s.expectRefused(s.do("GET", s.path(s.object())+"/status"), 404)
-		s.expectRefused(s.do("PATCH", s.path(s.object())+"/status", mergePatch(map[string]any{"status": map[string]any{}})), 404)
-	}},
-	{"status/watched", Required, concepts, "A change of the status is an event of a watch.", []need{verbs("create", "watch"), subresource("status"), aStatus}, func(s *session) {
-		obj := s.create()
-		w := s.watch(s.collection(), query("fieldSelector", "metadata.name="+obj.GetName()), query("resourceVersion", obj.GetResourceVersion()))
-		changed := s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(s.r.target.Status)), 200).object()
-		for {
-			if e := w.expect("MODIFIED", obj.GetName()); e.object().GetResourceVersion() == changed.GetResourceVersion() {
-				return
+	{"status/get", Required, conventions, "The subresource status is read as the object.",
+		[]need{verbs("create"), subresource("status")}, func(s *session) {
+			obj := s.create()
+			if got := s.want(s.do("GET", s.path(obj)+"/status"), 200).object(); got.GetUID() != obj.GetUID() ||
+				got.GetKind() != s.kind() {
+				s.errorf("got %s %s, want the object", got.GetKind(), got.GetName())
 			}
-		}
-	}},
-	{"status/kept", Required, conventions, "An update of the object keeps the status.", []need{verbs("create", "update"), subresource("status"), aStatus}, func(s *session) {
-		obj := s.create()
-		s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(s.r.target.Status)), 200)
-		changed := s.update(obj, func(u *unstructured.Unstructured) {
-			delete(u.Object, "status")
-			labelled("updated", "yes")(u)
-		})
-		if missing := firstDifference(s.r.target.Status, changed.Object, ""); missing != "" {
-			s.errorf("%s", missing)
-		}
-	}},
+		}},
+	{"status/patch", Required, conventions, "A patch of the subresource changes the status.",
+		[]need{verbs("create"), subresource("status"), aStatus}, func(s *session) {
+			obj := s.create()
+			s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(s.r.target.Status)), 200)
+			if missing := firstDifference(s.r.target.Status, s.get(obj).Object, ""); missing != "" {
+				s.errorf("%s", missing)
+			}
+		}},
+	{"status/update", Required, conventions, "An update of the subresource changes the status.",
+		[]need{verbs("create"), subresource("status"), aStatus}, func(s *session) {
+			obj := s.create()
+			s.unconflicted(func() *response {
+				return s.do("PUT", s.path(obj)+"/status", body(s.merged(s.get(obj), s.r.target.Status)))
+			})
+			if missing := firstDifference(s.r.target.Status, s.get(obj).Object, ""); missing != "" {
+				s.errorf("%s", missing)
+			}
+		}},
+	{"status/nothing-else", Required, conventions, "A patch of the subresource does not change the content.",
+		[]need{verbs("create"), subresource("status"), aStatus, aChange}, func(s *session) {
+			obj := s.create()
+			both := s.merged(&unstructured.Unstructured{Object: s.r.target.Status}, s.r.target.Change)
+			s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(both.Object)), 200)
+			if firstDifference(s.r.target.Change, s.get(obj).Object, "") == "" {
+				s.errorf("the content changed")
+			}
+		}},
+	{"status/out-of-reach", Required, conventions, "A patch of the object does not change the status.",
+		[]need{verbs("create", "patch"), subresource("status"), aStatus}, func(s *session) {
+			obj := s.create()
+			s.patch(obj, s.r.target.Status)
+			if firstDifference(s.r.target.Status, s.get(obj).Object, "") == "" {
+				s.errorf("the status changed")
+			}
+		}},
+	{"status/generation", Recommended, conventions, "A change of the status leaves the generation.",
+		[]need{verbs("create"), subresource("status"), aStatus}, func(s *session) {
+			obj := s.create()
+			changed := s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(s.r.target.Status)), 200).object()
+			if changed.GetGeneration() != obj.GetGeneration() {
+				s.errorf("the generation was %d and is %d", obj.GetGeneration(), changed.GetGeneration())
+			}
+		}},
+	{"status/conflict", Required, concepts,
+		"An update of the subresource with an old resourceVersion is refused with 409.",
+		[]need{verbs("create", "patch"), subresource("status"), aStatus}, func(s *session) {
+			obj := s.create()
+			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
+			s.expectRefused(s.do("PUT", s.path(obj)+"/status", body(s.merged(obj, s.r.target.Status))), 409)
+		}},
+	{"status/missing", Required, concepts, "The status of an object that is not there is 404.",
+		[]need{subresource("status")}, func(s *session) {
+			s.expectRefused(s.do("GET", s.path(s.object())+"/status"), 404)
+			s.expectRefused(s.do("PATCH", s.path(s.object())+"/status",
+				mergePatch(map[string]any{"status": map[string]any{}})), 404)
+		}},
+	{"status/watched", Required, concepts, "A change of the status is an event of a watch.",
+		[]need{verbs("create", "watch"), subresource("status"), aStatus}, func(s *session) {
+			obj := s.create()
+			w := s.watch(s.collection(), query("fieldSelector", "metadata.name="+obj.GetName()),
+				query("resourceVersion", obj.GetResourceVersion()))
+			changed := s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(s.r.target.Status)), 200).object()
+			for {
+				if e := w.expect("MODIFIED",
+					obj.GetName()); e.object().GetResourceVersion() == changed.GetResourceVersion() {
+					return
+				}
+			}
+		}},
+	{"status/kept", Required, conventions, "An update of the object keeps the status.",
+		[]need{verbs("create", "update"), subresource("status"), aStatus}, func(s *session) {
+			obj := s.create()
+			s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(s.r.target.Status)), 200)
+			changed := s.update(obj, func(u *unstructured.Unstructured) {
+				delete(u.Object, "status")
+				labelled("updated", "yes")(u)
+			})
+			if missing := firstDifference(s.r.target.Status, changed.Object, ""); missing != "" {
+				s.errorf("%s", missing)
+			}
+		}},
 }
 
 // replicas are those of the scale of an object.
@@ -604,57 +745,74 @@ func (s *session) replicas(obj *unstructured.Unstructured) int64 {
 }
 
 var scaleChecks = []Check{
-	{"scale/get", Required, conventions, "The subresource scale is a Scale of the object.", []need{verbs("create"), subresource("scale")}, func(s *session) {
-		obj := s.create()
-		scale := s.want(s.do("GET", s.path(obj)+"/scale"), 200).object()
-		if scale.GetKind() != "Scale" || scale.GetAPIVersion() != "autoscaling/v1" || scale.GetName() != obj.GetName() || scale.GetUID() != obj.GetUID() {
-			s.errorf("got %s %s %s with uid %s, want the Scale of %s %s", scale.GetAPIVersion(), scale.GetKind(), scale.GetName(), scale.GetUID(), obj.GetName(), obj.GetUID())
-		}
-	}},
-	{"scale/patch", Required, conventions, "A patch of the scale changes the object, and its generation.", []need{verbs("create"), subresource("scale")}, func(s *session) {
-		obj := s.create()
-		want := s.replicas(obj) + 1
-		scale := s.want(s.do("PATCH", s.path(obj)+"/scale", mergePatch(map[string]any{"spec": map[string]any{"replicas": want}})), 200).object()
-		if n, _, _ := unstructured.NestedInt64(scale.Object, "spec", "replicas"); n != want {
-			s.errorf("the answer has %d replicas, want %d", n, want)
-		}
-		changed := s.get(obj)
-		if changed.GetGeneration() == obj.GetGeneration() && obj.GetGeneration() != 0 || reflect.DeepEqual(content(obj), content(changed)) {
-			s.errorf("the object did not change: generation %d, %v", changed.GetGeneration(), content(changed))
-		}
-	}},
-	{"scale/update", Required, conventions, "An update of the scale changes the object.", []need{verbs("create"), subresource("scale")}, func(s *session) {
-		obj := s.create()
-		want := s.replicas(obj) + 1
-		s.unconflicted(func() *response {
+	{"scale/get", Required, conventions, "The subresource scale is a Scale of the object.",
+		[]need{verbs("create"), subresource("scale")}, func(s *session) {
+			obj := s.create()
 			scale := s.want(s.do("GET", s.path(obj)+"/scale"), 200).object()
-			_ = unstructured.SetNestedField(scale.Object, want, "spec", "replicas") // it has no such path or an int64
-			return s.do("PUT", s.path(obj)+"/scale", body(scale))
-		})
-		if n := s.replicas(obj); n != want {
-			s.errorf("there are %d replicas, want %d", n, want)
-		}
-	}},
-	{"scale/owned", Required, applying, "Who changes the scale owns the replicas, in an entry of the subresource.", []need{verbs("create", "patch"), subresource("scale")}, func(s *session) {
-		obj := s.create()
-		s.want(s.do("PATCH", s.path(obj)+"/scale", mergePatch(map[string]any{"spec": map[string]any{"replicas": s.replicas(obj) + 1}}), query("fieldManager", "scaler")), 200)
-		entries := s.get(obj).GetManagedFields() // this one has no time
-		if !slices.ContainsFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
-			return e.Manager == "scaler" && e.Subresource == "scale" && e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), "f:replicas")
-		}) {
-			s.errorf("managedFields are %+v, want an entry of scaler for the subresource scale with the replicas", entries)
-		}
-	}},
-	{"scale/conflict", Required, concepts, "An update of the scale with an old resourceVersion is refused with 409.", []need{verbs("create", "patch"), subresource("scale")}, func(s *session) {
-		obj := s.create()
-		scale := s.want(s.do("GET", s.path(obj)+"/scale"), 200).object()
-		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
-		s.expectRefused(s.do("PUT", s.path(obj)+"/scale", body(scale)), 409)
-	}},
-	{"scale/invalid", Required, conventions, "Fewer than no replicas are refused with 422.", []need{verbs("create"), subresource("scale")}, func(s *session) {
-		s.invalid(s.do("PATCH", s.path(s.create())+"/scale", mergePatch(map[string]any{"spec": map[string]any{"replicas": -1}})), "spec.replicas")
-	}},
-	{"scale/missing", Required, concepts, "The scale of an object that is not there is 404.", []need{subresource("scale")}, func(s *session) {
-		s.expectRefused(s.do("GET", s.path(s.object())+"/scale"), 404)
-	}},
+			if scale.GetKind() != "Scale" || scale.GetAPIVersion() != "autoscaling/v1" ||
+				scale.GetName() != obj.GetName() || scale.GetUID() != obj.GetUID() {
+				s.errorf("got %s %s %s with uid %s, want the Scale of %s %s", scale.GetAPIVersion(), scale.GetKind(),
+					scale.GetName(), scale.GetUID(), obj.GetName(), obj.GetUID())
+			}
+		}},
+	{"scale/patch", Required, conventions, "A patch of the scale changes the object, and its generation.",
+		[]need{verbs("create"), subresource("scale")}, func(s *session) {
+			obj := s.create()
+			want := s.replicas(obj) + 1
+			scale := s.want(s.do("PATCH", s.path(obj)+"/scale",
+				mergePatch(map[string]any{"spec": map[string]any{"replicas": want}})), 200).object()
+			if n, _, _ := unstructured.NestedInt64(scale.Object, "spec", "replicas"); n != want {
+				s.errorf("the answer has %d replicas, want %d", n, want)
+			}
+			changed := s.get(obj)
+			if changed.GetGeneration() == obj.GetGeneration() && obj.GetGeneration() != 0 ||
+				reflect.DeepEqual(content(obj), content(changed)) {
+				s.errorf("the object did not change: generation %d, %v", changed.GetGeneration(), content(changed))
+			}
+		}},
+	{"scale/update", Required, conventions, "An update of the scale changes the object.",
+		[]need{verbs("create"), subresource("scale")}, func(s *session) {
+			obj := s.create()
+			want := s.replicas(obj) + 1
+			s.unconflicted(func() *response {
+				scale := s.want(s.do("GET", s.path(obj)+"/scale"), 200).object()
+				// it has no such path or an int64
+				_ = unstructured.SetNestedField(scale.Object, want, "spec", "replicas")
+				return s.do("PUT", s.path(obj)+"/scale", body(scale))
+			})
+			if n := s.replicas(obj); n != want {
+				s.errorf("there are %d replicas, want %d", n, want)
+			}
+		}},
+	{"scale/owned", Required, applying, "Who changes the scale owns the replicas, in an entry of the subresource.",
+		[]need{verbs("create", "patch"), subresource("scale")}, func(s *session) {
+			obj := s.create()
+			s.want(s.do("PATCH", s.path(obj)+"/scale", mergePatch(
+				map[string]any{"spec": map[string]any{"replicas": s.replicas(obj) + 1}}), query("fieldManager",
+				"scaler")), 200)
+			entries := s.get(obj).GetManagedFields() // this one has no time
+			if !slices.ContainsFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
+				return e.Manager == "scaler" && e.Subresource == "scale" && e.FieldsV1 != nil &&
+					strings.Contains(e.FieldsV1.GetRawString(), "f:replicas")
+			}) {
+				s.errorf("managedFields are %+v, want an entry of scaler for the subresource scale with the replicas",
+					entries)
+			}
+		}},
+	{"scale/conflict", Required, concepts, "An update of the scale with an old resourceVersion is refused with 409.",
+		[]need{verbs("create", "patch"), subresource("scale")}, func(s *session) {
+			obj := s.create()
+			scale := s.want(s.do("GET", s.path(obj)+"/scale"), 200).object()
+			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
+			s.expectRefused(s.do("PUT", s.path(obj)+"/scale", body(scale)), 409)
+		}},
+	{"scale/invalid", Required, conventions, "Fewer than no replicas are refused with 422.",
+		[]need{verbs("create"), subresource("scale")}, func(s *session) {
+			s.invalid(s.do("PATCH", s.path(s.create())+"/scale",
+				mergePatch(map[string]any{"spec": map[string]any{"replicas": -1}})), "spec.replicas")
+		}},
+	{"scale/missing", Required, concepts, "The scale of an object that is not there is 404.",
+		[]need{subresource("scale")}, func(s *session) {
+			s.expectRefused(s.do("GET", s.path(s.object())+"/scale"), 404)
+		}},
 }

@@ -45,7 +45,8 @@ func Run(t *testing.T, target Target) *Report {
 	}
 	for _, result := range report.Results {
 		t.Run(result.ID, func(t *testing.T) {
-			message := fmt.Sprintf("%s %s\n%s\n%s", result.Level, result.Text, result.Source, strings.Join(result.Messages, "\n"))
+			message := fmt.Sprintf("%s %s\n%s\n%s", result.Level, result.Text, result.Source,
+				strings.Join(result.Messages, "\n"))
 			switch {
 			case result.Unexpected():
 				t.Error(message)
@@ -75,7 +76,8 @@ func execute(ctx context.Context, target Target, checks []Check) (*Report, error
 		return nil, err
 	}
 	began := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, target.Timeout, fmt.Errorf("the run took longer than %s", target.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, target.Timeout,
+		fmt.Errorf("the run took longer than %s", target.Timeout))
 	defer cancel()
 	r := &runner{target: &target, id: rand.String(6)}
 	config := rest.CopyConfig(target.Config)
@@ -92,9 +94,11 @@ func execute(ctx context.Context, target Target, checks []Check) (*Report, error
 		return nil, err
 	}
 	gvr = r.discovered.gvr
-	report := &Report{Resource: gvr.Resource + "." + gvr.Version + "." + gvr.Group, Kind: r.discovered.resource.Kind, Server: r.discovered.serverVersion, Started: began.UTC().Truncate(time.Second)}
+	report := &Report{Resource: gvr.Resource + "." + gvr.Version + "." + gvr.Group, Kind: r.discovered.resource.Kind,
+		Server: r.discovered.serverVersion, Started: began.UTC().Truncate(time.Second)}
 	if target.Sample.GetKind() != report.Kind {
-		return nil, fmt.Errorf("the sample is of the kind %s, and the resource has objects of the kind %s", target.Sample.GetKind(), report.Kind)
+		return nil, fmt.Errorf("the sample is of the kind %s, and the resource has objects of the kind %s",
+			target.Sample.GetKind(), report.Kind)
 	}
 	bare := rest.AnonymousClientConfig(config)
 	bare.WrapTransport = config.WrapTransport
@@ -155,7 +159,8 @@ func (r *runner) runAll(ctx context.Context, checks []Check, report *Report) err
 
 // prepare makes what checks share.
 func (r *runner) prepare(ctx context.Context, setup *session, selected []Check) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.target.CheckTimeout, fmt.Errorf("it took longer than %s", r.target.CheckTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, r.target.CheckTimeout,
+		fmt.Errorf("it took longer than %s", r.target.CheckTimeout))
 	defer cancel()
 	setup.ctx = ctx
 	if r.target.Direct != nil {
@@ -165,7 +170,8 @@ func (r *runner) prepare(ctx context.Context, setup *session, selected []Check) 
 	}
 	// A user without rights, or with a sample that is refused, learns that once, and what can be read all the same.
 	if messages, reason := setup.runGuarded((*session).createFirst); len(messages) > 0 || reason != "" {
-		r.discovered.uncreated = "no object like the sample can be created: " + strings.Join(append(messages, reason), "")
+		r.discovered.uncreated = "no object like the sample can be created: " +
+			strings.Join(append(messages, reason), "")
 	}
 	r.namespace = setup.namespace
 	if r.namespace == "" && r.discovered.resource.Namespaced {
@@ -228,7 +234,8 @@ func (s *session) createFirst() {
 
 // runOne runs a check, and deletes what it made.
 func (r *runner) runOne(ctx context.Context, c Check, number int) (Result, []string) {
-	result := Result{ID: c.ID, Level: c.Level, Source: c.Source, Text: c.Text, Outcome: Passed, Known: slices.Contains(r.target.Known, c.ID)}
+	result := Result{ID: c.ID, Level: c.Level, Source: c.Source, Text: c.Text, Outcome: Passed,
+		Known: slices.Contains(r.target.Known, c.ID)}
 	for _, need := range c.needs {
 		if reason := need(r.discovered, r.target); reason != "" {
 			result.Outcome, result.Messages = Skipped, []string{reason}
@@ -240,7 +247,8 @@ func (r *runner) runOne(ctx context.Context, c Check, number int) (Result, []str
 		return result, nil
 	}
 	began := time.Now()
-	limited, cancel := context.WithTimeoutCause(ctx, r.target.CheckTimeout, fmt.Errorf("the check took longer than %s", r.target.CheckTimeout))
+	limited, cancel := context.WithTimeoutCause(ctx, r.target.CheckTimeout,
+		fmt.Errorf("the check took longer than %s", r.target.CheckTimeout))
 	defer cancel()
 	s := &session{ctx: limited, r: r, check: c, number: number, namespace: r.namespace}
 	messages, reason := s.runGuarded(c.run)

@@ -108,7 +108,8 @@ func (s *session) tls(cert *tls.Certificate) (*tls.Config, error) {
 	if !roots.AppendCertsFromPEM(d.CA) {
 		return nil, errors.New("the CA of the target has no certificate")
 	}
-	config := &tls.Config{RootCAs: roots, ServerName: d.ServerName, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	config := &tls.Config{RootCAs: roots, ServerName: d.ServerName, MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"http/1.1"}}
 	if cert != nil {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
 	}
@@ -137,19 +138,22 @@ func (s *session) reader() string {
 
 // asProxiedUser lists as a user whom the front proxy names.
 func (s *session) asProxiedUser(user string, options ...option) *response {
-	return s.getDirect(&s.r.target.Direct.FrontProxy, s.collection(), append(options, header("X-Remote-User", user), header("X-Remote-Group", "system:authenticated"))...)
+	return s.getDirect(&s.r.target.Direct.FrontProxy, s.collection(),
+		append(options, header("X-Remote-User", user), header("X-Remote-Group", "system:authenticated"))...)
 }
 
 // account is a ServiceAccount in a namespace of its own, and a token of it.
 func (s *session) account(audiences ...any) (namespace, token string) {
 	namespace = s.aNamespace()
 	path := "/api/v1/namespaces/" + namespace + "/serviceaccounts"
-	s.want(s.do("POST", path, body(map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "a"}})), 201)
+	s.want(s.do("POST", path, body(map[string]any{"apiVersion": "v1", "kind": "ServiceAccount",
+		"metadata": map[string]any{"name": "a"}})), 201)
 	spec := map[string]any{"expirationSeconds": 600}
 	if len(audiences) > 0 {
 		spec["audiences"] = audiences
 	}
-	answered := s.want(s.do("POST", path+"/a/token", body(map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})), 201).object()
+	answered := s.want(s.do("POST", path+"/a/token", body(
+		map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})), 201).object()
 	token, _, _ = unstructured.NestedString(answered.Object, "status", "token")
 	s.exchanges = nil // tokens are for no report
 	return namespace, token
@@ -168,7 +172,8 @@ func (s *session) selfSigned() *tls.Certificate {
 		s.fatalf("%v", err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: leaf.Subject.CommonName}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: leaf.Subject.CommonName},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -228,64 +233,80 @@ func aUser(_ *discovered, t *Target) string {
 }
 
 var securityChecks = []Check{
-	{"identity/nobody", Required, authenticating, "Without credentials, the resource is 401 or 403.", nil, func(s *session) {
-		s.closed(s.getDirect(nil, s.collection()))
-	}},
-	{"identity/headers-alone", Required, proxying, "The headers of the front proxy without its certificate are worth nothing.", nil, func(s *session) {
-		user := s.reader()
-		s.closed(s.getDirect(nil, s.collection(), header("X-Remote-User", user)))
-		s.closed(s.getDirect(nil, s.collection(), header("X-Remote-User", "system:admin"), header("X-Remote-Group", "system:masters")))
-	}},
-	{"identity/headers-with-foreign-certificate", Required, proxying, "The headers with a certificate that nobody signed are worth nothing, whatever its name.", nil, func(s *session) {
-		user := s.reader()
-		s.closed(s.getDirect(s.selfSigned(), s.collection(), header("X-Remote-User", user)))
-	}},
-	{"identity/headers-of-user", Required, proxying, "The headers with the certificate of a user do not speak for another.", []need{aUser}, func(s *session) {
-		user := s.reader()
-		s.closed(s.getDirect(s.r.target.Direct.User, s.collection(), header("X-Remote-User", user)))
-	}},
-	{"identity/front-proxy", Required, proxying, "The front proxy speaks for the user whom it names, with that user's rights.", nil, func(s *session) {
-		s.reader() // waits for 200
-		if a := s.asProxiedUser("conformance-stranger-" + s.label()); a.Code != 403 {
-			s.errorf("a user without rights: got %s, want 403", a)
-		}
-	}},
-	{"identity/front-proxy-alone", Required, proxying, "The front proxy that names nobody has no rights.", nil, func(s *session) {
-		s.closed(s.getDirect(&s.r.target.Direct.FrontProxy, s.collection()))
-		s.closed(s.getDirect(&s.r.target.Direct.FrontProxy, s.collection(), header("X-Remote-Group", "system:masters")))
-	}},
-	{"identity/headers-through-kube-apiserver", Required, proxying, "kube-apiserver does not pass on the headers of its clients.", nil, func(s *session) {
-		user := s.reader()
-		_, token := s.account()
-		a := s.asToken(token, s.collection(), header("X-Remote-User", user), header("X-Remote-Group", "system:masters"))
-		if a.Code != 403 {
-			s.errorf("%s with headers: got %s, want 403", a.request, a)
-		}
-	}},
-	{"identity/other-spelling", Required, smuggled, "Headers that are spelled with underscores are not those of the front proxy.", nil, func(s *session) {
-		user := s.reader()
-		s.closed(s.getDirect(&s.r.target.Direct.FrontProxy, s.collection(), func(r *request) {
-			r.header["X_Remote_User"] = []string{user}
-			r.header["X_Remote_Group"] = []string{"system:masters"}
-		}))
-	}},
-	{"identity/impersonation", Required, authenticating, "Impersonation at the own port takes its right.", nil, func(s *session) {
-		user := s.reader()
-		s.closed(s.asProxiedUser("conformance-stranger-"+s.label(), header("Impersonate-User", user)))
-	}},
-	{"identity/impersonated-group", Required, authenticating, "Nobody becomes a member of system:masters by impersonation.", nil, func(s *session) {
-		user := "conformance-stranger-" + s.label()
-		s.closed(s.asProxiedUser(user, header("Impersonate-User", user), header("Impersonate-Group", "system:masters")))
-	}},
+	{"identity/nobody", Required, authenticating, "Without credentials, the resource is 401 or 403.", nil,
+		func(s *session) {
+			s.closed(s.getDirect(nil, s.collection()))
+		}},
+	{"identity/headers-alone", Required, proxying,
+		"The headers of the front proxy without its certificate are worth nothing.", nil, func(s *session) {
+			user := s.reader()
+			s.closed(s.getDirect(nil, s.collection(), header("X-Remote-User", user)))
+			s.closed(s.getDirect(nil, s.collection(), header("X-Remote-User", "system:admin"),
+				header("X-Remote-Group", "system:masters")))
+		}},
+	{"identity/headers-with-foreign-certificate", Required, proxying,
+		"The headers with a certificate that nobody signed are worth nothing, whatever its name.", nil,
+		func(s *session) {
+			user := s.reader()
+			s.closed(s.getDirect(s.selfSigned(), s.collection(), header("X-Remote-User", user)))
+		}},
+	{"identity/headers-of-user", Required, proxying,
+		"The headers with the certificate of a user do not speak for another.", []need{aUser}, func(s *session) {
+			user := s.reader()
+			s.closed(s.getDirect(s.r.target.Direct.User, s.collection(), header("X-Remote-User", user)))
+		}},
+	{"identity/front-proxy", Required, proxying,
+		"The front proxy speaks for the user whom it names, with that user's rights.", nil, func(s *session) {
+			s.reader() // waits for 200
+			if a := s.asProxiedUser("conformance-stranger-" + s.label()); a.Code != 403 {
+				s.errorf("a user without rights: got %s, want 403", a)
+			}
+		}},
+	{"identity/front-proxy-alone", Required, proxying, "The front proxy that names nobody has no rights.", nil,
+		func(s *session) {
+			s.closed(s.getDirect(&s.r.target.Direct.FrontProxy, s.collection()))
+			s.closed(s.getDirect(&s.r.target.Direct.FrontProxy, s.collection(),
+				header("X-Remote-Group", "system:masters")))
+		}},
+	{"identity/headers-through-kube-apiserver", Required, proxying,
+		"kube-apiserver does not pass on the headers of its clients.", nil, func(s *session) {
+			user := s.reader()
+			_, token := s.account()
+			a := s.asToken(token, s.collection(), header("X-Remote-User", user),
+				header("X-Remote-Group", "system:masters"))
+			if a.Code != 403 {
+				s.errorf("%s with headers: got %s, want 403", a.request, a)
+			}
+		}},
+	{"identity/other-spelling", Required, smuggled,
+		"Headers that are spelled with underscores are not those of the front proxy.", nil, func(s *session) {
+			user := s.reader()
+			s.closed(s.getDirect(&s.r.target.Direct.FrontProxy, s.collection(), func(r *request) {
+				r.header["X_Remote_User"] = []string{user}
+				r.header["X_Remote_Group"] = []string{"system:masters"}
+			}))
+		}},
+	{"identity/impersonation", Required, authenticating, "Impersonation at the own port takes its right.", nil,
+		func(s *session) {
+			user := s.reader()
+			s.closed(s.asProxiedUser("conformance-stranger-"+s.label(), header("Impersonate-User", user)))
+		}},
+	{"identity/impersonated-group", Required, authenticating,
+		"Nobody becomes a member of system:masters by impersonation.", nil, func(s *session) {
+			user := "conformance-stranger-" + s.label()
+			s.closed(s.asProxiedUser(user, header("Impersonate-User", user),
+				header("Impersonate-Group", "system:masters")))
+		}},
 	{"tokens/none", Required, authenticating, "A token that is none is 401.", nil, func(s *session) {
 		if a := s.getDirect(nil, s.collection(), bearer("none")); a.Code != 401 {
 			s.errorf("got %s, want 401", a)
 		}
 	}},
-	{"tokens/no-rights", Required, authenticating, "A token gives no more than its account has.", nil, func(s *session) {
-		_, token := s.account()
-		s.closed(s.getDirect(nil, s.collection(), bearer(token)))
-	}},
+	{"tokens/no-rights", Required, authenticating, "A token gives no more than its account has.", nil,
+		func(s *session) {
+			_, token := s.account()
+			s.closed(s.getDirect(nil, s.collection(), bearer(token)))
+		}},
 	{"tokens/rights", Optional, authenticating, "A token is taken at the own port.", nil, func(s *session) {
 		namespace, token := s.account()
 		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.discovered.gvr.Resource, "list"))
@@ -303,28 +324,30 @@ var securityChecks = []Check{
 			s.errorf("got %s, want 401", a)
 		}
 	}},
-	{"tokens/deleted-account", Required, authenticating, "The token of an account that is gone is soon worth nothing.", nil, func(s *session) {
-		namespace, token := s.account()
-		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.discovered.gvr.Resource, "list"))
-		s.want(s.do("DELETE", "/api/v1/namespaces/"+namespace+"/serviceaccounts/a"), 200)
-		s.eventually("after the account was deleted", func() string {
-			if a := s.getDirect(nil, s.collection(), bearer(token)); a.Code != 401 {
-				return "got " + a.String()
-			}
-			return ""
-		})
-	}},
+	{"tokens/deleted-account", Required, authenticating, "The token of an account that is gone is soon worth nothing.",
+		nil, func(s *session) {
+			namespace, token := s.account()
+			s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.discovered.gvr.Resource, "list"))
+			s.want(s.do("DELETE", "/api/v1/namespaces/"+namespace+"/serviceaccounts/a"), 200)
+			s.eventually("after the account was deleted", func() string {
+				if a := s.getDirect(nil, s.collection(), bearer(token)); a.Code != 401 {
+					return "got " + a.String()
+				}
+				return ""
+			})
+		}},
 	{"tokens/in-url", Required, authenticating, "A token in the URL is worth nothing.", nil, func(s *session) {
 		namespace, token := s.account()
 		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.discovered.gvr.Resource, "list"))
 		s.closed(s.getDirect(nil, s.collection(), query("access_token", token)))
 		s.exchanges = nil
 	}},
-	{"tokens/with-headers", Required, proxying, "A token does not speak for the user in the headers of the front proxy.", nil, func(s *session) {
-		user := s.reader()
-		_, token := s.account()
-		s.closed(s.getDirect(nil, s.collection(), bearer(token), header("X-Remote-User", user)))
-	}},
+	{"tokens/with-headers", Required, proxying,
+		"A token does not speak for the user in the headers of the front proxy.", nil, func(s *session) {
+			user := s.reader()
+			_, token := s.account()
+			s.closed(s.getDirect(nil, s.collection(), bearer(token), header("X-Remote-User", user)))
+		}},
 	{"rights/revoked", Required, authorizing, "A right that is taken away is soon gone.", nil, func(s *session) {
 		user := s.reader()
 		for _, path := range s.objects {
@@ -339,72 +362,93 @@ var securityChecks = []Check{
 	}},
 	{"rights/other-paths", Required, authorizing, "Metrics, profiles and logs take a right.", nil, func(s *session) {
 		user := s.reader()
-		for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/flags/v", "/logs/", "/configz", "/statusz", "/flagz"} {
-			for _, a := range []*response{s.getDirect(nil, path), s.getDirect(&s.r.target.Direct.FrontProxy, path, header("X-Remote-User", user))} {
+		for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/flags/v", "/logs/", "/configz",
+			"/statusz", "/flagz"} {
+			for _, a := range []*response{s.getDirect(nil, path),
+				s.getDirect(&s.r.target.Direct.FrontProxy, path, header("X-Remote-User", user))} {
 				if a.Code != 404 {
 					s.closed(a)
 				}
 			}
 		}
 	}},
-	{"rights/unclean-paths", Required, authorizing, "A path with dots or doubled slashes is authorized like the clean one.", nil, func(s *session) {
-		for _, path := range []string{"/healthz/.." + s.collection(), "/healthz/%2e%2e" + s.collection(), "/" + s.collection(), "/healthz/." + s.collection(), s.collection() + "/..;/", "/healthz%00" + s.collection()} {
-			if a := s.getDirect(nil, path); a.Code == 200 {
-				s.errorf("%s without credentials: got %s", a.request, a)
+	{"rights/unclean-paths", Required, authorizing,
+		"A path with dots or doubled slashes is authorized like the clean one.", nil, func(s *session) {
+			for _, path := range []string{"/healthz/.." + s.collection(), "/healthz/%2e%2e" + s.collection(), "/" +
+				s.collection(), "/healthz/." + s.collection(), s.collection() + "/..;/", "/healthz%00" +
+				s.collection()} {
+				if a := s.getDirect(nil, path); a.Code == 200 {
+					s.errorf("%s without credentials: got %s", a.request, a)
+				}
 			}
-		}
-	}},
+		}},
 	{"transport/old-tls", Required, crypto, "TLS 1.1 and older is refused.", nil, func(s *session) {
 		s.noHandshake(func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 })
 	}},
-	{"transport/weak-ciphers", Required, crypto, "Cipher suites without forward secrecy are refused.", nil, func(s *session) {
-		s.noHandshake(func(c *tls.Config) {
-			c.MaxVersion, c.CipherSuites = tls.VersionTLS12, []uint16{tls.TLS_RSA_WITH_3DES_EDE_CBC_SHA, tls.TLS_RSA_WITH_AES_128_CBC_SHA, tls.TLS_RSA_WITH_AES_128_GCM_SHA256}
-		})
-	}},
-	{"transport/two-lengths", Required, smuggled, "A request with Content-Length and Transfer-Encoding smuggles no second one.", nil, func(s *session) {
-		user := s.reader()
-		second := "GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nX-Remote-User: " + user + "\r\n\r\n"
-		codes := s.sendRaw(&s.r.target.Direct.FrontProxy, fmt.Sprintf("GET /healthz HTTP/1.1\r\nHost: HOST\r\nContent-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n%s", len(second)+5, second))
-		if len(codes) > 1 && codes[1] < 400 {
-			s.errorf("got the answers %v, want that the second request is none", codes)
-		}
-	}},
-	{"transport/space-before-colon", Required, smuggled, "A space between the name of a header and the colon is refused.", nil, func(s *session) {
-		user := s.reader()
-		s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nX-Remote-User : " + user + "\r\nConnection: close\r\n\r\n")
-	}},
+	{"transport/weak-ciphers", Required, crypto, "Cipher suites without forward secrecy are refused.", nil,
+		func(s *session) {
+			s.noHandshake(func(c *tls.Config) {
+				c.MaxVersion, c.CipherSuites = tls.VersionTLS12,
+					[]uint16{tls.TLS_RSA_WITH_3DES_EDE_CBC_SHA, tls.TLS_RSA_WITH_AES_128_CBC_SHA,
+						tls.TLS_RSA_WITH_AES_128_GCM_SHA256}
+			})
+		}},
+	{"transport/two-lengths", Required, smuggled,
+		"A request with Content-Length and Transfer-Encoding smuggles no second one.", nil, func(s *session) {
+			user := s.reader()
+			second := "GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nX-Remote-User: " + user + "\r\n\r\n"
+			codes := s.sendRaw(&s.r.target.Direct.FrontProxy,
+				fmt.Sprintf("GET /healthz HTTP/1.1\r\nHost: HOST\r\nContent-Length: %d\r\nTransfer-Encoding: "+
+					"chunked\r\n\r\n0\r\n\r\n%s", len(second)+5, second))
+			if len(codes) > 1 && codes[1] < 400 {
+				s.errorf("got the answers %v, want that the second request is none", codes)
+			}
+		}},
+	{"transport/space-before-colon", Required, smuggled,
+		"A space between the name of a header and the colon is refused.", nil, func(s *session) {
+			user := s.reader()
+			s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nX-Remote-User : " + user +
+				"\r\nConnection: close\r\n\r\n")
+		}},
 	{"transport/two-hosts", Required, smuggled, "Two Host headers are refused.", nil, func(s *session) {
 		user := s.reader()
-		s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nHost: other\r\nX-Remote-User: " + user + "\r\nConnection: close\r\n\r\n")
+		s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nHost: other\r\nX-Remote-User: " + user +
+			"\r\nConnection: close\r\n\r\n")
 	}},
 	{"transport/bad-length", Required, smuggled, "A Content-Length that is none is refused.", nil, func(s *session) {
 		user := s.reader()
 		for _, length := range []string{"-1", "+1", "1, 2", "0x10"} {
-			s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nContent-Length: " + length + "\r\nX-Remote-User: " + user + "\r\nConnection: close\r\n\r\n")
+			s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nContent-Length: " + length +
+				"\r\nX-Remote-User: " + user + "\r\nConnection: close\r\n\r\n")
 		}
 	}},
 	{"transport/large-header", Required, smuggled, "A header of 2 MiB is refused.", nil, func(s *session) {
 		user := s.reader()
-		s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nX-Large: " + strings.Repeat("x", 2<<20) + "\r\nX-Remote-User: " + user + "\r\nConnection: close\r\n\r\n")
+		s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nX-Large: " + strings.Repeat("x", 2<<20) +
+			"\r\nX-Remote-User: " + user + "\r\nConnection: close\r\n\r\n")
 	}},
-	{"transport/foreign-origin", Recommended, "https://www.rfc-editor.org/rfc/rfc6455#section-10.2", "A web page of another origin opens no connection.", nil, func(s *session) {
-		user := s.reader()
-		a := s.asProxiedUser(user, header("Connection", "Upgrade"), header("Upgrade", "websocket"), header("Origin", "https://evil.example.com"),
-			header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), header("Sec-WebSocket-Version", "13"))
-		if a.Code == 101 {
-			s.errorf("the connection was upgraded, want a refusal")
-		}
-	}},
-	{"transport/redirects", Required, "https://github.com/kubernetes/kubernetes/issues/93107", "No answer redirects the front proxy elsewhere.", nil, func(s *session) {
-		user := s.reader()
-		for _, path := range []string{"//evil.example.com/%2f..", "/\\evil.example.com", "/apis//evil.example.com/.."} {
-			a := s.getDirect(&s.r.target.Direct.FrontProxy, path, header("X-Remote-User", user))
-			if location := a.Header.Get("Location"); strings.Contains(location, "//evil") || strings.Contains(location, "\\evil") {
-				s.errorf("%s: redirected to %q", a.request, location)
+	{"transport/foreign-origin", Recommended, "https://www.rfc-editor.org/rfc/rfc6455#section-10.2",
+		"A web page of another origin opens no connection.", nil, func(s *session) {
+			user := s.reader()
+			a := s.asProxiedUser(user, header("Connection", "Upgrade"), header("Upgrade", "websocket"),
+				header("Origin", "https://evil.example.com"),
+				header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), header("Sec-WebSocket-Version", "13"))
+			if a.Code == 101 {
+				s.errorf("the connection was upgraded, want a refusal")
 			}
-		}
-	}},
+		}},
+	{"transport/redirects", Required, "https://github.com/kubernetes/kubernetes/issues/93107",
+		"No answer redirects the front proxy elsewhere.", nil, func(s *session) {
+			user := s.reader()
+			for _, path := range []string{"//evil.example.com/%2f..", "/\\evil.example.com",
+				"/apis//evil.example.com/.."} {
+				a := s.getDirect(&s.r.target.Direct.FrontProxy, path, header("X-Remote-User", user))
+				if location := a.Header.Get("Location"); strings.Contains(location, "//evil") ||
+					strings.Contains(location, "\\evil") {
+					s.errorf("%s: redirected to %q", a.request, location)
+				}
+			}
+		}},
 }
 
 // asToken sends a request through kube-apiserver with a token in the place of the target's own credentials.
@@ -419,10 +463,12 @@ func (s *session) noHandshake(weaken func(*tls.Config)) {
 		s.fatalf("%v", err)
 	}
 	weaken(config)
-	conn, err := (&tls.Dialer{Config: config}).DialContext(s.ctx, "tcp", strings.TrimPrefix(s.r.target.Direct.URL, "https://"))
+	conn, err := (&tls.Dialer{Config: config}).DialContext(s.ctx, "tcp",
+		strings.TrimPrefix(s.r.target.Direct.URL, "https://"))
 	if err == nil {
 		state := conn.(*tls.Conn).ConnectionState()
 		_ = conn.Close()
-		s.errorf("the server agreed to %s with %s", tls.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite))
+		s.errorf("the server agreed to %s with %s", tls.VersionName(state.Version),
+			tls.CipherSuiteName(state.CipherSuite))
 	}
 }

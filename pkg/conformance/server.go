@@ -19,15 +19,17 @@ import (
 
 // healthy is a check of a health endpoint.
 func healthy(name, text string) Check {
-	return Check{"health/" + name, Recommended, "https://kubernetes.io/docs/reference/using-api/health-checks/", text, []need{aServer}, func(s *session) {
-		a := s.want(s.do("GET", "/"+name, at(s.r.server), accept("*/*")), 200)
-		if string(a.Body) != "ok" {
-			s.errorf("the answer is %.100q, want ok", a.Body)
-		}
-		if a := s.want(s.do("GET", "/"+name, at(s.r.server), accept("*/*"), query("verbose", "")), 200); !strings.Contains(string(a.Body), "[+]ping ok") {
-			s.errorf("with verbose the answer is %.300q, want a line for each part", a.Body)
-		}
-	}}
+	return Check{"health/" + name, Recommended, "https://kubernetes.io/docs/reference/using-api/health-checks/", text,
+		[]need{aServer}, func(s *session) {
+			a := s.want(s.do("GET", "/"+name, at(s.r.server), accept("*/*")), 200)
+			if string(a.Body) != "ok" {
+				s.errorf("the answer is %.100q, want ok", a.Body)
+			}
+			if a := s.want(s.do("GET", "/"+name, at(s.r.server), accept("*/*"), query("verbose", "")),
+				200); !strings.Contains(string(a.Body), "[+]ping ok") {
+				s.errorf("with verbose the answer is %.300q, want a line for each part", a.Body)
+			}
+		}}
 }
 
 var healthChecks = []Check{
@@ -89,52 +91,57 @@ const (
 
 // resourceLabels are those of the metrics about requests.
 func (s *session) resourceLabels(verb string) map[string]string {
-	return map[string]string{"group": s.r.discovered.gvr.Group, "version": s.r.discovered.gvr.Version, "resource": s.r.discovered.gvr.Resource, "verb": verb}
+	return map[string]string{"group": s.r.discovered.gvr.Group, "version": s.r.discovered.gvr.Version,
+		"resource": s.r.discovered.gvr.Resource, "verb": verb}
 }
 
 var metricChecks = []Check{
-	{"metrics/requests", Recommended, measuring, "apiserver_request_total counts a request by verb, group, version, resource and code.", []need{verbs("list"), aServer}, func(s *session) {
-		labels := s.resourceLabels("LIST")
-		labels["code"] = "200"
-		before := metric(s.metrics(), "apiserver_request_total", labels)
-		s.want(s.list(), 200)
-		s.eventually("after a list", func() string {
-			if after := metric(s.metrics(), "apiserver_request_total", labels); after <= before {
-				return fmt.Sprintf("apiserver_request_total is %v, as before", after)
-			}
-			return ""
-		})
-	}},
-	{"metrics/refused", Recommended, measuring, "apiserver_request_total counts a request that is refused.", []need{verbs("create", "get"), aServer}, func(s *session) {
-		labels := s.resourceLabels("GET")
-		labels["code"] = "404"
-		before := metric(s.metrics(), "apiserver_request_total", labels)
-		s.expectRefused(s.do("GET", s.path(s.object())), 404)
-		s.eventually("after a request that was refused", func() string {
-			if after := metric(s.metrics(), "apiserver_request_total", labels); after <= before {
-				return fmt.Sprintf("apiserver_request_total is %v, as before", after)
-			}
-			return ""
-		})
-	}},
-	{"metrics/duration", Recommended, measuring, "apiserver_request_duration_seconds has the resource.", []need{verbs("list"), aServer}, func(s *session) {
-		s.want(s.list(), 200)
-		labels := s.resourceLabels("LIST")
-		s.eventually("after a list", func() string {
-			for _, m := range s.metrics()["apiserver_request_duration_seconds"].GetMetric() {
-				matched := 0
-				for _, pair := range m.GetLabel() {
-					if want, ok := labels[pair.GetName()]; ok && want == pair.GetValue() {
-						matched++
+	{"metrics/requests", Recommended, measuring,
+		"apiserver_request_total counts a request by verb, group, version, resource and code.",
+		[]need{verbs("list"), aServer}, func(s *session) {
+			labels := s.resourceLabels("LIST")
+			labels["code"] = "200"
+			before := metric(s.metrics(), "apiserver_request_total", labels)
+			s.want(s.list(), 200)
+			s.eventually("after a list", func() string {
+				if after := metric(s.metrics(), "apiserver_request_total", labels); after <= before {
+					return fmt.Sprintf("apiserver_request_total is %v, as before", after)
+				}
+				return ""
+			})
+		}},
+	{"metrics/refused", Recommended, measuring, "apiserver_request_total counts a request that is refused.",
+		[]need{verbs("create", "get"), aServer}, func(s *session) {
+			labels := s.resourceLabels("GET")
+			labels["code"] = "404"
+			before := metric(s.metrics(), "apiserver_request_total", labels)
+			s.expectRefused(s.do("GET", s.path(s.object())), 404)
+			s.eventually("after a request that was refused", func() string {
+				if after := metric(s.metrics(), "apiserver_request_total", labels); after <= before {
+					return fmt.Sprintf("apiserver_request_total is %v, as before", after)
+				}
+				return ""
+			})
+		}},
+	{"metrics/duration", Recommended, measuring, "apiserver_request_duration_seconds has the resource.",
+		[]need{verbs("list"), aServer}, func(s *session) {
+			s.want(s.list(), 200)
+			labels := s.resourceLabels("LIST")
+			s.eventually("after a list", func() string {
+				for _, m := range s.metrics()["apiserver_request_duration_seconds"].GetMetric() {
+					matched := 0
+					for _, pair := range m.GetLabel() {
+						if want, ok := labels[pair.GetName()]; ok && want == pair.GetValue() {
+							matched++
+						}
+					}
+					if matched == len(labels) && m.GetHistogram().GetSampleCount() > 0 {
+						return ""
 					}
 				}
-				if matched == len(labels) && m.GetHistogram().GetSampleCount() > 0 {
-					return ""
-				}
-			}
-			return "apiserver_request_duration_seconds has no samples of it"
-		})
-	}},
+				return "apiserver_request_duration_seconds has no samples of it"
+			})
+		}},
 }
 
 // leak is a check of a metric that grows by no more than is allowed.
@@ -155,11 +162,15 @@ func leak(name, metric, text string, allowed func(before float64) float64, needs
 }
 
 var leakChecks = []Check{
-	leak("watches", watches, fmt.Sprintf("After the run, at most %d watches of the resource are open more than before: apiserver_longrunning_requests.", spareWatches),
+	leak("watches", watches,
+		fmt.Sprintf("After the run, at most %d watches of the resource are open more than before: "+
+			"apiserver_longrunning_requests.", spareWatches),
 		func(before float64) float64 { return before + spareWatches }, verbs("watch")),
-	leak("goroutines", goroutines, fmt.Sprintf("After the run, the server has at most %d goroutines more than before.", spareGoroutines),
+	leak("goroutines", goroutines, fmt.Sprintf("After the run, the server has at most %d goroutines more than before.",
+		spareGoroutines),
 		func(before float64) float64 { return before + spareGoroutines }),
-	leak("memory", heap, fmt.Sprintf("After the run, the heap of the server is at most twice as large as before, and %d MiB.", spareHeap>>20),
+	leak("memory", heap, fmt.Sprintf(
+		"After the run, the heap of the server is at most twice as large as before, and %d MiB.", spareHeap>>20),
 		func(before float64) float64 { return 2*before + spareHeap }),
 }
 
@@ -192,7 +203,8 @@ func (s *session) audited(a *response) *auditv1.Event {
 		}
 		for line := range bytes.Lines(data) {
 			found := &auditv1.Event{}
-			if bytes.Contains(line, []byte(id)) && json.Unmarshal(line, found) == nil && string(found.AuditID) == id && found.Stage == auditv1.StageResponseComplete {
+			if bytes.Contains(line, []byte(id)) && json.Unmarshal(line, found) == nil && string(found.AuditID) == id &&
+				found.Stage == auditv1.StageResponseComplete {
 				event = found
 				return ""
 			}
@@ -203,49 +215,61 @@ func (s *session) audited(a *response) *auditv1.Event {
 }
 
 var auditChecks = []Check{
-	{"audit/event", Recommended, auditing, "A request leaves an event with the Audit-ID of the answer, the user, the verb, the object and the code.", []need{verbs("create"), anAuditLog}, func(s *session) {
-		a := s.do("POST", s.collection(), body(s.object()))
-		obj := s.created(s.want(a, 201))
-		event := s.audited(a)
-		ref := event.ObjectRef
-		if event.Verb != "create" || event.User.Username == "" || event.ResponseStatus == nil || event.ResponseStatus.Code != 201 || ref == nil ||
-			ref.Resource != s.r.discovered.gvr.Resource || ref.APIGroup != s.r.discovered.gvr.Group || ref.Namespace != obj.GetNamespace() || ref.Name != obj.GetName() {
-			s.errorf("the event is %s by %q of %+v with %+v", event.Verb, event.User.Username, ref, event.ResponseStatus)
-		}
-	}},
-	{"audit/refused", Recommended, auditing, "A request that is refused leaves an event with the code.", []need{verbs("create"), anAuditLog}, func(s *session) {
-		obj := s.object()
-		obj.SetName(s.create().GetName())
-		a := s.do("POST", s.collection(), body(obj))
-		s.expectRefused(a, 409)
-		if event := s.audited(a); event.ResponseStatus == nil || int(event.ResponseStatus.Code) != a.Code {
-			s.errorf("the status of the event is %+v, want the code %d", event.ResponseStatus, a.Code)
-		}
-	}},
-	{"audit/user", Required, auditing, "The event of an impersonated request has the user who was impersonated.", []need{verbs("list"), anAuditLog}, func(s *session) {
-		user := s.unprivilegedUser()
-		s.grant(user, s.rule(s.r.discovered.gvr.Resource, "list"))
-		var a *response
-		s.eventually("with the right to list", func() string {
-			if a = s.list(as(user)); a.Code != http.StatusOK {
-				return "got " + a.String()
+	{"audit/event", Recommended, auditing,
+		"A request leaves an event with the Audit-ID of the answer, the user, the verb, the object and the code.",
+		[]need{verbs("create"), anAuditLog}, func(s *session) {
+			a := s.do("POST", s.collection(), body(s.object()))
+			obj := s.created(s.want(a, 201))
+			event := s.audited(a)
+			ref := event.ObjectRef
+			if event.Verb != "create" || event.User.Username == "" || event.ResponseStatus == nil ||
+				event.ResponseStatus.Code != 201 || ref == nil ||
+				ref.Resource != s.r.discovered.gvr.Resource || ref.APIGroup != s.r.discovered.gvr.Group ||
+				ref.Namespace != obj.GetNamespace() || ref.Name != obj.GetName() {
+				s.errorf("the event is %s by %q of %+v with %+v", event.Verb, event.User.Username, ref,
+					event.ResponseStatus)
 			}
-			return ""
-		})
-		// kube-apiserver tells both; behind it, a server only knows the one that the request is for.
-		if event := s.audited(a); event.User.Username != user && (event.ImpersonatedUser == nil || event.ImpersonatedUser.Username != user) {
-			s.errorf("the event is by %q for %+v, want %s", event.User.Username, event.ImpersonatedUser, user)
-		}
-	}},
-	{"audit/policy", Recommended, policies, "A ValidatingAdmissionPolicy leaves its annotation in the event.", []need{verbs("create"), anAuditLog}, func(s *session) {
-		s.policyWith([]any{"CREATE"}, "true", "Deny", map[string]any{"auditAnnotations": []any{map[string]any{"key": "seen", "valueExpression": "'by the check'"}}})
-		s.eventually("with the policy", func() string {
-			for _, value := range s.audited(s.want(s.do("POST", s.collection(), body(s.policed()), query("dryRun", "All")), 201)).Annotations {
-				if value == "by the check" {
-					return ""
+		}},
+	{"audit/refused", Recommended, auditing, "A request that is refused leaves an event with the code.",
+		[]need{verbs("create"), anAuditLog}, func(s *session) {
+			obj := s.object()
+			obj.SetName(s.create().GetName())
+			a := s.do("POST", s.collection(), body(obj))
+			s.expectRefused(a, 409)
+			if event := s.audited(a); event.ResponseStatus == nil || int(event.ResponseStatus.Code) != a.Code {
+				s.errorf("the status of the event is %+v, want the code %d", event.ResponseStatus, a.Code)
+			}
+		}},
+	{"audit/user", Required, auditing, "The event of an impersonated request has the user who was impersonated.",
+		[]need{verbs("list"), anAuditLog}, func(s *session) {
+			user := s.unprivilegedUser()
+			s.grant(user, s.rule(s.r.discovered.gvr.Resource, "list"))
+			var a *response
+			s.eventually("with the right to list", func() string {
+				if a = s.list(as(user)); a.Code != http.StatusOK {
+					return "got " + a.String()
 				}
+				return ""
+			})
+			// kube-apiserver tells both; behind it, a server only knows the one that the request is for.
+			if event := s.audited(a); event.User.Username != user &&
+				(event.ImpersonatedUser == nil || event.ImpersonatedUser.Username != user) {
+				s.errorf("the event is by %q for %+v, want %s", event.User.Username, event.ImpersonatedUser, user)
 			}
-			return "the event has no annotation of it"
-		})
-	}},
+		}},
+	{"audit/policy", Recommended, policies, "A ValidatingAdmissionPolicy leaves its annotation in the event.",
+		[]need{verbs("create"), anAuditLog}, func(s *session) {
+			s.policyWith([]any{"CREATE"}, "true", "Deny",
+				map[string]any{"auditAnnotations": []any{map[string]any{"key": "seen",
+					"valueExpression": "'by the check'"}}})
+			s.eventually("with the policy", func() string {
+				for _, value := range s.audited(s.want(s.do("POST", s.collection(), body(s.policed()),
+					query("dryRun", "All")), 201)).Annotations {
+					if value == "by the check" {
+						return ""
+					}
+				}
+				return "the event has no annotation of it"
+			})
+		}},
 }

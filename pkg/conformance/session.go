@@ -115,7 +115,8 @@ func (s *session) in(version string, obj *unstructured.Unstructured) string {
 // object is a valid one that was not sent yet.
 func (s *session) object() *unstructured.Unstructured {
 	obj := s.r.target.Sample.DeepCopy()
-	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "generateName", "ownerReferences", "finalizers"} {
+	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields",
+		"selfLink", "generateName", "ownerReferences", "finalizers"} {
 		unstructured.RemoveNestedField(obj.Object, "metadata", field)
 	}
 	unstructured.RemoveNestedField(obj.Object, "status")
@@ -172,7 +173,8 @@ func (s *session) want(a *response, codes ...int) *response {
 func (s *session) expectRefused(a *response, codes ...int) *metav1.Status {
 	s.want(a, codes...)
 	status := &metav1.Status{}
-	if err := json.Unmarshal(a.Body, status); err != nil || status.Kind != "Status" || status.Status != metav1.StatusFailure || int(status.Code) != a.Code {
+	if err := json.Unmarshal(a.Body, status); err != nil || status.Kind != "Status" ||
+		status.Status != metav1.StatusFailure || int(status.Code) != a.Code {
 		s.fatalf("%s: the body is %.300q, want a Status that says Failure and code %d", a.request, a.Body, a.Code)
 	}
 	return status
@@ -196,7 +198,8 @@ func (s *session) merged(obj *unstructured.Unstructured, patch map[string]any) *
 }
 
 // update writes an object as a function changes it.
-func (s *session) update(obj *unstructured.Unstructured, change func(*unstructured.Unstructured)) *unstructured.Unstructured {
+func (s *session) update(obj *unstructured.Unstructured,
+	change func(*unstructured.Unstructured)) *unstructured.Unstructured {
 	return s.unconflicted(func() *response {
 		current := s.get(obj)
 		change(current)

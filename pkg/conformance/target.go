@@ -134,8 +134,10 @@ func (t *Target) complete(checks []Check) (schema.GroupVersionResource, error) {
 			if len(patch) == 0 {
 				continue
 			}
-			if patched, err := mergePatched(t.Sample, patch); err != nil || reflect.DeepEqual(patched.Object, t.Sample.Object) {
-				problems = append(problems, fmt.Errorf("%s is %v, expected a JSON merge patch that changes the sample", name, patch))
+			if patched, err := mergePatched(t.Sample, patch); err != nil ||
+				reflect.DeepEqual(patched.Object, t.Sample.Object) {
+				problems = append(problems, fmt.Errorf("%s is %v, expected a JSON merge patch that changes the sample",
+					name, patch))
 			}
 		}
 	}
@@ -150,7 +152,8 @@ func (t *Target) complete(checks []Check) (schema.GroupVersionResource, error) {
 	}
 	if t.WebhookAddress != "" {
 		if host, _, err := net.SplitHostPort(t.WebhookAddress); err != nil || host == "" {
-			problems = append(problems, fmt.Errorf("WebhookAddress is %q, expected HOST:PORT that the server reaches", t.WebhookAddress))
+			problems = append(problems, fmt.Errorf("WebhookAddress is %q, expected HOST:PORT that the server reaches",
+				t.WebhookAddress))
 		}
 	}
 	if t.AuditLog != "" {
@@ -215,7 +218,9 @@ func (t *Target) parse() (gvr schema.GroupVersionResource, problems []error) {
 	var named *schema.GroupVersionResource
 	if t.Resource != "" {
 		if named, _ = schema.ParseResourceArg(t.Resource); named == nil {
-			problems = append(problems, fmt.Errorf("the resource is %q, expected RESOURCE.VERSION.GROUP, such as deployments.v1.apps, or configmaps.v1. with a dot at the end for a resource without a group", t.Resource))
+			problems = append(problems,
+				fmt.Errorf("the resource is %q, expected RESOURCE.VERSION.GROUP, such as deployments.v1.apps, or "+
+					"configmaps.v1. with a dot at the end for a resource without a group", t.Resource))
 		}
 	}
 	if t.Sample == nil || len(t.Sample.Object) == 0 {
@@ -232,7 +237,8 @@ func (t *Target) parse() (gvr schema.GroupVersionResource, problems []error) {
 	gvr = t.Sample.GroupVersionKind().GroupVersion().WithResource("")
 	if named != nil {
 		if named.GroupVersion() != gvr.GroupVersion() {
-			problems = append(problems, fmt.Errorf("the sample is of %s, expected %s as in the resource", t.Sample.GetAPIVersion(), named.GroupVersion()))
+			problems = append(problems, fmt.Errorf("the sample is of %s, expected %s as in the resource",
+				t.Sample.GetAPIVersion(), named.GroupVersion()))
 		}
 		gvr = *named
 	}
@@ -245,7 +251,8 @@ func (t *Target) selected(c Check) bool {
 }
 
 // discover finds the facts of a resource, or of that of a kind if its name is empty.
-func discover(ctx context.Context, config *rest.Config, gvr schema.GroupVersionResource, kind string) (*discovered, error) {
+func discover(ctx context.Context, config *rest.Config, gvr schema.GroupVersionResource,
+	kind string) (*discovered, error) {
 	config = rest.CopyConfig(config)
 	config.Timeout = discoveryTimeout
 	if deadline, ok := ctx.Deadline(); ok {
@@ -274,9 +281,11 @@ func discover(ctx context.Context, config *rest.Config, gvr schema.GroupVersionR
 	}
 	if f.resource.Name == "" {
 		if gvr.Resource == "" {
-			return nil, fmt.Errorf("%s has no kind %q; its resources: %s", gvr.GroupVersion(), kind, resourceNames(list))
+			return nil, fmt.Errorf("%s has no kind %q; its resources: %s", gvr.GroupVersion(), kind,
+				resourceNames(list))
 		}
-		return nil, fmt.Errorf("%s has no resource %q; its resources: %s", gvr.GroupVersion(), gvr.Resource, cmp.Or(resourceNames(list), "none"))
+		return nil, fmt.Errorf("%s has no resource %q; its resources: %s", gvr.GroupVersion(), gvr.Resource,
+			cmp.Or(resourceNames(list), "none"))
 	}
 	if version, err := client.ServerVersion(); err == nil {
 		f.serverVersion = version.GitVersion
@@ -292,7 +301,8 @@ func discover(ctx context.Context, config *rest.Config, gvr schema.GroupVersionR
 		f.preferred = g.PreferredVersion.Version
 		for _, v := range g.Versions {
 			other, err := client.ServerResourcesForGroupVersion(v.GroupVersion)
-			if v.Version != gvr.Version && err == nil && slices.Contains(strings.Fields(resourceNames(other)), gvr.Resource) {
+			if v.Version != gvr.Version && err == nil && slices.Contains(strings.Fields(resourceNames(other)),
+				gvr.Resource) {
 				f.otherVersions = append(f.otherVersions, v.Version)
 			}
 		}

@@ -30,12 +30,14 @@ func (s *session) appliedAcross(version string) {
 
 	name := s.name()
 	apply := func(version string, obj *unstructured.Unstructured, manager string) *response {
-		configuration := &unstructured.Unstructured{Object: map[string]any{"apiVersion": obj.GetAPIVersion(), "kind": obj.GetKind(), "spec": obj.Object["spec"]}}
+		configuration := &unstructured.Unstructured{Object: map[string]any{"apiVersion": obj.GetAPIVersion(),
+			"kind": obj.GetKind(), "spec": obj.Object["spec"]}}
 		configuration.SetName(name)
 		configuration.SetNamespace(s.namespace)
 		configuration.SetAnnotations(obj.GetAnnotations())
 		_ = unstructured.SetNestedMap(configuration.Object, s.labels(), "metadata", "labels")
-		return s.do("PATCH", s.in(version, configuration), typed(typeApply, configuration.Object), query("fieldManager", manager))
+		return s.do("PATCH", s.in(version, configuration), typed(typeApply, configuration.Object),
+			query("fieldManager", manager))
 	}
 	first := s.object()
 	_ = unstructured.SetNestedSlice(first.Object, []any{element}, field...)
@@ -57,14 +59,16 @@ func (s *session) appliedAcross(version string) {
 	if was, is := find(before), find(after); !reflect.DeepEqual(was, is) {
 		s.errorf("after an apply in %s, the element of another manager is %v, and was %v", version, is, was)
 	}
-	if was, is := s.managed(before, "first", "Apply"), s.managed(after, "first", "Apply"); !reflect.DeepEqual(was.FieldsV1, is.FieldsV1) {
+	if was, is := s.managed(before, "first", "Apply"), s.managed(after, "first", "Apply"); !reflect.DeepEqual(
+		was.FieldsV1, is.FieldsV1) {
 		s.errorf("after an apply in %s, another manager owns %s, and owned %s", version, is.FieldsV1, was.FieldsV1)
 	}
 }
 
 // keyedElement finds a list in the spec of the sample that is merged by a key, the key, and the element with the most
 // fields.
-func (s *session) keyedElement(definition, document map[string]any) (field []string, key string, element map[string]any) {
+func (s *session) keyedElement(definition,
+	document map[string]any) (field []string, key string, element map[string]any) {
 	spec, _, _ := unstructured.NestedMap(definition, "properties", "spec")
 	properties, _ := resolve(document, spec)["properties"].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(properties)) {

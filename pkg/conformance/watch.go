@@ -30,257 +30,306 @@ func (s *session) now() string {
 }
 
 var watchChecks = []Check{
-	{"watch/changes", Required, concepts, "A watch from a list on sees what is created, changed and deleted, in this order and once.", []need{verbs("create", "patch", "delete", "list", "watch")}, func(s *session) {
-		w := s.watchOwn(s.now())
-		obj := s.create()
-		if e := w.expect("ADDED", obj.GetName()); e.object().GetUID() != obj.GetUID() || e.object().GetResourceVersion() != obj.GetResourceVersion() {
-			s.errorf("got %s, want uid %s and resourceVersion %s", e, obj.GetUID(), obj.GetResourceVersion())
-		}
-		changed := s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
-		for {
-			if e := w.expect("MODIFIED", obj.GetName()); e.object().GetResourceVersion() == changed.GetResourceVersion() {
-				break
+	{"watch/changes", Required, concepts,
+		"A watch from a list on sees what is created, changed and deleted, in this order and once.",
+		[]need{verbs("create", "patch", "delete", "list", "watch")}, func(s *session) {
+			w := s.watchOwn(s.now())
+			obj := s.create()
+			if e := w.expect("ADDED", obj.GetName()); e.object().GetUID() != obj.GetUID() ||
+				e.object().GetResourceVersion() != obj.GetResourceVersion() {
+				s.errorf("got %s, want uid %s and resourceVersion %s", e, obj.GetUID(), obj.GetResourceVersion())
 			}
-		}
-		s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
-		for {
-			if e := w.next(); e.Type == "DELETED" {
-				return
-			} else if e.Type != "MODIFIED" {
-				s.fatalf("got %s, want DELETED", e)
-			}
-		}
-	}},
-	{"watch/nothing-old", Required, concepts, "A watch from a list on does not repeat what the list had.", []need{verbs("create", "list", "watch")}, func(s *session) {
-		s.create()
-		w := s.watchOwn(s.now())
-		obj := s.create()
-		for {
-			// A controller may change the first.
-			if e := w.next(); e.Type == "ADDED" {
-				if e.object().GetName() != obj.GetName() {
-					s.errorf("got %s, want the object that came later", e)
+			changed := s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
+			for {
+				if e := w.expect("MODIFIED",
+					obj.GetName()); e.object().GetResourceVersion() == changed.GetResourceVersion() {
+					break
 				}
-				return
 			}
-		}
-	}},
-	{"watch/from-object", Required, concepts, "A watch from the resourceVersion of an object on sees what came later.", []need{verbs("create", "watch")}, func(s *session) {
-		first := s.create()
-		second := s.create()
-		w := s.watchOwn(first.GetResourceVersion())
-		for {
-			if e := w.next(); e.object().GetName() == second.GetName() {
-				return
-			} else if e.Type == "ADDED" {
-				s.fatalf("got %s, want what came later", e)
-			}
-		}
-	}},
-	{"watch/initial", Required, concepts, "A watch without a resourceVersion begins with ADDED for each object that is there.", []need{verbs("create", "watch")}, func(s *session) {
-		s.initial(s.some(3), s.watchOwn(""))
-	}},
-	{"watch/initial-zero", Required, concepts, "A watch with resourceVersion=0 begins with ADDED for each object that is there.", []need{verbs("create", "watch")}, func(s *session) {
-		want := s.some(3)
-		s.lists(s.list(query("resourceVersion", s.now()), query("resourceVersionMatch", "NotOlderThan")), want) // the cache has them
-		s.initial(want, s.watchOwn("0"))
-	}},
-	{"watch/timeout", Required, concepts, "A watch ends after timeoutSeconds.", []need{verbs("watch")}, func(s *session) {
-		began := time.Now()
-		w := s.watchOwn("", query("timeoutSeconds", "2"))
-		for {
-			if _, ok := w.any(); !ok {
-				break
-			}
-		}
-		if took := time.Since(began); took > 20*time.Second {
-			s.errorf("it took %s, want 2 s", took)
-		}
-	}},
-	{"watch/bookmark", Recommended, kep("956-watch-bookmark"), "With allowWatchBookmarks a watch has a bookmark before it times out.", []need{verbs("create", "list", "watch")}, func(s *session) {
-		s.create() // a collection that was never written to may have none
-		w := s.watchOwn(s.now(), query("timeoutSeconds", "4"), query("allowWatchBookmarks", "true"))
-		for {
-			e, ok := w.any()
-			if !ok {
-				s.fatalf("the watch ended without a bookmark")
-			}
-			if e.Type == "BOOKMARK" {
-				if obj := e.object(); obj.GetKind() != s.kind() || obj.GetResourceVersion() == "" || obj.GetName() != "" {
-					s.errorf("the bookmark is %v, want the kind and a resourceVersion alone", e.Object)
+			s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
+			for {
+				if e := w.next(); e.Type == "DELETED" {
+					return
+				} else if e.Type != "MODIFIED" {
+					s.fatalf("got %s, want DELETED", e)
 				}
-				return
 			}
-		}
-	}},
-	{"watch/no-bookmark", Required, kep("956-watch-bookmark"), "Without allowWatchBookmarks a watch has none.", []need{verbs("list", "watch")}, func(s *session) {
-		w := s.watchOwn(s.now(), query("timeoutSeconds", "3"))
-		for {
-			e, ok := w.any()
-			if !ok {
-				return
-			}
-			if e.Type == "BOOKMARK" {
-				s.fatalf("got a bookmark")
-			}
-		}
-	}},
-	{"watch/leaves-selection", Required, concepts, "An object that a selector no longer selects is DELETED for its watch, one that it selects now is ADDED.", []need{verbs("create", "patch", "list", "watch")}, func(s *session) {
-		w := s.watch(s.collection(), query("labelSelector", s.selector()+",in=yes"), query("resourceVersion", s.now()))
-		obj := s.create()
-		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"in": "yes"}}))
-		w.expect("ADDED", obj.GetName())
-		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"in": nil}}))
-		for {
-			e := w.next()
-			if e.Type == "MODIFIED" {
-				continue // a controller
-			}
-			if e.Type != "DELETED" || e.object().GetName() != obj.GetName() {
-				s.errorf("got %s, want DELETED", e)
-			}
-			return
-		}
-	}},
-	{"watch/last-selected-state", Required, concepts, "The DELETED of an object that leaves a selection has the last selected state, with the resourceVersion of the change.", []need{verbs("create", "patch", "list", "watch")}, func(s *session) {
-		obj := s.create(labelled("in", "yes"))
-		w := s.watch(s.collection(), query("labelSelector", s.selector()+",in=yes"), query("resourceVersion", obj.GetResourceVersion()))
-		left := s.patch(obj, metadata(map[string]any{"labels": map[string]any{"in": "no"}}))
-		for {
-			e := w.next()
-			if e.Type == "MODIFIED" {
-				continue // a controller
-			}
-			if e.Type != "DELETED" || e.object().GetLabels()["in"] != "yes" || e.object().GetResourceVersion() != left.GetResourceVersion() {
-				s.errorf("got %s with the labels %v, want DELETED with in=yes and resourceVersion %s", e, e.object().GetLabels(), left.GetResourceVersion())
-			}
-			return
-		}
-	}},
-	{"watch/one", Required, concepts, "A watch of one object by metadata.name sees no other.", []need{verbs("create", "watch")}, func(s *session) {
-		one := s.create()
-		w := s.watch(s.collection(), query("fieldSelector", "metadata.name="+one.GetName()), query("timeoutSeconds", "3"))
-		w.expect("ADDED", one.GetName())
-		s.create()
-		for {
-			e, ok := w.any()
-			if !ok {
-				return
-			}
-			if e.object().GetName() != one.GetName() {
-				s.errorf("got %s", e)
-			}
-		}
-	}},
-	{"watch/all-namespaces", Required, concepts, "A watch over all namespaces sees each.", []need{verbs("create", "list", "watch"), namespaced}, func(s *session) {
-		w := s.watch(s.collectionIn(s.r.discovered.gvr.Version, ""), query("labelSelector", s.selector()), query("resourceVersion", s.now()))
-		w.expect("ADDED", s.create().GetName())
-	}},
-	{"watch/order", Required, concepts, "The events of many writes come in the order of the writes, and none is missing.", []need{verbs("create", "patch", "list", "watch")}, func(s *session) {
-		obj := s.create()
-		w := s.watchOwn(obj.GetResourceVersion())
-		const writes = 30
-		for i := range writes {
-			s.patch(obj, metadata(map[string]any{"annotations": map[string]any{"count": fmt.Sprint(i)}}))
-		}
-		for i := 0; i < writes; {
-			switch got := w.expect("MODIFIED", obj.GetName()).object().GetAnnotations()["count"]; got {
-			case fmt.Sprint(i):
-				i++
-			case fmt.Sprint(i - 1), "": // a controller wrote
-			default:
-				s.fatalf("after the write %d, the watch saw %s", i-1, got)
-			}
-		}
-	}},
-	{"watch/too-old", Required, concepts, "A watch from a resourceVersion that the server forgot ends with 410 Expired; it never leaves out what came in between.", []need{verbs("create", "list", "watch")}, func(s *session) {
-		want := s.create()
-		a := s.want(s.do("GET", s.collection(), query("watch", "true"), query("timeoutSeconds", "1"), query("labelSelector", s.selector()), query("resourceVersion", "1")), 200, 410)
-		if a.Code == 410 {
-			s.expectRefused(a, 410)
-			return
-		}
-		e := event{}
-		if err := json.NewDecoder(bytes.NewReader(a.Body)).Decode(&e); err != nil {
-			s.fatalf("the watch ended without an event (%v), want ADDED %s or the error 410", err, want.GetName())
-		}
-		if e.Type == "ERROR" {
-			if code, reason := e.Object["code"], e.Object["reason"]; code != int64(410) || reason != "Expired" && reason != "Gone" {
-				s.errorf("got %s with the reason %v, want 410 Expired", e, reason)
-			}
-			return
-		}
-		if e.Type != "ADDED" || e.object().GetName() != want.GetName() {
-			s.errorf("got %s, want ADDED %s or the error 410", e, want.GetName())
-		}
-	}},
-	{"watch/resumed", Required, concepts, "A watch from the resourceVersion of the last event has what came later, and nothing again.", []need{verbs("create", "watch")}, func(s *session) {
-		for range 3 {
+		}},
+	{"watch/nothing-old", Required, concepts, "A watch from a list on does not repeat what the list had.",
+		[]need{verbs("create", "list", "watch")}, func(s *session) {
 			s.create()
-		}
-		first := s.watchOwn("")
-		var last *unstructured.Unstructured
-		for range 3 {
-			last = first.next().object()
-		}
-		first.cancel()
-		w := s.watchOwn(last.GetResourceVersion())
-		later := s.create()
-		for {
-			e := w.next()
-			if e.object().GetName() == later.GetName() {
-				return
+			w := s.watchOwn(s.now())
+			obj := s.create()
+			for {
+				// A controller may change the first.
+				if e := w.next(); e.Type == "ADDED" {
+					if e.object().GetName() != obj.GetName() {
+						s.errorf("got %s, want the object that came later", e)
+					}
+					return
+				}
 			}
-			if e.Type == "ADDED" {
-				s.fatalf("got %s again", e)
+		}},
+	{"watch/from-object", Required, concepts, "A watch from the resourceVersion of an object on sees what came later.",
+		[]need{verbs("create", "watch")}, func(s *session) {
+			first := s.create()
+			second := s.create()
+			w := s.watchOwn(first.GetResourceVersion())
+			for {
+				if e := w.next(); e.object().GetName() == second.GetName() {
+					return
+				} else if e.Type == "ADDED" {
+					s.fatalf("got %s, want what came later", e)
+				}
 			}
-		}
-	}},
-	{"watch/everywhere", Recommended, concepts, "Watches on other connections, which may end at other replicas, see a write within a second.", []need{verbs("create", "list", "watch")}, func(s *session) {
-		var watches []*watcher
-		version := s.now()
-		for range 8 {
-			config := rest.CopyConfig(s.r.target.Config)
-			config.QPS, config.Timeout = -1, 0
-			// Another dialer is another connection.
-			config.Dial = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
-			apart, err := newEndpoint(config)
-			if err != nil {
-				s.fatalf("%v", err)
-			}
-			watches = append(watches, s.watchOwn(version, at(apart)))
-		}
-		slowest := time.Duration(0)
-		for range 3 { // the machine may be slow once
-			name := s.create().GetName()
+		}},
+	{"watch/initial", Required, concepts,
+		"A watch without a resourceVersion begins with ADDED for each object that is there.",
+		[]need{verbs("create", "watch")}, func(s *session) {
+			s.initial(s.some(3), s.watchOwn(""))
+		}},
+	{"watch/initial-zero", Required, concepts,
+		"A watch with resourceVersion=0 begins with ADDED for each object that is there.",
+		[]need{verbs("create", "watch")}, func(s *session) {
+			want := s.some(3)
+			// the cache has them
+			s.lists(s.list(query("resourceVersion", s.now()), query("resourceVersionMatch", "NotOlderThan")), want)
+			s.initial(want, s.watchOwn("0"))
+		}},
+	{"watch/timeout", Required, concepts, "A watch ends after timeoutSeconds.", []need{verbs("watch")},
+		func(s *session) {
 			began := time.Now()
-			for _, w := range watches {
-				w.expect("ADDED", name)
+			w := s.watchOwn("", query("timeoutSeconds", "2"))
+			for {
+				if _, ok := w.any(); !ok {
+					break
+				}
 			}
-			if slowest = time.Since(began); slowest <= time.Second {
+			if took := time.Since(began); took > 20*time.Second {
+				s.errorf("it took %s, want 2 s", took)
+			}
+		}},
+	{"watch/bookmark", Recommended, kep("956-watch-bookmark"),
+		"With allowWatchBookmarks a watch has a bookmark before it times out.",
+		[]need{verbs("create", "list", "watch")}, func(s *session) {
+			s.create() // a collection that was never written to may have none
+			w := s.watchOwn(s.now(), query("timeoutSeconds", "4"), query("allowWatchBookmarks", "true"))
+			for {
+				e, ok := w.any()
+				if !ok {
+					s.fatalf("the watch ended without a bookmark")
+				}
+				if e.Type == "BOOKMARK" {
+					if obj := e.object(); obj.GetKind() != s.kind() || obj.GetResourceVersion() == "" ||
+						obj.GetName() != "" {
+						s.errorf("the bookmark is %v, want the kind and a resourceVersion alone", e.Object)
+					}
+					return
+				}
+			}
+		}},
+	{"watch/no-bookmark", Required, kep("956-watch-bookmark"), "Without allowWatchBookmarks a watch has none.",
+		[]need{verbs("list", "watch")}, func(s *session) {
+			w := s.watchOwn(s.now(), query("timeoutSeconds", "3"))
+			for {
+				e, ok := w.any()
+				if !ok {
+					return
+				}
+				if e.Type == "BOOKMARK" {
+					s.fatalf("got a bookmark")
+				}
+			}
+		}},
+	{"watch/leaves-selection", Required, concepts,
+		"An object that a selector no longer selects is DELETED for its watch, one that it selects now is ADDED.",
+		[]need{verbs("create", "patch", "list", "watch")}, func(s *session) {
+			w := s.watch(s.collection(), query("labelSelector", s.selector()+",in=yes"),
+				query("resourceVersion", s.now()))
+			obj := s.create()
+			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"in": "yes"}}))
+			w.expect("ADDED", obj.GetName())
+			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"in": nil}}))
+			for {
+				e := w.next()
+				if e.Type == "MODIFIED" {
+					continue // a controller
+				}
+				if e.Type != "DELETED" || e.object().GetName() != obj.GetName() {
+					s.errorf("got %s, want DELETED", e)
+				}
 				return
 			}
-		}
-		s.errorf("the last of 8 watches saw the object after %s", slowest.Round(time.Millisecond))
-	}},
-	{"watch/malformed-version", Recommended, concepts, "A watch from a resourceVersion that is none is refused with 400 or 422.", []need{verbs("watch")}, func(s *session) {
-		s.expectRefused(s.do("GET", s.collection(), query("watch", "true"), query("resourceVersion", "abc"), query("timeoutSeconds", "2")), 400, 422)
-	}},
-	{"watch/future-version", Recommended, concepts, "A watch from a resourceVersion that is not reached is refused or silent, and never shows older objects.", []need{verbs("create", "watch")}, func(s *session) {
-		s.create()
-		a := s.do("GET", s.collection(), query("watch", "true"), query("resourceVersion", future), query("timeoutSeconds", "2"), query("labelSelector", s.selector()))
-		if a.Code == 200 && len(a.Body) > 0 && !slices.Contains([]string{"ERROR"}, firstEvent(a)) {
-			s.errorf("got %.300q, want an error or nothing", a.Body)
-		}
-	}},
-	{"watch/selector-malformed", Required, selecting, "A watch with a selector that is none is refused with 400.", []need{verbs("watch")}, func(s *session) {
-		s.expectRefused(s.do("GET", s.collection(), query("watch", "true"), query("labelSelector", "a in b"), query("timeoutSeconds", "2")), 400)
-	}},
-	{"watch/deprecated-path", Optional, concepts, "The old path of a watch is served.", []need{verbs("create", "watch"), namespaced}, func(s *session) {
-		obj := s.create()
-		path := s.groupPath(s.r.discovered.gvr.Version) + "/watch/namespaces/" + s.namespace + "/" + s.r.discovered.gvr.Resource
-		s.watch(path, query("labelSelector", s.selector()), query("timeoutSeconds", "5")).expect("ADDED", obj.GetName())
-	}},
+		}},
+	{"watch/last-selected-state", Required, concepts,
+		"The DELETED of an object that leaves a selection has the last selected state, with the resourceVersion of " +
+			"the change.", []need{verbs("create", "patch", "list", "watch")}, func(s *session) {
+			obj := s.create(labelled("in", "yes"))
+			w := s.watch(s.collection(), query("labelSelector", s.selector()+",in=yes"),
+				query("resourceVersion", obj.GetResourceVersion()))
+			left := s.patch(obj, metadata(map[string]any{"labels": map[string]any{"in": "no"}}))
+			for {
+				e := w.next()
+				if e.Type == "MODIFIED" {
+					continue // a controller
+				}
+				if e.Type != "DELETED" || e.object().GetLabels()["in"] != "yes" ||
+					e.object().GetResourceVersion() != left.GetResourceVersion() {
+					s.errorf("got %s with the labels %v, want DELETED with in=yes and resourceVersion %s", e,
+						e.object().GetLabels(), left.GetResourceVersion())
+				}
+				return
+			}
+		}},
+	{"watch/one", Required, concepts, "A watch of one object by metadata.name sees no other.",
+		[]need{verbs("create", "watch")}, func(s *session) {
+			one := s.create()
+			w := s.watch(s.collection(), query("fieldSelector", "metadata.name="+one.GetName()),
+				query("timeoutSeconds", "3"))
+			w.expect("ADDED", one.GetName())
+			s.create()
+			for {
+				e, ok := w.any()
+				if !ok {
+					return
+				}
+				if e.object().GetName() != one.GetName() {
+					s.errorf("got %s", e)
+				}
+			}
+		}},
+	{"watch/all-namespaces", Required, concepts, "A watch over all namespaces sees each.",
+		[]need{verbs("create", "list", "watch"), namespaced}, func(s *session) {
+			w := s.watch(s.collectionIn(s.r.discovered.gvr.Version, ""), query("labelSelector", s.selector()),
+				query("resourceVersion", s.now()))
+			w.expect("ADDED", s.create().GetName())
+		}},
+	{"watch/order", Required, concepts,
+		"The events of many writes come in the order of the writes, and none is missing.",
+		[]need{verbs("create", "patch", "list", "watch")}, func(s *session) {
+			obj := s.create()
+			w := s.watchOwn(obj.GetResourceVersion())
+			const writes = 30
+			for i := range writes {
+				s.patch(obj, metadata(map[string]any{"annotations": map[string]any{"count": fmt.Sprint(i)}}))
+			}
+			for i := 0; i < writes; {
+				switch got := w.expect("MODIFIED", obj.GetName()).object().GetAnnotations()["count"]; got {
+				case fmt.Sprint(i):
+					i++
+				case fmt.Sprint(i - 1), "": // a controller wrote
+				default:
+					s.fatalf("after the write %d, the watch saw %s", i-1, got)
+				}
+			}
+		}},
+	{"watch/too-old", Required, concepts,
+		"A watch from a resourceVersion that the server forgot ends with 410 Expired; it never leaves out what came " +
+			"in between.", []need{verbs("create", "list", "watch")}, func(s *session) {
+			want := s.create()
+			a := s.want(s.do("GET", s.collection(), query("watch", "true"), query("timeoutSeconds", "1"),
+				query("labelSelector", s.selector()), query("resourceVersion", "1")), 200, 410)
+			if a.Code == 410 {
+				s.expectRefused(a, 410)
+				return
+			}
+			e := event{}
+			if err := json.NewDecoder(bytes.NewReader(a.Body)).Decode(&e); err != nil {
+				s.fatalf("the watch ended without an event (%v), want ADDED %s or the error 410", err, want.GetName())
+			}
+			if e.Type == "ERROR" {
+				if code, reason := e.Object["code"], e.Object["reason"]; code != int64(410) || reason != "Expired" &&
+					reason != "Gone" {
+					s.errorf("got %s with the reason %v, want 410 Expired", e, reason)
+				}
+				return
+			}
+			if e.Type != "ADDED" || e.object().GetName() != want.GetName() {
+				s.errorf("got %s, want ADDED %s or the error 410", e, want.GetName())
+			}
+		}},
+	{"watch/resumed", Required, concepts,
+		"A watch from the resourceVersion of the last event has what came later, and nothing again.",
+		[]need{verbs("create", "watch")}, func(s *session) {
+			for range 3 {
+				s.create()
+			}
+			first := s.watchOwn("")
+			var last *unstructured.Unstructured
+			for range 3 {
+				last = first.next().object()
+			}
+			first.cancel()
+			w := s.watchOwn(last.GetResourceVersion())
+			later := s.create()
+			for {
+				e := w.next()
+				if e.object().GetName() == later.GetName() {
+					return
+				}
+				if e.Type == "ADDED" {
+					s.fatalf("got %s again", e)
+				}
+			}
+		}},
+	{"watch/everywhere", Recommended, concepts,
+		"Watches on other connections, which may end at other replicas, see a write within a second.",
+		[]need{verbs("create", "list", "watch")}, func(s *session) {
+			var watches []*watcher
+			version := s.now()
+			for range 8 {
+				config := rest.CopyConfig(s.r.target.Config)
+				config.QPS, config.Timeout = -1, 0
+				// Another dialer is another connection.
+				config.Dial = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
+				apart, err := newEndpoint(config)
+				if err != nil {
+					s.fatalf("%v", err)
+				}
+				watches = append(watches, s.watchOwn(version, at(apart)))
+			}
+			slowest := time.Duration(0)
+			for range 3 { // the machine may be slow once
+				name := s.create().GetName()
+				began := time.Now()
+				for _, w := range watches {
+					w.expect("ADDED", name)
+				}
+				if slowest = time.Since(began); slowest <= time.Second {
+					return
+				}
+			}
+			s.errorf("the last of 8 watches saw the object after %s", slowest.Round(time.Millisecond))
+		}},
+	{"watch/malformed-version", Recommended, concepts,
+		"A watch from a resourceVersion that is none is refused with 400 or 422.", []need{verbs("watch")},
+		func(s *session) {
+			s.expectRefused(s.do("GET", s.collection(), query("watch", "true"), query("resourceVersion", "abc"),
+				query("timeoutSeconds", "2")), 400, 422)
+		}},
+	{"watch/future-version", Recommended, concepts,
+		"A watch from a resourceVersion that is not reached is refused or silent, and never shows older objects.",
+		[]need{verbs("create", "watch")}, func(s *session) {
+			s.create()
+			a := s.do("GET", s.collection(), query("watch", "true"), query("resourceVersion", future),
+				query("timeoutSeconds", "2"), query("labelSelector", s.selector()))
+			if a.Code == 200 && len(a.Body) > 0 && !slices.Contains([]string{"ERROR"}, firstEvent(a)) {
+				s.errorf("got %.300q, want an error or nothing", a.Body)
+			}
+		}},
+	{"watch/selector-malformed", Required, selecting, "A watch with a selector that is none is refused with 400.",
+		[]need{verbs("watch")}, func(s *session) {
+			s.expectRefused(s.do("GET", s.collection(), query("watch", "true"), query("labelSelector", "a in b"),
+				query("timeoutSeconds", "2")), 400)
+		}},
+	{"watch/deprecated-path", Optional, concepts, "The old path of a watch is served.",
+		[]need{verbs("create", "watch"), namespaced}, func(s *session) {
+			obj := s.create()
+			path := s.groupPath(s.r.discovered.gvr.Version) + "/watch/namespaces/" + s.namespace + "/" +
+				s.r.discovered.gvr.Resource
+			s.watch(path, query("labelSelector", s.selector()), query("timeoutSeconds", "5")).expect("ADDED",
+				obj.GetName())
+		}},
 }
 
 func firstEvent(a *response) string {
@@ -315,7 +364,8 @@ const (
 
 // streamed are the options of a streaming list.
 func streamed() []option {
-	return []option{query("sendInitialEvents", "true"), query("resourceVersionMatch", "NotOlderThan"), query("allowWatchBookmarks", "true")}
+	return []option{query("sendInitialEvents", "true"), query("resourceVersionMatch", "NotOlderThan"),
+		query("allowWatchBookmarks", "true")}
 }
 
 // untilEnd reads the initial events.
@@ -337,59 +387,74 @@ func (s *session) untilEnd(w *watcher) (names []string, bookmark *unstructured.U
 }
 
 var watchListChecks = []Check{
-	{"watch-list/initial", Required, kep(watchListing), "A streaming list has each object as ADDED and ends with an annotated bookmark.", []need{verbs("create", "list", "watch")}, func(s *session) {
-		want := s.some(3)
-		got, bookmark := s.untilEnd(s.watchOwn("", streamed()...))
-		if !slices.Equal(got, want) || bookmark.GetResourceVersion() == "" || bookmark.GetKind() != s.kind() {
-			s.errorf("got %q and a bookmark %v, want %q and a resourceVersion", got, bookmark.Object, want)
-		}
-	}},
-	{"watch-list/empty", Required, kep(watchListing), "A streaming list of nothing has the bookmark.", []need{verbs("list", "watch")}, func(s *session) {
-		if got, _ := s.untilEnd(s.watchOwn("", streamed()...)); len(got) > 0 {
-			s.errorf("got %q, want nothing", got)
-		}
-	}},
-	{"watch-list/goes-on", Required, kep(watchListing), "After the bookmark the watch goes on.", []need{verbs("create", "list", "watch")}, func(s *session) {
-		w := s.watchOwn("", streamed()...)
-		s.untilEnd(w)
-		w.expect("ADDED", s.create().GetName())
-	}},
-	{"watch-list/own-writes", Required, kep(watchListing), "A streaming list sees the write before.", []need{verbs("create", "list", "watch")}, func(s *session) {
-		var want []string
-		for range 5 {
-			want = append(want, s.create().GetName())
-			slices.Sort(want)
+	{"watch-list/initial", Required, kep(watchListing),
+		"A streaming list has each object as ADDED and ends with an annotated bookmark.",
+		[]need{verbs("create", "list", "watch")}, func(s *session) {
+			want := s.some(3)
+			got, bookmark := s.untilEnd(s.watchOwn("", streamed()...))
+			if !slices.Equal(got, want) || bookmark.GetResourceVersion() == "" || bookmark.GetKind() != s.kind() {
+				s.errorf("got %q and a bookmark %v, want %q and a resourceVersion", got, bookmark.Object, want)
+			}
+		}},
+	{"watch-list/empty", Required, kep(watchListing), "A streaming list of nothing has the bookmark.",
+		[]need{verbs("list", "watch")}, func(s *session) {
+			if got, _ := s.untilEnd(s.watchOwn("", streamed()...)); len(got) > 0 {
+				s.errorf("got %q, want nothing", got)
+			}
+		}},
+	{"watch-list/goes-on", Required, kep(watchListing), "After the bookmark the watch goes on.",
+		[]need{verbs("create", "list", "watch")}, func(s *session) {
 			w := s.watchOwn("", streamed()...)
-			if got, _ := s.untilEnd(w); !slices.Equal(got, want) {
-				s.fatalf("got %q, want %q", got, want)
-			}
-			w.cancel()
-		}
-	}},
-	{"watch-list/not-older", Required, kep(watchListing), "A streaming list from a resourceVersion on is not older.", []need{verbs("create", "list", "watch")}, func(s *session) {
-		obj := s.create()
-		got, _ := s.untilEnd(s.watchOwn(obj.GetResourceVersion(), streamed()...))
-		if !slices.Equal(got, []string{obj.GetName()}) {
-			s.errorf("got %q, want %s", got, obj.GetName())
-		}
-	}},
-	{"watch-list/without-match", Required, kep(watchListing), "sendInitialEvents without resourceVersionMatch is refused with 422 or 400.", []need{verbs("list", "watch")}, func(s *session) {
-		s.expectRefused(s.do("GET", s.collection(), query("watch", "true"), query("sendInitialEvents", "true"), query("allowWatchBookmarks", "true"), query("timeoutSeconds", "2")), 422, 400)
-	}},
-	{"watch-list/list", Required, kep(watchListing), "sendInitialEvents for a list that is no watch is refused with 422 or 400.", []need{verbs("list", "watch")}, func(s *session) {
-		s.expectRefused(s.list(query("sendInitialEvents", "true"), query("resourceVersionMatch", "NotOlderThan")), 422, 400)
-	}},
-	{"watch-list/off", Required, kep(watchListing), "With sendInitialEvents=false a watch has only what comes later.", []need{verbs("create", "list", "watch")}, func(s *session) {
-		s.create()
-		w := s.watchOwn("", query("sendInitialEvents", "false"), query("resourceVersionMatch", "NotOlderThan"), query("allowWatchBookmarks", "true"), query("timeoutSeconds", "20"))
-		later := s.create()
-		for {
-			if e := w.next(); e.Type == "ADDED" {
-				if e.object().GetName() != later.GetName() {
-					s.errorf("got %s, want %s", e, later.GetName())
+			s.untilEnd(w)
+			w.expect("ADDED", s.create().GetName())
+		}},
+	{"watch-list/own-writes", Required, kep(watchListing), "A streaming list sees the write before.",
+		[]need{verbs("create", "list", "watch")}, func(s *session) {
+			var want []string
+			for range 5 {
+				want = append(want, s.create().GetName())
+				slices.Sort(want)
+				w := s.watchOwn("", streamed()...)
+				if got, _ := s.untilEnd(w); !slices.Equal(got, want) {
+					s.fatalf("got %q, want %q", got, want)
 				}
-				return
+				w.cancel()
 			}
-		}
-	}},
+		}},
+	{"watch-list/not-older", Required, kep(watchListing), "A streaming list from a resourceVersion on is not older.",
+		[]need{verbs("create", "list", "watch")}, func(s *session) {
+			obj := s.create()
+			got, _ := s.untilEnd(s.watchOwn(obj.GetResourceVersion(), streamed()...))
+			if !slices.Equal(got, []string{obj.GetName()}) {
+				s.errorf("got %q, want %s", got, obj.GetName())
+			}
+		}},
+	{"watch-list/without-match", Required, kep(watchListing),
+		"sendInitialEvents without resourceVersionMatch is refused with 422 or 400.", []need{verbs("list", "watch")},
+		func(s *session) {
+			s.expectRefused(s.do("GET", s.collection(), query("watch", "true"), query("sendInitialEvents", "true"),
+				query("allowWatchBookmarks", "true"), query("timeoutSeconds", "2")), 422, 400)
+		}},
+	{"watch-list/list", Required, kep(watchListing),
+		"sendInitialEvents for a list that is no watch is refused with 422 or 400.", []need{verbs("list", "watch")},
+		func(s *session) {
+			s.expectRefused(s.list(query("sendInitialEvents", "true"), query("resourceVersionMatch", "NotOlderThan")),
+				422,
+				400)
+		}},
+	{"watch-list/off", Required, kep(watchListing), "With sendInitialEvents=false a watch has only what comes later.",
+		[]need{verbs("create", "list", "watch")}, func(s *session) {
+			s.create()
+			w := s.watchOwn("", query("sendInitialEvents", "false"), query("resourceVersionMatch", "NotOlderThan"),
+				query("allowWatchBookmarks", "true"), query("timeoutSeconds", "20"))
+			later := s.create()
+			for {
+				if e := w.next(); e.Type == "ADDED" {
+					if e.object().GetName() != later.GetName() {
+						s.errorf("got %s, want %s", e, later.GetName())
+					}
+					return
+				}
+			}
+		}},
 }

@@ -61,7 +61,8 @@ func newWebhooks(address string) (*webhooks, error) {
 		ca: cert,
 	}
 	w.server = &http.Server{
-		Handler: w, ReadHeaderTimeout: defaultCheckTimeout, ErrorLog: log.New(io.Discard, "", 0), // the failing requests are those of the checks
+		// the failing requests are those of the checks
+		Handler: w, ReadHeaderTimeout: defaultCheckTimeout, ErrorLog: log.New(io.Discard, "", 0),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
 	}
 	go func() { _ = w.server.ServeTLS(listener, "", "") }() // it ends with close
@@ -73,7 +74,8 @@ func (w *webhooks) close() { _ = w.server.Close() } // nobody waits for an answe
 // ServeHTTP implements http.Handler.
 func (w *webhooks) ServeHTTP(writer http.ResponseWriter, req *http.Request) {
 	review := &admissionv1.AdmissionReview{}
-	if err := json.NewDecoder(http.MaxBytesReader(writer, req.Body, maxAnswer)).Decode(review); err != nil || review.Request == nil {
+	if err := json.NewDecoder(http.MaxBytesReader(writer, req.Body, maxAnswer)).Decode(review); err != nil ||
+		review.Request == nil {
 		http.Error(writer, "no AdmissionReview", http.StatusBadRequest)
 		return
 	}
@@ -126,14 +128,19 @@ func (s *session) webhook(h hooked) (asked func() []*admissionv1.AdmissionReques
 	}
 	resource := "/apis/admissionregistration.k8s.io/v1/" + strings.ToLower(h.kind) + "s"
 	a := s.do("POST", resource, body(map[string]any{
-		"apiVersion": "admissionregistration.k8s.io/v1", "kind": h.kind, "metadata": map[string]any{"name": name, "labels": s.labels()},
+		"apiVersion": "admissionregistration.k8s.io/v1", "kind": h.kind,
+		"metadata": map[string]any{"name": name, "labels": s.labels()},
 		"webhooks": []any{map[string]any{
-			"name": name + ".example.com", "clientConfig": map[string]any{"url": hooks.url + path, "caBundle": hooks.ca},
+			"name": name + ".example.com", "clientConfig": map[string]any{"url": hooks.url + path,
+				"caBundle": hooks.ca},
 			"rules": []any{map[string]any{
-				"apiGroups": []any{s.r.discovered.gvr.Group}, "apiVersions": []any{h.version}, "operations": h.operations, "resources": []any{h.resource},
+				"apiGroups": []any{s.r.discovered.gvr.Group}, "apiVersions": []any{h.version},
+				"operations": h.operations, "resources": []any{h.resource},
 			}},
-			"objectSelector": map[string]any{"matchLabels": map[string]any{ownLabel: s.label(), "hooked": "yes"}}, "matchPolicy": "Equivalent",
-			"failurePolicy": h.policy, "sideEffects": "NoneOnDryRun", "admissionReviewVersions": []any{"v1"}, "timeoutSeconds": 3,
+			"objectSelector": map[string]any{"matchLabels": map[string]any{ownLabel: s.label(), "hooked": "yes"}},
+			"matchPolicy":    "Equivalent",
+			"failurePolicy":  h.policy, "sideEffects": "NoneOnDryRun", "admissionReviewVersions": []any{"v1"},
+			"timeoutSeconds": 3,
 		}},
 	}))
 	if a.Code == 403 || a.Code == 404 {
@@ -159,7 +166,8 @@ func (s *session) hookedObject() *unstructured.Unstructured {
 
 // asked repeats a request until the webhook is asked, which takes the server a moment to learn; a webhook is asked once
 // for a request.
-func (s *session) asked(by func() []*admissionv1.AdmissionRequest, send func() *response) (request *admissionv1.AdmissionRequest, a *response) {
+func (s *session) asked(by func() []*admissionv1.AdmissionRequest,
+	send func() *response) (request *admissionv1.AdmissionRequest, a *response) {
 	by()
 	s.eventually("with the webhook", func() string {
 		a = send()
@@ -167,7 +175,8 @@ func (s *session) asked(by func() []*admissionv1.AdmissionRequest, send func() *
 		if len(requests) == 0 {
 			return "it was not asked; the answer was " + a.String()
 		}
-		if len(requests) > 1 && strings.HasPrefix(a.request, "POST ") { // the others are tried again when somebody else writes meanwhile
+		// the others are tried again when somebody else writes meanwhile
+		if len(requests) > 1 && strings.HasPrefix(a.request, "POST ") {
 			s.errorf("%s: the webhook was asked %d times, want once", a.request, len(requests))
 		}
 		request = requests[0]
@@ -189,141 +198,185 @@ func (s *session) validator(operation string) func() []*admissionv1.AdmissionReq
 }
 
 var webhookChecks = []Check{
-	{"webhooks/request", Required, webhooking, "A webhook is asked once, with the kind, the resource, the operation, the user, the name and the object.", []need{verbs("create"), aWebhookAddress}, func(s *session) {
-		asked := s.validator("CREATE")
-		request, a := s.asked(asked, func() *response {
-			a := s.do("POST", s.collection(), body(s.hookedObject()), query("fieldManager", "hooked"))
-			s.created(s.want(a, 201))
-			return a
-		})
-		obj := a.object()
-		if request.Kind.Kind != s.kind() || request.Resource.Resource != s.r.discovered.gvr.Resource || request.Operation != "CREATE" || request.Name != obj.GetName() ||
-			request.Namespace != obj.GetNamespace() || request.UserInfo.Username == "" || request.DryRun != nil && *request.DryRun {
-			s.errorf("the webhook was asked about %s %s %s %s/%s by %q", request.Operation, request.Kind, request.Resource, request.Namespace, request.Name, request.UserInfo.Username)
-		}
-		var seen map[string]any
-		if err := json.Unmarshal(request.Object.Raw, &seen); err != nil || (&unstructured.Unstructured{Object: seen}).GetName() != obj.GetName() {
-			s.errorf("the object of the request is %.300q (%v)", request.Object.Raw, err)
-		}
-	}},
-	{"webhooks/user", Required, webhooking, "A webhook is told the user who asks, not the one who passes the request on.", []need{verbs("create"), aWebhookAddress}, func(s *session) {
-		user := s.unprivilegedUser()
-		s.grant(user, s.rule(s.r.discovered.gvr.Resource, "create"))
-		asked := s.validator("CREATE")
-		request, _ := s.asked(asked, func() *response {
-			return s.do("POST", s.collection(), body(s.hookedObject()), query("dryRun", "All"), as(user))
-		})
-		if request.UserInfo.Username != user {
-			s.errorf("the user of the request is %q, want %s", request.UserInfo.Username, user)
-		}
-	}},
-	{"webhooks/denied", Required, webhooking, "What a webhook refuses is refused, with its code and message.", []need{verbs("create"), aWebhookAddress}, func(s *session) {
-		asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, answer: func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-			return &admissionv1.AdmissionResponse{Result: refusal(418, "the webhook of the check says no")}
-		}})
-		_, a := s.asked(asked, s.dryCreate)
-		if status := s.expectRefused(a, 418); !strings.Contains(status.Message, "the webhook of the check says no") {
-			s.errorf("the message is %q, want that of the webhook", status.Message)
-		}
-	}},
-	{"webhooks/mutating", Required, webhooking, "What a mutating webhook changes is answered and stored.", []need{verbs("create"), aWebhookAddress}, func(s *session) {
-		asked := s.mutator()
-		_, a := s.asked(asked, func() *response {
-			a := s.do("POST", s.collection(), body(s.hookedObject()))
-			s.created(s.want(a, 201))
-			return a
-		})
-		if got := a.object(); got.GetLabels()["mutated"] != "yes" || s.get(got).GetLabels()["mutated"] != "yes" {
-			s.errorf("the labels are %v, want mutated among them", got.GetLabels())
-		}
-	}},
-	{"webhooks/mutating-apply", Required, webhooking, "A mutating webhook changes what is applied, too.", []need{verbs("create", "patch"), aWebhookAddress}, func(s *session) {
-		asked := s.mutator()
-		_, a := s.asked(asked, func() *response { return s.apply(s.name(), appliers, map[string]any{"hooked": "yes"}) })
-		if got := s.want(a, 201).object(); got.GetLabels()["mutated"] != "yes" {
-			s.errorf("the labels are %v, want mutated among them", got.GetLabels())
-		}
-	}},
-	{"webhooks/update", Required, webhooking, "A webhook is told the old and the new object of a change.", []need{verbs("create", "patch"), aWebhookAddress}, func(s *session) {
-		obj := s.create(labelled("hooked", "yes"))
-		asked := s.validator("UPDATE")
-		request, a := s.asked(asked, func() *response {
-			return s.do("PATCH", s.path(obj), mergePatch(metadata(map[string]any{"labels": map[string]any{"another": s.name()}})))
-		})
-		s.want(a, 200)
-		if before, after := string(request.OldObject.Raw), string(request.Object.Raw); request.Operation != "UPDATE" || before == after || !strings.Contains(after, `"another"`) {
-			s.errorf("the webhook was asked about %s of %.300s to %.300s", request.Operation, before, after)
-		}
-	}},
-	{"webhooks/delete", Required, webhooking, "A webhook is asked about a deletion, with the object.", []need{verbs("create", "delete"), aWebhookAddress}, func(s *session) {
-		// One that is left behind must not keep objects from being deleted.
-		asked := s.webhook(hooked{kind: validating, operations: []any{"DELETE"}, policy: "Ignore", answer: allows})
-		var obj *unstructured.Unstructured
-		request, _ := s.asked(asked, func() *response {
-			obj = s.create(labelled("hooked", "yes"))
-			return s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
-		})
-		if request.Operation != "DELETE" || request.Name != obj.GetName() || !strings.Contains(string(request.OldObject.Raw), string(obj.GetUID())) {
-			s.errorf("the webhook was asked about %s %s with %.300s", request.Operation, request.Name, request.OldObject.Raw)
-		}
-	}},
-	{"webhooks/status", Required, webhooking, "A webhook for the subresource status is asked about it, and not about the object.", []need{verbs("create", "patch"), subresource("status"), aStatus, aWebhookAddress}, func(s *session) {
-		obj := s.create(labelled("hooked", "yes"))
-		asked := s.webhook(hooked{kind: validating, operations: []any{"UPDATE"}, resource: s.r.discovered.gvr.Resource + "/status", answer: allows})
-		request, _ := s.asked(asked, func() *response {
-			return s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(s.r.target.Status), query("dryRun", "All")), 200)
-		})
-		if request.SubResource != "status" {
-			s.errorf("the subresource of the request is %q, want status", request.SubResource)
-		}
-		s.patch(obj, metadata(map[string]any{"labels": map[string]any{"another": "yes"}}))
-		if n := len(asked()); n > 0 {
-			s.errorf("the webhook was asked about the object")
-		}
-	}},
-	{"webhooks/dry-run", Required, webhooking, "A webhook is told of a dry run.", []need{verbs("create"), aWebhookAddress}, func(s *session) {
-		asked := s.validator("CREATE")
-		if request, a := s.asked(asked, s.dryCreate); a.Code != 201 || request.DryRun == nil || !*request.DryRun {
-			s.errorf("got %s, and the webhook was not told", a)
-		}
-	}},
-	{"webhooks/warnings", Recommended, webhooking, "The client gets the warnings of a webhook.", []need{verbs("create"), aWebhookAddress}, func(s *session) {
-		asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, answer: func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-			return &admissionv1.AdmissionResponse{Allowed: true, Warnings: []string{"the webhook of the check warns"}}
-		}})
-		_, a := s.asked(asked, s.dryCreate)
-		s.warned(s.want(a, 201), "the webhook of the check warns")
-	}},
-	{"webhooks/fails-closed", Required, webhooking, "A webhook without an answer refuses the request, when its failurePolicy is Fail.", []need{verbs("create"), aWebhookAddress}, func(s *session) {
-		asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, answer: none})
-		_, a := s.asked(asked, s.dryCreate)
-		s.expectRefused(a, 500, 503)
-	}},
-	{"webhooks/fails-open", Required, webhooking, "A webhook without an answer is passed over, when its failurePolicy is Ignore.", []need{verbs("create"), aWebhookAddress}, func(s *session) {
-		asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, policy: "Ignore", answer: none})
-		_, a := s.asked(asked, s.dryCreate)
-		s.want(a, 201)
-	}},
-	{"webhooks/versions", Required, webhooking, "A webhook for one version is asked about writes in another, and sees them in its own.", []need{verbs("create"), otherVersions, aWebhookAddress}, func(s *session) {
-		obj := s.create()
-		for _, version := range s.r.discovered.otherVersions {
-			asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, version: version, answer: allows})
-			request, _ := s.asked(asked, s.dryCreate)
-			if request.Kind.Version != version || request.RequestKind == nil || request.RequestKind.Version != s.r.discovered.gvr.Version ||
-				!strings.Contains(string(request.Object.Raw), s.apiVersionOf(version)) {
-				s.errorf("%s: the webhook was asked about %s with %.300s", version, request.Kind, request.Object.Raw)
+	{"webhooks/request", Required, webhooking,
+		"A webhook is asked once, with the kind, the resource, the operation, the user, the name and the object.",
+		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
+			asked := s.validator("CREATE")
+			request, a := s.asked(asked, func() *response {
+				a := s.do("POST", s.collection(), body(s.hookedObject()), query("fieldManager", "hooked"))
+				s.created(s.want(a, 201))
+				return a
+			})
+			obj := a.object()
+			if request.Kind.Kind != s.kind() || request.Resource.Resource != s.r.discovered.gvr.Resource ||
+				request.Operation != "CREATE" || request.Name != obj.GetName() ||
+				request.Namespace != obj.GetNamespace() || request.UserInfo.Username == "" || request.DryRun != nil &&
+				*request.DryRun {
+				s.errorf("the webhook was asked about %s %s %s %s/%s by %q", request.Operation, request.Kind,
+					request.Resource, request.Namespace, request.Name, request.UserInfo.Username)
 			}
-		}
-		s.get(obj)
-	}},
+			var seen map[string]any
+			if err := json.Unmarshal(request.Object.Raw, &seen); err != nil ||
+				(&unstructured.Unstructured{Object: seen}).GetName() != obj.GetName() {
+				s.errorf("the object of the request is %.300q (%v)", request.Object.Raw, err)
+			}
+		}},
+	{"webhooks/user", Required, webhooking,
+		"A webhook is told the user who asks, not the one who passes the request on.",
+		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
+			user := s.unprivilegedUser()
+			s.grant(user, s.rule(s.r.discovered.gvr.Resource, "create"))
+			asked := s.validator("CREATE")
+			request, _ := s.asked(asked, func() *response {
+				return s.do("POST", s.collection(), body(s.hookedObject()), query("dryRun", "All"), as(user))
+			})
+			if request.UserInfo.Username != user {
+				s.errorf("the user of the request is %q, want %s", request.UserInfo.Username, user)
+			}
+		}},
+	{"webhooks/denied", Required, webhooking, "What a webhook refuses is refused, with its code and message.",
+		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
+			asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"},
+				answer: func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+					return &admissionv1.AdmissionResponse{Result: refusal(418, "the webhook of the check says no")}
+				}})
+			_, a := s.asked(asked, s.dryCreate)
+			if status := s.expectRefused(a, 418); !strings.Contains(status.Message,
+				"the webhook of the check says no") {
+				s.errorf("the message is %q, want that of the webhook", status.Message)
+			}
+		}},
+	{"webhooks/mutating", Required, webhooking, "What a mutating webhook changes is answered and stored.",
+		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
+			asked := s.mutator()
+			_, a := s.asked(asked, func() *response {
+				a := s.do("POST", s.collection(), body(s.hookedObject()))
+				s.created(s.want(a, 201))
+				return a
+			})
+			if got := a.object(); got.GetLabels()["mutated"] != "yes" || s.get(got).GetLabels()["mutated"] != "yes" {
+				s.errorf("the labels are %v, want mutated among them", got.GetLabels())
+			}
+		}},
+	{"webhooks/mutating-apply", Required, webhooking, "A mutating webhook changes what is applied, too.",
+		[]need{verbs("create", "patch"), aWebhookAddress}, func(s *session) {
+			asked := s.mutator()
+			_, a := s.asked(asked, func() *response {
+				return s.apply(s.name(), appliers,
+					map[string]any{"hooked": "yes"})
+			})
+			if got := s.want(a, 201).object(); got.GetLabels()["mutated"] != "yes" {
+				s.errorf("the labels are %v, want mutated among them", got.GetLabels())
+			}
+		}},
+	{"webhooks/update", Required, webhooking, "A webhook is told the old and the new object of a change.",
+		[]need{verbs("create", "patch"), aWebhookAddress}, func(s *session) {
+			obj := s.create(labelled("hooked", "yes"))
+			asked := s.validator("UPDATE")
+			request, a := s.asked(asked, func() *response {
+				return s.do("PATCH", s.path(obj), mergePatch(metadata(
+					map[string]any{"labels": map[string]any{"another": s.name()}})))
+			})
+			s.want(a, 200)
+			if before, after := string(request.OldObject.Raw),
+				string(request.Object.Raw); request.Operation != "UPDATE" ||
+				before == after || !strings.Contains(after, `"another"`) {
+				s.errorf("the webhook was asked about %s of %.300s to %.300s", request.Operation, before, after)
+			}
+		}},
+	{"webhooks/delete", Required, webhooking, "A webhook is asked about a deletion, with the object.",
+		[]need{verbs("create", "delete"), aWebhookAddress}, func(s *session) {
+			// One that is left behind must not keep objects from being deleted.
+			asked := s.webhook(hooked{kind: validating, operations: []any{"DELETE"}, policy: "Ignore", answer: allows})
+			var obj *unstructured.Unstructured
+			request, _ := s.asked(asked, func() *response {
+				obj = s.create(labelled("hooked", "yes"))
+				return s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
+			})
+			if request.Operation != "DELETE" || request.Name != obj.GetName() ||
+				!strings.Contains(string(request.OldObject.Raw), string(obj.GetUID())) {
+				s.errorf("the webhook was asked about %s %s with %.300s", request.Operation, request.Name,
+					request.OldObject.Raw)
+			}
+		}},
+	{"webhooks/status", Required, webhooking,
+		"A webhook for the subresource status is asked about it, and not about the object.",
+		[]need{verbs("create", "patch"), subresource("status"), aStatus, aWebhookAddress}, func(s *session) {
+			obj := s.create(labelled("hooked", "yes"))
+			asked := s.webhook(hooked{kind: validating, operations: []any{"UPDATE"},
+				resource: s.r.discovered.gvr.Resource +
+					"/status", answer: allows})
+			request, _ := s.asked(asked, func() *response {
+				return s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(s.r.target.Status),
+					query("dryRun", "All")),
+					200)
+			})
+			if request.SubResource != "status" {
+				s.errorf("the subresource of the request is %q, want status", request.SubResource)
+			}
+			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"another": "yes"}}))
+			if n := len(asked()); n > 0 {
+				s.errorf("the webhook was asked about the object")
+			}
+		}},
+	{"webhooks/dry-run", Required, webhooking, "A webhook is told of a dry run.",
+		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
+			asked := s.validator("CREATE")
+			if request, a := s.asked(asked, s.dryCreate); a.Code != 201 || request.DryRun == nil || !*request.DryRun {
+				s.errorf("got %s, and the webhook was not told", a)
+			}
+		}},
+	{"webhooks/warnings", Recommended, webhooking, "The client gets the warnings of a webhook.",
+		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
+			asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"},
+				answer: func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+					return &admissionv1.AdmissionResponse{Allowed: true,
+						Warnings: []string{"the webhook of the check warns"}}
+				}})
+			_, a := s.asked(asked, s.dryCreate)
+			s.warned(s.want(a, 201), "the webhook of the check warns")
+		}},
+	{"webhooks/fails-closed", Required, webhooking,
+		"A webhook without an answer refuses the request, when its failurePolicy is Fail.",
+		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
+			asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, answer: none})
+			_, a := s.asked(asked, s.dryCreate)
+			s.expectRefused(a, 500, 503)
+		}},
+	{"webhooks/fails-open", Required, webhooking,
+		"A webhook without an answer is passed over, when its failurePolicy is Ignore.",
+		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
+			asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, policy: "Ignore", answer: none})
+			_, a := s.asked(asked, s.dryCreate)
+			s.want(a, 201)
+		}},
+	{"webhooks/versions", Required, webhooking,
+		"A webhook for one version is asked about writes in another, and sees them in its own.",
+		[]need{verbs("create"), otherVersions, aWebhookAddress}, func(s *session) {
+			obj := s.create()
+			for _, version := range s.r.discovered.otherVersions {
+				asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, version: version,
+					answer: allows})
+				request, _ := s.asked(asked, s.dryCreate)
+				if request.Kind.Version != version || request.RequestKind == nil ||
+					request.RequestKind.Version != s.r.discovered.gvr.Version ||
+					!strings.Contains(string(request.Object.Raw), s.apiVersionOf(version)) {
+					s.errorf("%s: the webhook was asked about %s with %.300s", version, request.Kind,
+						request.Object.Raw)
+				}
+			}
+			s.get(obj)
+		}},
 }
 
 // mutator is a webhook that adds a label.
 func (s *session) mutator() func() []*admissionv1.AdmissionRequest {
-	return s.webhook(hooked{kind: mutating, operations: []any{"CREATE"}, answer: func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-		patchType := admissionv1.PatchTypeJSONPatch
-		return &admissionv1.AdmissionResponse{Allowed: true, PatchType: &patchType, Patch: []byte(`[{"op":"add","path":"/metadata/labels/mutated","value":"yes"}]`)}
-	}})
+	return s.webhook(hooked{kind: mutating, operations: []any{"CREATE"},
+		answer: func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			patchType := admissionv1.PatchTypeJSONPatch
+			return &admissionv1.AdmissionResponse{Allowed: true, PatchType: &patchType,
+				Patch: []byte(`[{"op":"add","path":"/metadata/labels/mutated","value":"yes"}]`)}
+		}})
 }
 
 // none is no answer.

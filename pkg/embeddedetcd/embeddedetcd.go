@@ -36,16 +36,20 @@ type Server struct{}
 func (Server) ValidateDataDir(dataDir string) []error {
 	abs, err := filepath.Abs(dataDir)
 	if dataDir == "" || err != nil {
-		return []error{fmt.Errorf("--data-dir is %q, expected a directory for the embedded etcd (or set --etcd-servers)", dataDir)}
+		return []error{fmt.Errorf(
+			"--data-dir is %q, expected a directory for the embedded etcd (or set --etcd-servers)", dataDir)}
 	}
 	if path := storage.SocketPath(abs); len(path) > maxSocketPath {
-		return []error{fmt.Errorf("--data-dir %s: the path of its socket %s has %d bytes, expected at most %d; choose a shorter directory", dataDir, path, len(path), maxSocketPath)}
+		return []error{fmt.Errorf(
+			"--data-dir %s: the path of its socket %s has %d bytes, expected at most %d; choose a shorter directory",
+			dataDir, path, len(path), maxSocketPath)}
 	}
 	return nil
 }
 
 // Start implements apiserver.EmbeddedEtcd.
-func (Server) Start(ctx context.Context, dataDir string) (endpoint string, failed <-chan error, closeEtcd func(), err error) {
+func (Server) Start(ctx context.Context,
+	dataDir string) (endpoint string, failed <-chan error, closeEtcd func(), err error) {
 	dataDir, err = filepath.Abs(dataDir)
 	if err != nil {
 		return "", nil, nil, fmt.Errorf("resolve --data-dir: %w", err)
@@ -59,7 +63,8 @@ func (Server) Start(ctx context.Context, dataDir string) (endpoint string, faile
 	}
 	lock, err := fileutil.TryLockFile(storage.LockPath(dataDir), os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, fileutil.ErrLocked) {
-		return "", nil, nil, fmt.Errorf("--data-dir %s is in use by another server: stop it, or choose another directory", dataDir)
+		return "", nil, nil, fmt.Errorf(
+			"--data-dir %s is in use by another server: stop it, or choose another directory", dataDir)
 	} else if err != nil {
 		return "", nil, nil, fmt.Errorf("lock --data-dir: %w", err)
 	}

@@ -83,7 +83,8 @@ func TestDataDirInUse(t *testing.T) {
 	}()
 	select {
 	case err := <-refused:
-		if want := "--data-dir " + dir + " is in use by another server: stop it, or choose another directory"; err == nil || err.Error() != want {
+		if want := "--data-dir " + dir +
+			" is in use by another server: stop it, or choose another directory"; err == nil || err.Error() != want {
 			t.Errorf("second server: got error %v, want %s", err, want)
 		}
 	case <-time.After(5 * time.Second):
@@ -119,7 +120,8 @@ func TestDataDirUnusable(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, _, err := Server{}.Start(t.Context(), filepath.Join(file, "data"))
-	if err == nil || !strings.HasPrefix(err.Error(), "create --data-dir: ") || !strings.HasSuffix(err.Error(), "choose a directory that this user may write") {
+	if err == nil || !strings.HasPrefix(err.Error(), "create --data-dir: ") ||
+		!strings.HasSuffix(err.Error(), "choose a directory that this user may write") {
 		t.Errorf("got error %v, want one that says to choose another directory", err)
 	}
 }
@@ -129,7 +131,8 @@ func TestValidateDataDir(t *testing.T) {
 	longest := "/" + strings.Repeat("d", 96)
 	for _, tc := range []struct{ name, dir, want string }{
 		{"longest", longest, ""},
-		{"too long", longest + "d", "--data-dir " + longest + "d: the path of its socket " + longest + "d/etcd.sock has 108 bytes, expected at most 107; choose a shorter directory"},
+		{"too long", longest + "d", "--data-dir " + longest + "d: the path of its socket " + longest +
+			"d/etcd.sock has 108 bytes, expected at most 107; choose a shorter directory"},
 		{"relative", "data", ""},
 		{"none", "", `--data-dir is "", expected a directory for the embedded etcd (or set --etcd-servers)`},
 	} {

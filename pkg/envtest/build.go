@@ -54,7 +54,8 @@ func buildWith(ctx context.Context, pkg string, progress io.Writer) (file string
 		log := &gobuild.Log{}
 		list := goIn(ctx, dir, settings, append([]string{"list"}, gobuild.Stale(pkg)...)...)
 		if err := log.WithProgress(progress, pkg, list, controlplane.RunChild, func() error {
-			file, err = goOutput(ctx, log, dir, settings, "run", "-v", "-exec=echo", "-ldflags="+controlplane.VersionFlags(), pkg)
+			file, err = goOutput(ctx, log, dir, settings, "run", "-v", "-exec=echo",
+				"-ldflags="+controlplane.VersionFlags(), pkg)
 			return err
 		}); err != nil {
 			return "", fmt.Errorf("build %s: %w", pkg, err)
@@ -67,7 +68,8 @@ func buildWith(ctx context.Context, pkg string, progress io.Writer) (file string
 			return file, openSources(ctx, dir, settings, pkg)
 		}
 	}
-	return "", fmt.Errorf("build %s: its sources change while it is built, or go run did not keep it: there is no %q", pkg, file)
+	return "", fmt.Errorf("build %s: its sources change while it is built, or go run did not keep it: there is no %q",
+		pkg, file)
 }
 
 // sources prints the directories of packages in the module under test, what they embed, and go.mod.

@@ -70,7 +70,9 @@ func TestDownloadsMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := &Environment{ctx: t.Context(), options: options}
-	wantError(t, e.findPrograms(), "meanwhile: list -mod=readonly -deps go.etcd.io/etcd/server/v3 k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kubectl;")
+	wantError(t, e.findPrograms(),
+		"meanwhile: list -mod=readonly -deps go.etcd.io/etcd/server/v3 k8s.io/kubernetes/cmd/kube-apiserver "+
+			"k8s.io/kubernetes/cmd/kubectl;")
 }
 
 // giveBinaries makes KUBEBUILDER_ASSETS a directory with kubebuilder's three programs, beside an empty cache.
@@ -101,13 +103,16 @@ func TestControllersFail(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	var progress bytes.Buffer
 	e := New(t, Options{Server: server, Progress: &progress})
-	wantError(t, e.WaitControllers(t.Context()), "start the controllers: build kube-controller-manager", "install Go, or have kube-controller-manager of Kubernetes 1.37")
+	wantError(t, e.WaitControllers(t.Context()), "start the controllers: build kube-controller-manager",
+		"install Go, or have kube-controller-manager of Kubernetes 1.37")
 	client, err := e.AdminClient()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CoreV1().Namespaces().Get(t.Context(), Namespace, metav1.GetOptions{}); err != nil || e.ControllersStarted() || e.Failure() != nil {
-		t.Errorf("got %v, controllers %v, failure %v; want an environment that runs without controllers", err, e.ControllersStarted(), e.Failure())
+	if _, err := client.CoreV1().Namespaces().Get(t.Context(), Namespace, metav1.GetOptions{}); err != nil ||
+		e.ControllersStarted() || e.Failure() != nil {
+		t.Errorf("got %v, controllers %v, failure %v; want an environment that runs without controllers", err,
+			e.ControllersStarted(), e.Failure())
 	}
 	if !strings.Contains(progress.String(), "Without them no namespace is deleted") {
 		t.Errorf("got the progress\n%s\nwant that it says what is missing", progress.String())
@@ -126,10 +131,12 @@ func TestControllersLater(t *testing.T) {
 	if err := e.WaitControllers(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(progress.String(), "The controllers are still built: until they run, no namespace is deleted") {
+	if !strings.Contains(progress.String(),
+		"The controllers are still built: until they run, no namespace is deleted") {
 		t.Errorf("got the progress\n%s\nwant that it says what is missing", progress.String())
 	}
-	if given, err := filepath.Glob(filepath.Join(empty, "controlplane", "*", "kube-apiserver")); err != nil || len(given) > 0 {
+	if given, err := filepath.Glob(filepath.Join(empty, "controlplane", "*", "kube-apiserver")); err != nil ||
+		len(given) > 0 {
 		t.Errorf("the cache has %s (%v), want nothing that was given", given, err)
 	}
 	client, err := e.AdminClient()

@@ -17,6 +17,8 @@ func (e *Environment) ConformanceTarget() (conformance.Target, error) {
 		return conformance.Target{}, err
 	}
 	return conformance.Target{
-		Config: admin, Server: e.Servers[0].ConfigAs(e, admin), Kubectl: []string{e.Binary("kubectl"), "--kubeconfig=" + kubeconfig}, WebhookAddress: "127.0.0.1:0", AllowDisruptive: true,
+		Config: admin, Server: e.Servers[0].ConfigAs(e, admin),
+		Kubectl: []string{e.Binary("kubectl"), "--kubeconfig=" + kubeconfig}, WebhookAddress: "127.0.0.1:0",
+		AllowDisruptive: true,
 	}, nil
 }

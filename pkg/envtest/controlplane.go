@@ -108,7 +108,8 @@ func (e *Environment) routingArgs(h *host) []string {
 	default:
 		// The Service "kubernetes" cannot have loopback endpoints, and an ExternalName Service works without routing
 		// only. A machine without a default route has no other address to advertise.
-		return []string{"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", "--enable-aggregator-routing=false"}
+		return []string{"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
+			"--enable-aggregator-routing=false"}
 	}
 }
 

@@ -113,7 +113,8 @@ func (e *Environment) withDiskSpace(err error) error {
 		return err
 	}
 	if left := fs.Bavail * uint64(fs.Bsize) >> 20; left < needed { //nolint:gosec // no size is negative
-		return fmt.Errorf("%w\nthe state needs %d MiB in %s, which has %d: free some, or use another directory", err, needed, dir, left)
+		return fmt.Errorf("%w\nthe state needs %d MiB in %s, which has %d: free some, or use another directory", err,
+			needed, dir, left)
 	}
 	return err
 }

@@ -69,7 +69,8 @@ func TestNothingSurvives(t *testing.T) {
 			defer os.RemoveAll(dir)
 			if how == "kill" {
 				if n := len(processesWith(t, dir)); n < 4 {
-					t.Errorf("%d children before the kill, want 4: etcd, kube-apiserver, kube-controller-manager and our server", n)
+					t.Errorf("%d children before the kill, want 4: etcd, kube-apiserver, kube-controller-manager "+
+						"and our server", n)
 				}
 				_ = cmd.Process.Kill()
 			}
@@ -111,7 +112,8 @@ func TestChildDies(t *testing.T) {
 	t.Run("at start", func(t *testing.T) {
 		began := time.Now()
 		_, err := Start(t.Context(), Options{KubeAPIServerArgs: []string{"--no-such-flag"}})
-		if err == nil || !strings.Contains(err.Error(), "kube-apiserver ended without being told to") || !strings.Contains(err.Error(), "unknown flag: --no-such-flag") {
+		if err == nil || !strings.Contains(err.Error(), "kube-apiserver ended without being told to") ||
+			!strings.Contains(err.Error(), "unknown flag: --no-such-flag") {
 			t.Errorf("start: %v, want an error that names kube-apiserver and has the end of its log", err)
 		}
 		if took := time.Since(began); took > startTimeout/2 {
@@ -131,7 +133,8 @@ func TestChildDies(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Fatal("not noticed within 10 s")
 		}
-		if err := e.Failure(); err == nil || !strings.Contains(err.Error(), "etcd ended without being told to (signal: killed)") {
+		if err := e.Failure(); err == nil || !strings.Contains(err.Error(),
+			"etcd ended without being told to (signal: killed)") {
 			t.Errorf("failure: %v, want one that names etcd", err)
 		}
 		// kube-apiserver without its etcd does not drain; that it is killed is not an error of this test.
@@ -143,7 +146,8 @@ func TestChildDies(t *testing.T) {
 // could not go on.
 func TestPartEnds(t *testing.T) {
 	dir, _ := giveBinaries(t)
-	ends := "#!/bin/sh\n[ \"$1\" = --version ] && exec echo Kubernetes v" + Minor() + ".0\necho it lacks a tool >&2\nexit 3\n"
+	ends := "#!/bin/sh\n[ \"$1\" = --version ] && exec echo Kubernetes v" + Minor() +
+		".0\necho it lacks a tool >&2\nexit 3\n"
 	if err := os.WriteFile(filepath.Join(dir, controllerManager), []byte(ends), 0o700); err != nil { //nolint:gosec // it must be executable
 		t.Fatal(err)
 	}
@@ -151,7 +155,8 @@ func TestPartEnds(t *testing.T) {
 	if err == nil {
 		t.Fatal("the environment started", e.Stop())
 	}
-	for _, want := range []string{"kube-controller-manager ended without being told to (exit status 3)", "it lacks a tool"} {
+	for _, want := range []string{"kube-controller-manager ended without being told to (exit status 3)",
+		"it lacks a tool"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
@@ -161,7 +166,8 @@ func TestPartEnds(t *testing.T) {
 // TestPartHangs: a part that is not ready in time shows its log, too.
 func TestPartHangs(t *testing.T) {
 	ps := processes{logDir: t.TempDir(), fail: func(error) {}}
-	p, err := ps.start(loopbackHost(&ports{}), "part", []string{"/bin/sh", "-c", `printf "it waits for a %s\n" tool; exec sleep 600`})
+	p, err := ps.start(loopbackHost(&ports{}), "part", []string{"/bin/sh", "-c",
+		`printf "it waits for a %s\n" tool; exec sleep 600`})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +201,8 @@ func TestSeveralAtOnce(t *testing.T) {
 	if first.Servers[0].URL == environments[1].Servers[0].URL {
 		t.Errorf("both servers are at %s", first.Servers[0].URL)
 	}
-	if _, err := Start(t.Context(), Options{Dir: first.Dir}); err == nil || !strings.Contains(err.Error(), "in use by another run") {
+	if _, err := Start(t.Context(), Options{Dir: first.Dir}); err == nil ||
+		!strings.Contains(err.Error(), "in use by another run") {
 		t.Errorf("start on a directory in use: %v, want an error that says so", err)
 	}
 	for _, e := range environments {
@@ -250,7 +257,8 @@ func TestOptions(t *testing.T) {
 		"two kube-apiservers on loopback": {KubeAPIServers: 2},
 		"five kube-apiservers":            {KubeAPIServers: 5, Network: EndpointRouting},
 		"a tunnel on loopback":            {Tunnels: []Tunnel{{Mode: GRPCOverUDS}}},
-		"tunnels for one of two":          {Tunnels: []Tunnel{{Mode: GRPCOverUDS}}, KubeAPIServers: 2, Network: EndpointRouting},
+		"tunnels for one of two": {Tunnels: []Tunnel{{Mode: GRPCOverUDS}}, KubeAPIServers: 2,
+			Network: EndpointRouting},
 	} {
 		if _, err := Start(t.Context(), options); err == nil {
 			t.Errorf("%s: started, want an error", name)
@@ -261,7 +269,8 @@ func TestOptions(t *testing.T) {
 // TestOverride: an argument takes the place of those of the same flag, or a flag that is a list would have the values
 // of both.
 func TestOverride(t *testing.T) {
-	got := override([]string{"program", "--headers=a", "--port=1", "--headers-prefix=b"}, []string{"--headers=", "--more", "--headers=c"})
+	got := override([]string{"program", "--headers=a", "--port=1", "--headers-prefix=b"},
+		[]string{"--headers=", "--more", "--headers=c"})
 	want := []string{"program", "--port=1", "--headers-prefix=b", "--headers=", "--more", "--headers=c"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -288,7 +297,8 @@ func TestServer(t *testing.T) {
 	if _, err := gadgets.Create(t.Context(), gadget, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("create without rights: %v, want that it is forbidden", err)
 	}
-	if err := e.Grant(t.Context(), "jane", rbacv1.PolicyRule{APIGroups: []string{gv.Group}, Resources: []string{"gadgets", "identityreviews"}, Verbs: []string{"create"}}); err != nil {
+	if err := e.Grant(t.Context(), "jane", rbacv1.PolicyRule{APIGroups: []string{gv.Group},
+		Resources: []string{"gadgets", "identityreviews"}, Verbs: []string{"create"}}); err != nil {
 		t.Fatal(err)
 	}
 	created, err := gadgets.Create(t.Context(), gadget, metav1.CreateOptions{})
@@ -300,7 +310,8 @@ func TestServer(t *testing.T) {
 	}
 	review := &unstructured.Unstructured{}
 	review.SetGroupVersionKind(gv.WithKind("IdentityReview"))
-	review, err = dynamic.NewForConfigOrDie(config).Resource(gv.WithResource("identityreviews")).Create(t.Context(), review, metav1.CreateOptions{})
+	review, err = dynamic.NewForConfigOrDie(config).Resource(gv.WithResource("identityreviews")).Create(t.Context(),
+		review, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

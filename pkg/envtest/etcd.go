@@ -124,11 +124,13 @@ func (e *Environment) etcdTLS(et *etcd) (*tls.Config, error) {
 		return nil, err
 	}
 	return &tls.Config{
-		RootCAs: certs.Bundle{e.pki.control.Certificate}.Pool(), Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12,
+		RootCAs: certs.Bundle{e.pki.control.Certificate}.Pool(), Certificates: []tls.Certificate{pair},
+		MinVersion: tls.VersionTLS12,
 	}, nil
 }
 
-var errEmbedded = errors.New("connect to the etcd of the servers: it is embedded; start the environment with ExternalEtcd")
+var errEmbedded = errors.New(
+	"connect to the etcd of the servers: it is embedded; start the environment with ExternalEtcd")
 
 // EtcdClient returns a client of the etcd of our servers, which must be an external one. The caller closes it.
 func (e *Environment) EtcdClient(ctx context.Context) (*clientv3.Client, error) {

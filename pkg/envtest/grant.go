@@ -25,7 +25,8 @@ func (e *Environment) Grant(ctx context.Context, user string, rules ...rbacv1.Po
 		return err
 	}
 	meta := metav1.ObjectMeta{GenerateName: "granted-"}
-	role, err := admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+	role, err := admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules},
+		metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("grant rights to %s: %w", user, err)
 	}
@@ -45,7 +46,8 @@ func (e *Environment) Grant(ctx context.Context, user string, rules ...rbacv1.Po
 		if err != nil {
 			return err
 		}
-		if err := eventually(ctx, "the rights of "+user, grantTimeout, func(ctx context.Context) error { return allowed(ctx, client, user, rules) }); err != nil {
+		if err := eventually(ctx, "the rights of "+user, grantTimeout,
+			func(ctx context.Context) error { return allowed(ctx, client, user, rules) }); err != nil {
 			return err
 		}
 	}
@@ -53,19 +55,23 @@ func (e *Environment) Grant(ctx context.Context, user string, rules ...rbacv1.Po
 }
 
 // allowed asks for the first of each rule: a role is known as a whole.
-func allowed(ctx context.Context, client authorizationv1client.SubjectAccessReviewsGetter, user string, rules []rbacv1.PolicyRule) error {
+func allowed(ctx context.Context, client authorizationv1client.SubjectAccessReviewsGetter, user string,
+	rules []rbacv1.PolicyRule) error {
 	first := func(values []string) string { return strings.Join(values[:min(1, len(values))], "") }
 	for _, rule := range rules {
 		spec := authorizationv1.SubjectAccessReviewSpec{User: user}
 		if len(rule.NonResourceURLs) > 0 {
-			spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: first(rule.Verbs), Path: first(rule.NonResourceURLs)}
+			spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: first(rule.Verbs),
+				Path: first(rule.NonResourceURLs)}
 		} else {
 			resource, subresource, _ := strings.Cut(first(rule.Resources), "/")
 			spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
-				Verb: first(rule.Verbs), Group: first(rule.APIGroups), Resource: resource, Subresource: subresource, Name: first(rule.ResourceNames),
+				Verb: first(rule.Verbs), Group: first(rule.APIGroups), Resource: resource, Subresource: subresource,
+				Name: first(rule.ResourceNames),
 			}
 		}
-		review, err := client.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		review, err := client.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec},
+			metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}

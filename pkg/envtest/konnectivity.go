@@ -94,7 +94,8 @@ func (e *Environment) startKonnectivity(ctx context.Context) error {
 		return err
 	}
 	for i, k := range e.KubeAPIServers {
-		if err := errors.Join(e.setRoute(k, e.options.Tunnels[i].Routed), e.startProxyServer(ctx, k), e.startAgents(ctx, k)); err != nil {
+		if err := errors.Join(e.setRoute(k, e.options.Tunnels[i].Routed), e.startProxyServer(ctx, k),
+			e.startAgents(ctx, k)); err != nil {
 			return err
 		}
 	}
@@ -118,7 +119,8 @@ func (e *Environment) SetTunnel(ctx context.Context, k *KubeAPIServer, t Tunnel)
 		return err
 	}
 	// The server first: a dial to a socket that is not there holds kube-apiserver up for 30 s.
-	return errors.Join(e.setRoute(k, t.Routed), e.startProxyServer(ctx, k), e.RestartKubeAPIServer(ctx, k), e.startAgents(ctx, k))
+	return errors.Join(e.setRoute(k, t.Routed), e.startProxyServer(ctx, k), e.RestartKubeAPIServer(ctx, k),
+		e.startAgents(ctx, k))
 }
 
 // setTunnel sets the flags of kube-apiserver.
@@ -159,7 +161,8 @@ func (e *Environment) egressFile(k *KubeAPIServer) (string, error) {
 
 // localPaths replaces paths of the manifests by those of this machine, and before them what else is given.
 func (e *Environment) localPaths(k *KubeAPIServer, first ...string) *strings.Replacer {
-	return strings.NewReplacer(append(first, "/etc/kubernetes/konnectivity-server/", e.socketDir(k)+"/", "/etc/kubernetes/konnectivity/", e.pki.dir+"/")...)
+	return strings.NewReplacer(append(first, "/etc/kubernetes/konnectivity-server/", e.socketDir(k)+"/",
+		"/etc/kubernetes/konnectivity/", e.pki.dir+"/")...)
 }
 
 func (e *Environment) socketDir(k *KubeAPIServer) string { return filepath.Join(e.Dir, k.host.name) }
@@ -186,7 +189,8 @@ func (e *Environment) startProxyServer(ctx context.Context, k *KubeAPIServer) er
 		return err
 	}
 	here := e.localPaths(k, "/etc/kubernetes/konnectivity/kubeconfig/konnectivity-server.kubeconfig", kubeconfig)
-	command, err := e.shippedCommand(ctx, here, "proxy-server", "konnectivity-server", "server/static-pod", k.tunnel.serverComponents()...)
+	command, err := e.shippedCommand(ctx, here, "proxy-server", "konnectivity-server", "server/static-pod",
+		k.tunnel.serverComponents()...)
 	if err != nil {
 		return err
 	}
@@ -199,15 +203,17 @@ func (e *Environment) startProxyServer(ctx context.Context, k *KubeAPIServer) er
 		args = append(args, "--enable-lease-controller=false", fmt.Sprintf("--server-count=%d", n))
 	}
 	k.ProxyServer = &KonnectivityProcess{
-		env: e, Name: "konnectivity-server-" + k.host.name, host: k.host, command: override(override(command, args), k.tunnel.ServerArgs),
-		health: fmt.Sprintf("http://127.0.0.1:%d", healthPort),
+		env: e, Name: "konnectivity-server-" + k.host.name, host: k.host,
+		command: override(override(command, args), k.tunnel.ServerArgs),
+		health:  fmt.Sprintf("http://127.0.0.1:%d", healthPort),
 	}
 	return k.ProxyServer.Start(ctx)
 }
 
 // shippedCommand renders a folder of konnectivity/ with components, and returns a program with the arguments of a
 // container, as they are here.
-func (e *Environment) shippedCommand(ctx context.Context, here *strings.Replacer, program, container, folder string, components ...string) ([]string, error) {
+func (e *Environment) shippedCommand(ctx context.Context, here *strings.Replacer, program, container, folder string,
+	components ...string) ([]string, error) {
 	dir, err := os.MkdirTemp(filepath.Join(e.Dir, "konnectivity"), "env-")
 	if err != nil {
 		return nil, fmt.Errorf("render %s: %w", folder, err)
@@ -235,7 +241,8 @@ func (e *Environment) shippedCommand(ctx context.Context, here *strings.Replacer
 		}
 		for _, c := range slices.Concat(workload.Spec.Containers, workload.Spec.Template.Spec.Containers) {
 			if c.Name == container {
-				return append([]string{e.Binary(program)}, strings.Split(here.Replace(strings.Join(c.Args, "\n")), "\n")...), nil
+				return append([]string{e.Binary(program)}, strings.Split(here.Replace(strings.Join(c.Args, "\n")),
+					"\n")...), nil
 			}
 		}
 	}

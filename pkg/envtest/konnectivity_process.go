@@ -93,7 +93,8 @@ func (e *Environment) NewAgent(ctx context.Context, k *KubeAPIServer, args ...st
 	if err != nil {
 		return nil, err
 	}
-	here := e.localPaths(k, "/var/run/secrets/konnectivity/token", token, "$(PROXY_SERVER_HOST)", k.host.address, "$(HOST_IP)", NodeAddress)
+	here := e.localPaths(k, "/var/run/secrets/konnectivity/token", token, "$(PROXY_SERVER_HOST)", k.host.address,
+		"$(HOST_IP)", NodeAddress)
 	command, err := e.shippedCommand(ctx, here, "proxy-agent", "konnectivity-agent", "agents/base", components...)
 	if err != nil {
 		return nil, err
@@ -105,7 +106,8 @@ func (e *Environment) NewAgent(ctx context.Context, k *KubeAPIServer, args ...st
 		"--v=3", // names each connection
 	})
 	return &KonnectivityProcess{
-		env: e, Name: name, host: e.node, command: override(command, args), health: fmt.Sprintf("http://127.0.0.1:%d", port), agent: true,
+		env: e, Name: name, host: e.node, command: override(command, args),
+		health: fmt.Sprintf("http://127.0.0.1:%d", port), agent: true,
 	}, nil
 }
 

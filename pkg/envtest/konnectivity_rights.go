@@ -24,7 +24,8 @@ func (e *Environment) grantKonnectivity(ctx context.Context) error {
 	}
 	namespaces := client.CoreV1().Namespaces()
 	// kube-apiserver makes it too, a moment later.
-	if err := createOrUpdate(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: agentNamespace}}, namespaces.Create, namespaces.Update); err != nil {
+	if err := createOrUpdate(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: agentNamespace}},
+		namespaces.Create, namespaces.Update); err != nil {
 		return fmt.Errorf("apply namespace %s: %w", agentNamespace, err)
 	}
 	return e.applyRights(ctx, "konnectivity", konnectivity.FS, map[string]string{
@@ -40,9 +41,10 @@ func (e *Environment) AgentToken(ctx context.Context, audience string) (string, 
 		return "", err
 	}
 	seconds := int64(tokenLifetime.Seconds())
-	request, err := client.CoreV1().ServiceAccounts(agentNamespace).CreateToken(ctx, agentAccount, &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}, ExpirationSeconds: &seconds},
-	}, metav1.CreateOptions{})
+	request, err := client.CoreV1().ServiceAccounts(agentNamespace).CreateToken(ctx, agentAccount,
+		&authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}, ExpirationSeconds: &seconds},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("request token of agents: %w", err)
 	}

@@ -44,7 +44,8 @@ func (k Kubectl) Run(ctx context.Context, e *Environment, args ...string) (stdou
 		cmd.Stdout = k.Stdout
 	}
 	// A cache of its own: discovery that was cached for another cluster at the same address would be wrong.
-	cmd.Env = append(append(withoutProxies(cmd.Environ()), "HOME="+e.Dir, "KUBECACHEDIR="+filepath.Join(e.Dir, "kubectl-cache")), k.Env...)
+	cmd.Env = append(append(withoutProxies(cmd.Environ()), "HOME="+e.Dir,
+		"KUBECACHEDIR="+filepath.Join(e.Dir, "kubectl-cache")), k.Env...)
 	controlplane.LaunchChild(func() { err = e.KubeAPIServers[0].host.inNamespace(cmd.Start) })
 	if err == nil {
 		err = cmd.Wait()

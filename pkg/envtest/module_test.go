@@ -30,7 +30,8 @@ func TestForeignModule(t *testing.T) {
 	dir := project(t, "notes.txtar")
 	in := func(t *testing.T, command string) string {
 		t.Helper()
-		return scripttest.Shell(t, dir, command, append(proxy.Environment(t), "GOFLAGS=-mod=mod "+os.Getenv("GOFLAGS"))...)
+		return scripttest.Shell(t, dir, command, append(proxy.Environment(t),
+			"GOFLAGS=-mod=mod "+os.Getenv("GOFLAGS"))...)
 	}
 	run := func(command string) string { t.Helper(); return in(t, command) }
 	run("go get " + kit + "@" + version + " && go mod tidy && go vet ./... && go build -o server .")
@@ -49,10 +50,12 @@ func TestForeignModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	scripttest.Write(t, filepath.Join(dir, "ca.crt"), string(certs.Bundle{ca.Certificate}.PEM()))
-	if out := run("./server apiservices --service=notes --namespace=notes --ca-file=ca.crt"); !strings.Contains(out, "name: v1alpha1.notes.example.org") {
+	if out := run("./server apiservices --service=notes --namespace=notes --ca-file=ca.crt"); !strings.Contains(out,
+		"name: v1alpha1.notes.example.org") {
 		t.Errorf("apiservices: got %q, want one for the project's own version", out)
 	}
-	if out := run("./server serve 2>&1 || echo exit code $?"); !strings.Contains(out, "--etcd-servers must be specified") || !strings.Contains(out, "exit code 2") {
+	if out := run("./server serve 2>&1 || echo exit code $?"); !strings.Contains(out,
+		"--etcd-servers must be specified") || !strings.Contains(out, "exit code 2") {
 		t.Errorf("serve without flags: got %q, want exit code 2 and --etcd-servers asked for", out)
 	}
 	controlPlane, err := filepath.EvalSymlinks(filepath.Join("..", "..", "bin", envtest.DefaultMinor))
@@ -63,8 +66,9 @@ func TestForeignModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, test := range map[string]string{
-		"with the cache of this machine":        "unset KUBEBUILDER_ASSETS; go test -count=1 -v -run TestNotes .",
-		"with binaries that somebody installed": "export KUBEBUILDER_ASSETS=" + controlPlane + " EXTENSION_APISERVER_CACHE=/nowhere; go test -count=1 -v .",
+		"with the cache of this machine": "unset KUBEBUILDER_ASSETS; go test -count=1 -v -run TestNotes .",
+		"with binaries that somebody installed": "export KUBEBUILDER_ASSETS=" + controlPlane +
+			" EXTENSION_APISERVER_CACHE=/nowhere; go test -count=1 -v .",
 	} {
 		t.Run(what, func(t *testing.T) {
 			if out := in(t, test); !strings.Contains(out, "--- PASS: TestNotes") {

@@ -149,7 +149,8 @@ func (l *lan) addRoutedHost(name string, number int) (*host, error) {
 			return err
 		}
 		return netlink.RouteAdd(&netlink.Route{
-			LinkIndex: link.Attrs().Index, Scope: netlink.SCOPE_LINK, Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)},
+			LinkIndex: link.Attrs().Index, Scope: netlink.SCOPE_LINK,
+			Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)},
 		})
 	})
 }

@@ -90,7 +90,8 @@ func (o *Options) complete() error {
 		o.Progress = &lineWriter{to: o.Progress}
 	}
 	if o.Network == Loopback && (o.Servers > 1 || o.KubeAPIServers > 1) {
-		return errors.New("start environment: more than one server or kube-apiserver needs Network EndpointRouting or ClusterIPRouting: " +
+		return errors.New("start environment: more than one server or kube-apiserver needs Network EndpointRouting " +
+			"or ClusterIPRouting: " +
 			"on loopback a Service has one address only")
 	}
 	if o.KubeAPIServers > maxKubeAPIServers {

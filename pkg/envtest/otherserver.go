@@ -40,12 +40,13 @@ func (e *Environment) StartSampleAPIServer(ctx context.Context, environment ...s
 	if err := e.binaries.Ensure(ctx, "sample-apiserver"); err != nil {
 		return nil, err
 	}
-	return e.StartOther(ctx, OtherServer{Path: e.Binary("sample-apiserver"), GroupVersions: []schema.GroupVersion{SampleGroupVersion}, Environment: environment, Args: []string{
-		"--etcd-servers=" + e.etcd.url,
-		"--etcd-cafile=" + e.pki.cert("control-plane-ca"),
-		"--etcd-certfile=" + e.pki.cert(e.etcd.client),
-		"--etcd-keyfile=" + e.pki.key(e.etcd.client),
-	}})
+	return e.StartOther(ctx, OtherServer{Path: e.Binary("sample-apiserver"),
+		GroupVersions: []schema.GroupVersion{SampleGroupVersion}, Environment: environment, Args: []string{
+			"--etcd-servers=" + e.etcd.url,
+			"--etcd-cafile=" + e.pki.cert("control-plane-ca"),
+			"--etcd-certfile=" + e.pki.cert(e.etcd.client),
+			"--etcd-keyfile=" + e.pki.key(e.etcd.client),
+		}})
 }
 
 // StartOther starts a server to compare the kit's with it, and registers its API. It has the rights and the certificate
@@ -56,7 +57,8 @@ func (e *Environment) StartOther(ctx context.Context, other OtherServer) (*Serve
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Name: filepath.Base(other.Path), host: h, URL: fmt.Sprintf("https://%s:%d", h.address, port), environment: other.Environment}
+	s := &Server{Name: filepath.Base(other.Path), host: h, URL: fmt.Sprintf("https://%s:%d", h.address, port),
+		environment: other.Environment}
 	s.command = append([]string{
 		other.Path,
 		"--" + cmp.Or(other.KubeconfigFlag, "kubeconfig") + "=" + e.serverKubeconfig,
@@ -70,7 +72,8 @@ func (e *Environment) StartOther(ctx context.Context, other OtherServer) (*Serve
 	if err := e.runServer(ctx, s); err != nil {
 		return nil, err
 	}
-	s.killed = true                                                  // it waits for the watches of kube-controller-manager; nothing that it has is needed
+	// it waits for the watches of kube-controller-manager; nothing that it has is needed
+	s.killed = true
 	return s, e.registerOther(ctx, other.GroupVersions, int32(port)) //nolint:gosec // a port
 }
 
@@ -93,7 +96,8 @@ func (e *Environment) registerOther(ctx context.Context, versions []schema.Group
 			ObjectMeta: metav1.ObjectMeta{Name: v.Version + "." + v.Group},
 			Spec: apiregistrationv1.APIServiceSpec{
 				Group: v.Group, Version: v.Version, GroupPriorityMinimum: 1000, VersionPriority: 10,
-				Service: &apiregistrationv1.ServiceReference{Namespace: Namespace, Name: ServiceName, Port: &port}, CABundle: caBundle,
+				Service:  &apiregistrationv1.ServiceReference{Namespace: Namespace, Name: ServiceName, Port: &port},
+				CABundle: caBundle,
 			},
 		})
 	}

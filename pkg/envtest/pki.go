@@ -78,8 +78,9 @@ func (p *pki) ca(name string, usage x509.ExtKeyUsage) (*certs.CA, error) {
 // not among them.
 func kubeadmNames(h *host, endpoint ...string) certs.ServingOptions {
 	return certs.ServingOptions{
-		DNSNames: []string{h.name, "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
-		IPs:      append(endpoint, firstService, h.address),
+		DNSNames: []string{h.name, "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+			"kubernetes.default.svc.cluster.local"},
+		IPs: append(endpoint, firstService, h.address),
 	}
 }
 

@@ -97,7 +97,8 @@ func (p *process) ready(ctx context.Context, timeout time.Duration, check func(c
 
 // ended describes the end of a process, with the tail of its log.
 func (p *process) ended() error {
-	return fmt.Errorf("%s ended without being told to (%v); the end of %s:\n%s", p.name, errOr(p.err, "exit code 0"), p.log, tail(p.log))
+	return fmt.Errorf("%s ended without being told to (%v); the end of %s:\n%s", p.name, errOr(p.err, "exit code 0"),
+		p.log, tail(p.log))
 }
 
 // signal sends a signal to a process that still runs.
@@ -129,7 +130,8 @@ func (p *process) stopWithin(timeout time.Duration) error {
 	}
 	_ = p.signal(syscall.SIGKILL)
 	<-p.done
-	return fmt.Errorf("stop %s: it did not end within %s and was killed; the end of %s:\n%s", p.name, timeout, p.log, tail(p.log))
+	return fmt.Errorf("stop %s: it did not end within %s and was killed; the end of %s:\n%s", p.name, timeout,
+		p.log, tail(p.log))
 }
 
 // kill ends the process at once, as a crash does.

@@ -74,11 +74,13 @@ func (e *Environment) Register(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			return errors.Join(registration.Discovered(client, versions), registration.CheckOpenAPI(client.OpenAPIV3(), versions))
+			return errors.Join(registration.Discovered(client, versions),
+				registration.CheckOpenAPI(client.OpenAPIV3(), versions))
 		}); err != nil {
 			return err
 		}
-		if err := eventually(ctx, "a write", registerTimeout, func(ctx context.Context) error { return tryWrites(ctx, config, versions) }); err != nil {
+		if err := eventually(ctx, "a write", registerTimeout,
+			func(ctx context.Context) error { return tryWrites(ctx, config, versions) }); err != nil {
 			return err
 		}
 	}
@@ -96,7 +98,8 @@ func (e *Environment) grantReader(ctx context.Context, versions []schema.GroupVe
 		}
 		objects = append(objects, string(text))
 	}
-	if _, stderr, err := (Kubectl{Stdin: strings.Join(objects, "---\n")}).Run(ctx, e, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+	if _, stderr, err := (Kubectl{Stdin: strings.Join(objects, "---\n")}).Run(ctx, e, "apply", "--server-side",
+		"--force-conflicts", "-f", "-"); err != nil {
 		return fmt.Errorf("apply the servers' right to read their API: %w: %s", err, stderr)
 	}
 	return nil

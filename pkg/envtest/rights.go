@@ -22,7 +22,8 @@ import (
 // kubeconfig.
 func (e *Environment) grant(ctx context.Context) (err error) {
 	if err := e.applyRights(ctx, "manifests", manifests.FS, map[string]string{
-		"env-names": fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nnamespace: %s\nnamePrefix: %q\n",
+		"env-names": fmt.Sprintf(
+			"apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nnamespace: %s\nnamePrefix: %q\n",
 			Namespace, strings.TrimSuffix(ServiceName, "apiserver")),
 		"env": "resources: [../base]\ncomponents: [../env-names, ../names]\n",
 	}); err != nil {
@@ -34,14 +35,16 @@ func (e *Environment) grant(ctx context.Context) (err error) {
 
 // applyRights unpacks a folder of the kit's below Dir, anew each time, with kustomizations by the names of their
 // folders, and applies what the one called env renders of namespaces, ServiceAccounts and RBAC.
-func (e *Environment) applyRights(ctx context.Context, name string, folder fs.FS, kustomizations map[string]string) error {
+func (e *Environment) applyRights(ctx context.Context, name string, folder fs.FS,
+	kustomizations map[string]string) error {
 	dir := filepath.Join(e.Dir, name)
 	if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, folder)); err != nil {
 		return fmt.Errorf("unpack %s/: %w", name, err)
 	}
 	for own, text := range kustomizations {
 		path := filepath.Join(dir, own)
-		if err := errors.Join(os.MkdirAll(path, 0o700), os.WriteFile(filepath.Join(path, "kustomization.yaml"), []byte(text), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(path, 0o700), os.WriteFile(filepath.Join(path, "kustomization.yaml"),
+			[]byte(text), 0o600)); err != nil {
 			return fmt.Errorf("write a kustomization into %s/: %w", name, err)
 		}
 	}
@@ -55,11 +58,13 @@ func (e *Environment) applyRights(ctx context.Context, name string, folder fs.FS
 		if err := yaml.Unmarshal([]byte(object), &meta); err != nil {
 			return fmt.Errorf("read what %s/ renders to: %w", name, err)
 		}
-		if meta.Kind == "Namespace" || meta.Kind == "ServiceAccount" || meta.GroupVersionKind().Group == rbacv1.GroupName {
+		if meta.Kind == "Namespace" || meta.Kind == "ServiceAccount" ||
+			meta.GroupVersionKind().Group == rbacv1.GroupName {
 			grants = append(grants, object)
 		}
 	}
-	if _, stderr, err := (Kubectl{Stdin: strings.Join(grants, "\n---\n")}).Run(ctx, e, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+	if _, stderr, err := (Kubectl{Stdin: strings.Join(grants, "\n---\n")}).Run(ctx, e, "apply", "--server-side",
+		"--force-conflicts", "-f", "-"); err != nil {
 		return fmt.Errorf("apply the rights of %s/: %w: %s", name, err, stderr)
 	}
 	return nil

@@ -101,7 +101,8 @@ func (e *Environment) Token(ctx context.Context, namespace, name string) (string
 	}
 	seconds := int64(tokenLifetime.Seconds())
 	request, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}},
+		metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("request token of %s/%s: %w", namespace, name, err)
 	}
@@ -129,7 +130,8 @@ func (e *Environment) startServer(ctx context.Context, name string, number int, 
 	if err != nil {
 		return err
 	}
-	s := &Server{Name: name, host: h, URL: fmt.Sprintf("https://%s:%d", h.address, port), environment: e.options.ServerEnv}
+	s := &Server{Name: name, host: h, URL: fmt.Sprintf("https://%s:%d", h.address, port),
+		environment: e.options.ServerEnv}
 	s.command = append([]string{
 		e.server, "serve",
 		"--kubeconfig=" + e.serverKubeconfig,
@@ -153,7 +155,10 @@ func (e *Environment) runServer(ctx context.Context, s *Server) error {
 		return err
 	}
 	defer client.CloseIdleConnections()
-	return s.ready(ctx, startTimeout, func(ctx context.Context) error { return getOK(ctx, client, s.URL+"/readyz?verbose") })
+	return s.ready(ctx, startTimeout, func(ctx context.Context) error {
+		return getOK(ctx, client,
+			s.URL+"/readyz?verbose")
+	})
 }
 
 // Config returns a client configuration without credentials for the server's own port, past kube-apiserver.

@@ -96,7 +96,8 @@ func (e *Environment) startKubeProxies(ctx context.Context, hosts []*host) error
 	for _, h := range hosts {
 		node := &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: h.name},
-			Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: h.address}}},
+			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP,
+				Address: h.address}}},
 		}
 		created, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 		if err != nil {

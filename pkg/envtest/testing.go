@@ -146,12 +146,14 @@ func (e *Environment) User(t testing.TB, name string, rules ...rbacv1.PolicyRule
 func (e *Environment) NewNamespace(t testing.TB) string {
 	t.Helper()
 	namespaces := e.Client(t).CoreV1().Namespaces()
-	ns, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	ns, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := namespaces.Delete(context.WithoutCancel(t.Context()), ns.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := namespaces.Delete(context.WithoutCancel(t.Context()), ns.Name, metav1.DeleteOptions{}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			t.Errorf("delete namespace: %v", err)
 		}
 	})

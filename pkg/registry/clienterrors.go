@@ -27,11 +27,14 @@ import (
 // fit the schema. A negative limit, which it takes for none, is 422 too.
 type clientErrors struct{ generic.RESTOptionsGetter }
 
-func (c clientErrors) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+func (c clientErrors) GetRESTOptions(resource schema.GroupResource,
+	example runtime.Object) (generic.RESTOptions, error) {
 	options, err := c.RESTOptionsGetter.GetRESTOptions(resource, example)
 	decorator := options.Decorator
-	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error), newFunc,
-		newListFunc func() runtime.Object, attributes storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, storagefactory.DestroyFunc, error) {
+	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string,
+		keyFunc func(runtime.Object) (string, error), newFunc,
+		newListFunc func() runtime.Object, attributes storage.AttrFunc, triggers storage.IndexerFuncs,
+		indexers *cache.Indexers) (storage.Interface, storagefactory.DestroyFunc, error) {
 		s, destroy, err := decorator(config, prefix, keyFunc, newFunc, newListFunc, attributes, triggers, indexers)
 		if err != nil || s == nil {
 			return s, destroy, err
@@ -53,12 +56,14 @@ func (s clientErrorStorage) Versioner() storage.Versioner {
 func (s clientErrorStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
 	err := s.Interface.Create(ctx, key, obj, out, ttl)
 	if errors.Is(err, storage.ErrResourceVersionSetOnCreate) {
-		return invalid(s.resource, path.Base(key), field.ErrorList{field.Forbidden(field.NewPath("metadata", "resourceVersion"), "may not be set on create")})
+		return invalid(s.resource, path.Base(key), field.ErrorList{field.Forbidden(
+			field.NewPath("metadata", "resourceVersion"), "may not be set on create")})
 	}
 	return withStatus(err, true)
 }
 
-func (s clientErrorStorage) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+func (s clientErrorStorage) Delete(ctx context.Context, key string, out runtime.Object,
+	preconditions *storage.Preconditions,
 	validateDeletion storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions) error {
 	return withStatus(s.Interface.Delete(ctx, key, out, preconditions, validateDeletion, cached, opts), true)
 }
@@ -75,14 +80,17 @@ func (s clientErrorStorage) Watch(ctx context.Context, key string, opts storage.
 	return w, s.explain(key, err)
 }
 
-func (s clientErrorStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+func (s clientErrorStorage) GetList(ctx context.Context, key string, opts storage.ListOptions,
+	list runtime.Object) error {
 	if limit := opts.Predicate.Limit; limit < 0 {
-		return invalid(s.resource, "", field.ErrorList{field.Invalid(field.NewPath("limit"), limit, "must be greater than or equal to 0")})
+		return invalid(s.resource, "", field.ErrorList{field.Invalid(field.NewPath("limit"), limit,
+			"must be greater than or equal to 0")})
 	}
 	return withStatus(s.Interface.GetList(ctx, key, opts, list), false)
 }
 
-func (s clientErrorStorage) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions,
+func (s clientErrorStorage) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions,
 	tryUpdate storage.UpdateFunc, cached runtime.Object) error {
 	update := func(stored runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		if err := patch.CheckStored(ctx, stored); err != nil {
@@ -117,7 +125,8 @@ func (v clientErrorVersioner) ObjectResourceVersion(obj runtime.Object) (uint64,
 	if accessErr != nil {
 		return 0, err
 	}
-	return 0, invalid(v.resource, object.GetName(), field.ErrorList{field.Invalid(field.NewPath("metadata", "resourceVersion"), object.GetResourceVersion(), err.Error())})
+	return 0, invalid(v.resource, object.GetName(), field.ErrorList{field.Invalid(
+		field.NewPath("metadata", "resourceVersion"), object.GetResourceVersion(), err.Error())})
 }
 
 func invalid(resource schema.GroupResource, name string, errs field.ErrorList) error {

@@ -38,7 +38,8 @@ func (r refusing) Watch(context.Context, string, storage.ListOptions) (watch.Int
 	return nil, r.err
 }
 
-func (r refusing) GuaranteedUpdate(context.Context, string, runtime.Object, bool, *storage.Preconditions, storage.UpdateFunc, runtime.Object) error {
+func (r refusing) GuaranteedUpdate(context.Context, string, runtime.Object, bool, *storage.Preconditions,
+	storage.UpdateFunc, runtime.Object) error {
 	return r.err
 }
 
@@ -53,8 +54,14 @@ func TestClientErrors(t *testing.T) {
 		do    func(storage.Interface) error
 		field string
 	}{
-		{"get", parse, func(s storage.Interface) error { return s.Get(t.Context(), "/gadgets/g", storage.GetOptions{}, nil) }, "resourceVersion"},
-		{"get, not the client", down, func(s storage.Interface) error { return s.Get(t.Context(), "/gadgets/g", storage.GetOptions{}, nil) }, ""},
+		{"get", parse, func(s storage.Interface) error {
+			return s.Get(t.Context(), "/gadgets/g", storage.GetOptions{},
+				nil)
+		}, "resourceVersion"},
+		{"get, not the client", down, func(s storage.Interface) error {
+			return s.Get(t.Context(), "/gadgets/g",
+				storage.GetOptions{}, nil)
+		}, ""},
 		{"watch", parse, func(s storage.Interface) error {
 			_, err := s.Watch(t.Context(), "/gadgets/g", storage.ListOptions{})
 			return err
@@ -63,14 +70,23 @@ func TestClientErrors(t *testing.T) {
 			_, err := s.Watch(t.Context(), "/gadgets/g", storage.ListOptions{})
 			return err
 		}, ""},
-		{"create", storage.ErrResourceVersionSetOnCreate, func(s storage.Interface) error { return s.Create(t.Context(), "/gadgets/g", nil, nil, 0) }, "metadata.resourceVersion"},
-		{"create, not the client", down, func(s storage.Interface) error { return s.Create(t.Context(), "/gadgets/g", nil, nil, 0) }, ""},
-		{"list", down, func(s storage.Interface) error {
-			return s.GetList(t.Context(), "/gadgets/", storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: 1}}, nil)
+		{"create", storage.ErrResourceVersionSetOnCreate, func(
+			s storage.Interface) error {
+			return s.Create(t.Context(), "/gadgets/g", nil, nil,
+				0)
+		}, "metadata.resourceVersion"},
+		{"create, not the client", down, func(s storage.Interface) error {
+			return s.Create(t.Context(), "/gadgets/g",
+				nil, nil, 0)
 		}, ""},
-		{"patch", errors.New("map: map[count:1] does not contain declared merge key: name"), func(s storage.Interface) error {
-			return s.GuaranteedUpdate(t.Context(), "/gadgets/g", nil, false, nil, nil, nil)
-		}, "patch"},
+		{"list", down, func(s storage.Interface) error {
+			return s.GetList(t.Context(), "/gadgets/",
+				storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: 1}}, nil)
+		}, ""},
+		{"patch", errors.New("map: map[count:1] does not contain declared merge key: name"),
+			func(s storage.Interface) error {
+				return s.GuaranteedUpdate(t.Context(), "/gadgets/g", nil, false, nil, nil, nil)
+			}, "patch"},
 		{"update, not the client", down, func(s storage.Interface) error {
 			return s.GuaranteedUpdate(t.Context(), "/gadgets/g", nil, false, nil, nil, nil)
 		}, ""},
@@ -92,16 +108,19 @@ func TestClientErrors(t *testing.T) {
 				t.Fatalf("got %v, want Invalid", err)
 			}
 			details := status.Status().Details
-			if diff := cmp.Diff([]string{"g", "gadgets", tc.field}, []string{details.Name, details.Kind, details.Causes[0].Field}); diff != "" {
+			if diff := cmp.Diff([]string{"g", "gadgets", tc.field},
+				[]string{details.Name, details.Kind, details.Causes[0].Field}); diff != "" {
 				t.Errorf("name, kind and field (-want +got):\n%s", diff)
 			}
 		})
 	}
-	err := clientErrorStorage{refusing{}, workshop.Resource("gadgets")}.GetList(t.Context(), "/gadgets/", storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: -1}}, nil)
+	err := clientErrorStorage{refusing{}, workshop.Resource("gadgets")}.GetList(t.Context(), "/gadgets/",
+		storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: -1}}, nil)
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "limit: Invalid value: -1") {
 		t.Errorf("negative limit: got %v, want Invalid", err)
 	}
-	if version, err := (clientErrorStorage{refusing{}, workshop.Resource("gadgets")}).Versioner().ObjectResourceVersion(&workshop.Gadget{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}}); version != 7 || err != nil {
+	if version, err := (clientErrorStorage{refusing{}, workshop.Resource("gadgets")}).Versioner().ObjectResourceVersion(
+		&workshop.Gadget{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}}); version != 7 || err != nil {
 		t.Errorf("resourceVersion 7: got %d and error %v, want 7", version, err)
 	}
 }

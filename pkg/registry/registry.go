@@ -34,7 +34,8 @@ type NewStorage func(*runtime.Scheme, generic.RESTOptionsGetter, authorizer.Auth
 // knows the kind. The error is a utilerrors.Aggregate of all that is wrong with the kinds.
 func NewAPIGroupInfo(name string, kinds []NewStorage, scheme *runtime.Scheme, codecs serializer.CodecFactory,
 	optsGetter generic.RESTOptionsGetter, a authorizer.Authorizer) (*genericapiserver.APIGroupInfo, error) {
-	group := &group{versions: scheme.PrioritizedVersionsForGroup(name), scheme: scheme, byVersion: map[string]map[string]rest.Storage{}}
+	group := &group{versions: scheme.PrioritizedVersionsForGroup(name), scheme: scheme,
+		byVersion: map[string]map[string]rest.Storage{}}
 	var problems []error
 	for _, newStorage := range kinds {
 		resources, err := newStorage(scheme, clientErrors{optsGetter}, a)
@@ -150,8 +151,10 @@ func (Unconnected) GetRESTOptions(resource schema.GroupResource, _ runtime.Objec
 	return generic.RESTOptions{
 		StorageConfig:  &storagebackend.ConfigForResource{GroupResource: resource},
 		ResourcePrefix: resource.Resource,
-		Decorator: func(*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error), func() runtime.Object,
-			func() runtime.Object, storage.AttrFunc, storage.IndexerFuncs, *cache.Indexers) (storage.Interface, storagefactory.DestroyFunc, error) {
+		Decorator: func(*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error),
+			func() runtime.Object,
+			func() runtime.Object, storage.AttrFunc, storage.IndexerFuncs, *cache.Indexers) (storage.Interface,
+			storagefactory.DestroyFunc, error) {
 			return nil, func() {}, nil
 		},
 	}, nil

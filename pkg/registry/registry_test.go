@@ -74,7 +74,8 @@ func TestVersions(t *testing.T) {
 	for version, resources := range group.VersionedResourcesStorageMap {
 		got[version] = slices.Sorted(maps.Keys(resources))
 	}
-	if diff := cmp.Diff(map[string][]string{"v1": {"gadgets", "identityreviews"}, "v99": {"gadgets"}}, got); diff != "" {
+	if diff := cmp.Diff(map[string][]string{"v1": {"gadgets", "identityreviews"}, "v99": {"gadgets"}},
+		got); diff != "" {
 		t.Errorf("resources by version (-want +got):\n%s", diff)
 	}
 }
@@ -94,7 +95,8 @@ func TestOneStorePerResource(t *testing.T) {
 	if got != want || got == 0 {
 		t.Errorf("stores with one version more: got %d, want %d as before", got, want)
 	}
-	first, second := group.VersionedResourcesStorageMap["v1"]["gadgets"], group.VersionedResourcesStorageMap["v99"]["gadgets"]
+	first, second := group.VersionedResourcesStorageMap["v1"]["gadgets"],
+		group.VersionedResourcesStorageMap["v99"]["gadgets"]
 	if first == nil || first != second {
 		t.Errorf("store of gadgets: got %p for v1 and %p for v99, want one", first, second)
 	}
@@ -138,22 +140,30 @@ func TestKindErrors(t *testing.T) {
 	}{
 		{"subresource without parent", []NewStorage{of(map[string]rest.Storage{"gadgets/status": gadgets})},
 			"register gadgets/status: the same NewStorage does not make its parent resource gadgets"},
-		{"kind of nobody", []NewStorage{of(map[string]rest.Storage{"things": &virtual{&metav1.PartialObjectMetadata{}}})},
+		{"kind of nobody", []NewStorage{of(
+			map[string]rest.Storage{"things": &virtual{&metav1.PartialObjectMetadata{}}})},
 			"register things: no kind is registered for the type v1.PartialObjectMetadata"},
 		{"kind of no version", []NewStorage{of(map[string]rest.Storage{"unknowns": &virtual{&unknown{}}})},
 			"register unknowns: no served version knows the kind Unknown"},
-		{"resource twice", []NewStorage{of(map[string]rest.Storage{"gadgets": gadgets}), of(map[string]rest.Storage{"gadgets": gadgets})},
+		{"resource twice", []NewStorage{of(map[string]rest.Storage{"gadgets": gadgets}),
+			of(map[string]rest.Storage{"gadgets": gadgets})},
 			"register gadgets: two kinds have this resource"},
-		{"kind without its list", []NewStorage{of(map[string]rest.Storage{"gadgets": listed{object: &workshop.Gadget{}, list: &metav1.PartialObjectMetadataList{}}})},
+		{"kind without its list", []NewStorage{of(map[string]rest.Storage{"gadgets": listed{object: &workshop.Gadget{},
+			list: &metav1.PartialObjectMetadataList{}}})},
 			"register gadgets: no kind is registered for the type v1.PartialObjectMetadataList"},
-		{"list that is none", []NewStorage{of(map[string]rest.Storage{"gadgets": listed{object: &workshop.Gadget{}, list: &workshop.Gadget{}}})},
+		{"list that is none", []NewStorage{of(map[string]rest.Storage{"gadgets": listed{object: &workshop.Gadget{},
+			list: &workshop.Gadget{}}})},
 			"register gadgets: NewList returns *workshop.Gadget, which is not a list"},
-		{"version that no kind knows", []NewStorage{of(map[string]rest.Storage{"gadgets": gadgets})}, "no kind is served in version " + empty.String()},
-		{"two", []NewStorage{of(map[string]rest.Storage{"a/status": gadgets}), of(map[string]rest.Storage{"b/status": gadgets})},
-			"[register a/status: the same NewStorage does not make its parent resource a, register b/status: the same NewStorage does not make its parent resource b]"},
+		{"version that no kind knows", []NewStorage{of(map[string]rest.Storage{"gadgets": gadgets})},
+			"no kind is served in version " + empty.String()},
+		{"two", []NewStorage{of(map[string]rest.Storage{"a/status": gadgets}),
+			of(map[string]rest.Storage{"b/status": gadgets})},
+			"[register a/status: the same NewStorage does not make its parent resource a, register b/status: the " +
+				"same NewStorage does not make its parent resource b]"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			group, err := NewAPIGroupInfo(workshop.GroupName, tc.kinds, scheme, serializer.NewCodecFactory(scheme), Unconnected{}, nil)
+			group, err := NewAPIGroupInfo(workshop.GroupName, tc.kinds, scheme, serializer.NewCodecFactory(scheme),
+				Unconnected{}, nil)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got error %v, want %s", err, tc.want)
 			}
@@ -168,8 +178,10 @@ func TestKindErrors(t *testing.T) {
 // Scale.
 func TestSubresourceFollowsItsParent(t *testing.T) {
 	scale := &virtual{&metav1.PartialObjectMetadata{}}
-	group := &group{versions: []schema.GroupVersion{v1.SchemeGroupVersion}, scheme: newScheme(t), byVersion: map[string]map[string]rest.Storage{}}
-	if err := group.add("gadgets/scale", map[string]rest.Storage{"gadgets": &virtual{&workshop.Gadget{}}, "gadgets/scale": scale}); err != nil {
+	group := &group{versions: []schema.GroupVersion{v1.SchemeGroupVersion}, scheme: newScheme(t),
+		byVersion: map[string]map[string]rest.Storage{}}
+	if err := group.add("gadgets/scale", map[string]rest.Storage{"gadgets": &virtual{&workshop.Gadget{}},
+		"gadgets/scale": scale}); err != nil {
 		t.Fatal(err)
 	}
 	if got := group.byVersion["v1"]["gadgets/scale"]; got != scale {

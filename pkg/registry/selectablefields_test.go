@@ -14,7 +14,8 @@ import (
 func TestSelectableFields(t *testing.T) {
 	scheme := runtime.NewScheme()
 	thing := schema.GroupVersionKind{Group: "things.example.org", Version: "v99", Kind: "Thing"}
-	if err := AddSelectableFields(scheme, thing, map[string]string{"spec.size": "spec.dimensions.size", "spec.color": "spec.color"}); err != nil {
+	if err := AddSelectableFields(scheme, thing, map[string]string{"spec.size": "spec.dimensions.size",
+		"spec.color": "spec.color"}); err != nil {
 		t.Fatal(err)
 	}
 	const refused = ` is not a known field selector: only "metadata.name", "metadata.namespace", "spec.color", "spec.size"`
@@ -33,7 +34,8 @@ func TestSelectableFields(t *testing.T) {
 		{thing, "spec.weight", "", `"spec.weight"` + refused},
 		{thing, "", "", `""` + refused},
 		{other, "metadata.name", "metadata.name", ""},
-		{other, "spec.size", "", `"spec.size" is not a known field selector: only "metadata.name", "metadata.namespace"`},
+		{other, "spec.size", "",
+			`"spec.size" is not a known field selector: only "metadata.name", "metadata.namespace"`},
 	} {
 		t.Run(tc.kind.Kind+" by "+tc.name, func(t *testing.T) {
 			label, value, err := scheme.ConvertFieldLabel(tc.kind, tc.name, "a=b")

@@ -40,7 +40,8 @@ func withStatus(err error, write bool) error {
 	}
 	var status *apierrors.StatusError
 	switch message := err.Error(); {
-	case strings.Contains(message, "request is too large"), strings.Contains(message, "trying to send message larger than max"):
+	case strings.Contains(message, "request is too large"),
+		strings.Contains(message, "trying to send message larger than max"):
 		status = apierrors.NewRequestEntityTooLargeError("etcd does not store an object of this size: " + message)
 	case strings.Contains(message, "database space exceeded"):
 		status = &apierrors.StatusError{ErrStatus: metav1.Status{

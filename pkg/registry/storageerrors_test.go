@@ -24,21 +24,31 @@ import (
 func TestStorageErrors(t *testing.T) {
 	const internal = metav1.StatusReasonInternalError
 	unavailable := []error{
-		rpctypes.ErrNoLeader, rpctypes.ErrLeaderChanged, rpctypes.ErrStopped, rpctypes.ErrTimeout, rpctypes.ErrTimeoutDueToLeaderFail,
+		rpctypes.ErrNoLeader, rpctypes.ErrLeaderChanged, rpctypes.ErrStopped, rpctypes.ErrTimeout,
+		rpctypes.ErrTimeoutDueToLeaderFail,
 		rpctypes.ErrTimeoutDueToConnectionLost, rpctypes.ErrTimeoutWaitAppliedIndex, rpctypes.ErrUnhealthy,
 		rpctypes.ErrGRPCCanceled, rpctypes.ErrGRPCDeadlineExceeded, context.DeadlineExceeded, context.Canceled,
 		grpcstatus.Error(codes.Unavailable, "connection refused"), fmt.Errorf("read: %w", rpctypes.ErrLeaderChanged),
 	}
 	failed := []error{
-		rpctypes.ErrEmptyKey, rpctypes.ErrKeyNotFound, rpctypes.ErrValueProvided, rpctypes.ErrLeaseProvided, rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey,
-		rpctypes.ErrInvalidSortOption, rpctypes.ErrCompacted, rpctypes.ErrFutureRev, rpctypes.ErrLeaseNotFound, rpctypes.ErrLeaseExist, rpctypes.ErrLeaseTTLTooLarge,
-		rpctypes.ErrMemberExist, rpctypes.ErrPeerURLExist, rpctypes.ErrMemberNotEnoughStarted, rpctypes.ErrMemberBadURLs, rpctypes.ErrMemberNotFound,
-		rpctypes.ErrMemberNotLearner, rpctypes.ErrMemberLearnerNotReady, rpctypes.ErrTooManyLearners, rpctypes.ErrRootUserNotExist, rpctypes.ErrRootRoleNotExist,
-		rpctypes.ErrUserAlreadyExist, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound, rpctypes.ErrRoleAlreadyExist, rpctypes.ErrRoleNotFound, rpctypes.ErrRoleEmpty,
-		rpctypes.ErrAuthFailed, rpctypes.ErrPermissionDenied, rpctypes.ErrRoleNotGranted, rpctypes.ErrPermissionNotGranted, rpctypes.ErrAuthNotEnabled,
-		rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrInvalidAuthMgmt, rpctypes.ErrClusterIDMismatch, rpctypes.ErrNotLeader,
-		rpctypes.ErrNotCapable, rpctypes.ErrCorrupt, rpctypes.ErrBadLeaderTransferee, rpctypes.ErrClusterVersionUnavailable, rpctypes.ErrWrongDowngradeVersionFormat,
-		rpctypes.ErrInvalidDowngradeTargetVersion, rpctypes.ErrDowngradeInProcess, rpctypes.ErrNoInflightDowngrade, grpcstatus.Error(codes.Unknown, "x"),
+		rpctypes.ErrEmptyKey, rpctypes.ErrKeyNotFound, rpctypes.ErrValueProvided, rpctypes.ErrLeaseProvided,
+		rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey,
+		rpctypes.ErrInvalidSortOption, rpctypes.ErrCompacted, rpctypes.ErrFutureRev, rpctypes.ErrLeaseNotFound,
+		rpctypes.ErrLeaseExist, rpctypes.ErrLeaseTTLTooLarge,
+		rpctypes.ErrMemberExist, rpctypes.ErrPeerURLExist, rpctypes.ErrMemberNotEnoughStarted,
+		rpctypes.ErrMemberBadURLs, rpctypes.ErrMemberNotFound,
+		rpctypes.ErrMemberNotLearner, rpctypes.ErrMemberLearnerNotReady, rpctypes.ErrTooManyLearners,
+		rpctypes.ErrRootUserNotExist, rpctypes.ErrRootRoleNotExist,
+		rpctypes.ErrUserAlreadyExist, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound, rpctypes.ErrRoleAlreadyExist,
+		rpctypes.ErrRoleNotFound, rpctypes.ErrRoleEmpty,
+		rpctypes.ErrAuthFailed, rpctypes.ErrPermissionDenied, rpctypes.ErrRoleNotGranted,
+		rpctypes.ErrPermissionNotGranted, rpctypes.ErrAuthNotEnabled,
+		rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrInvalidAuthMgmt,
+		rpctypes.ErrClusterIDMismatch, rpctypes.ErrNotLeader,
+		rpctypes.ErrNotCapable, rpctypes.ErrCorrupt, rpctypes.ErrBadLeaderTransferee,
+		rpctypes.ErrClusterVersionUnavailable, rpctypes.ErrWrongDowngradeVersionFormat,
+		rpctypes.ErrInvalidDowngradeTargetVersion, rpctypes.ErrDowngradeInProcess, rpctypes.ErrNoInflightDowngrade,
+		grpcstatus.Error(codes.Unknown, "x"),
 	}
 	type status struct {
 		code   int32
@@ -50,12 +60,14 @@ func TestStorageErrors(t *testing.T) {
 	}
 	all := map[error]want{
 		rpctypes.ErrRequestTooLarge: same(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge),
-		grpcstatus.Error(codes.ResourceExhausted, "trying to send message larger than max (3145728 vs. 2097152)"): same(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge),
+		grpcstatus.Error(codes.ResourceExhausted, "trying to send message larger than max (3145728 vs. 2097152)"): same(
+			http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge),
 		rpctypes.ErrNoSpace:         same(http.StatusInsufficientStorage, StatusReasonInsufficientStorage),
 		rpctypes.ErrTooManyRequests: same(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests),
 	}
 	for _, err := range unavailable {
-		all[err] = want{status{http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable}, status{http.StatusGatewayTimeout, metav1.StatusReasonTimeout}}
+		all[err] = want{status{http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable},
+			status{http.StatusGatewayTimeout, metav1.StatusReasonTimeout}}
 	}
 	for _, err := range failed {
 		all[err] = same(http.StatusInternalServerError, internal)
@@ -68,15 +80,18 @@ func TestStorageErrors(t *testing.T) {
 				t.Errorf("%v: no status", err)
 				continue
 			}
-			if got := api.Status(); got.Code != want.code || got.Reason != want.reason || got.Status != metav1.StatusFailure {
-				t.Errorf("%v, write %t: got %d %s, want %d %s", err, write, got.Code, got.Reason, want.code, want.reason)
+			if got := api.Status(); got.Code != want.code || got.Reason != want.reason ||
+				got.Status != metav1.StatusFailure {
+				t.Errorf("%v, write %t: got %d %s, want %d %s", err, write, got.Code, got.Reason,
+					want.code, want.reason)
 			}
 			if !errors.Is(explained, err) || explained.Error() != err.Error() {
 				t.Errorf("%v: changed to %v", err, explained)
 			}
 		}
 	}
-	for _, err := range []error{nil, errors.New("other"), storage.NewKeyNotFoundError("/a", 1), apierrors.NewNotFound(workshop.Resource("gadgets"), "g")} {
+	for _, err := range []error{nil, errors.New("other"), storage.NewKeyNotFoundError("/a", 1),
+		apierrors.NewNotFound(workshop.Resource("gadgets"), "g")} {
 		if got := withStatus(err, true); !errors.Is(got, err) || fmt.Sprintf("%T", got) != fmt.Sprintf("%T", err) {
 			t.Errorf("got %#v, want %#v unchanged", got, err)
 		}

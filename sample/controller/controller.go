@@ -103,11 +103,15 @@ func (c *controller) reconcile(ctx context.Context, name cache.ObjectName) error
 	ready := meta.FindStatusCondition(status.Conditions, conditionReady)
 	// With the resourceVersion that was read, an old status is never written over a new one: that is a conflict, and
 	// tried again. Conditions of others are left out, and stay theirs.
-	patch := v1ac.Widget(widget.Name, widget.Namespace).WithUID(widget.UID).WithResourceVersion(widget.ResourceVersion).WithStatus(v1ac.WidgetStatus().
-		WithObservedGeneration(status.ObservedGeneration).WithReplicas(status.Replicas).WithReadyReplicas(status.ReadyReplicas).WithSelector(status.Selector).
-		WithConditions(metav1ac.Condition().WithType(ready.Type).WithStatus(ready.Status).WithObservedGeneration(ready.ObservedGeneration).
+	patch := v1ac.Widget(widget.Name, widget.Namespace).WithUID(widget.UID).WithResourceVersion(
+		widget.ResourceVersion).WithStatus(v1ac.WidgetStatus().
+		WithObservedGeneration(status.ObservedGeneration).WithReplicas(status.Replicas).WithReadyReplicas(
+		status.ReadyReplicas).WithSelector(status.Selector).
+		WithConditions(metav1ac.Condition().WithType(ready.Type).WithStatus(ready.Status).WithObservedGeneration(
+			ready.ObservedGeneration).
 			WithReason(ready.Reason).WithMessage(ready.Message).WithLastTransitionTime(ready.LastTransitionTime)))
-	_, err = c.clients.WorkshopV1().Widgets(widget.Namespace).ApplyStatus(ctx, patch, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	_, err = c.clients.WorkshopV1().Widgets(widget.Namespace).ApplyStatus(ctx, patch,
+		metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -128,7 +132,8 @@ func observe(widget *v1.Widget) *v1.WidgetStatus {
 	// The time changes with the status of the condition only.
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: conditionReady, Status: metav1.ConditionTrue, ObservedGeneration: widget.Generation,
-		Reason: "AllCopiesReady", Message: fmt.Sprintf("%d of %d copies are ready", status.ReadyReplicas, status.Replicas),
+		Reason: "AllCopiesReady", Message: fmt.Sprintf("%d of %d copies are ready", status.ReadyReplicas,
+			status.Replicas),
 	})
 	return status
 }

@@ -21,7 +21,8 @@ import (
 )
 
 func main() {
-	kubeconfig := flag.String("kubeconfig", "", "File with the way to kube-apiserver; without it, the ServiceAccount of the pod is used.")
+	kubeconfig := flag.String("kubeconfig", "",
+		"File with the way to kube-apiserver; without it, the ServiceAccount of the pod is used.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -42,7 +42,8 @@ func TestMain(m *testing.M) {
 // TestController runs the controller with the rights of rbac.yaml and nothing more.
 func TestController(t *testing.T) {
 	e := envtest.New(t, envtest.Options{Server: "example.com/extension-apiserver/cmd/extension-apiserver"})
-	if stdout, stderr, err := (envtest.Kubectl{}).Run(t.Context(), e, "apply", "-f", "sample/controller/rbac.yaml"); err != nil {
+	if stdout, stderr, err := (envtest.Kubectl{}).Run(t.Context(), e, "apply", "-f",
+		"sample/controller/rbac.yaml"); err != nil {
 		t.Fatalf("kubectl apply: %v\n%s%s", err, stdout, stderr)
 	}
 	kubeconfig, err := e.AccountKubeconfig(t.Context(), metav1.NamespaceDefault, "widget-controller")
@@ -121,7 +122,8 @@ func conflict(t *testing.T, config *rest.Config, admin workshopv1.WidgetInterfac
 		}
 		err := c.reconcile(t.Context(), cache.MetaObjectToName(old))
 		if apierrors.IsConflict(err) != tc.conflict || !tc.conflict && err != nil || writes.Load() != tc.writes {
-			t.Errorf("reconcile %d: error %v after %d writes; want conflict %t after %d", i+1, err, writes.Load(), tc.conflict, tc.writes)
+			t.Errorf("reconcile %d: error %v after %d writes; want conflict %t after %d", i+1, err, writes.Load(),
+				tc.conflict, tc.writes)
 		}
 	}
 	if err := ready(t.Context(), admin, old, 3); err != nil {
@@ -139,7 +141,8 @@ func process(t *testing.T, e *envtest.Environment, kubeconfig string, admin work
 	stop := start(t, kubeconfig)
 	follow := func(when string, want int32) {
 		t.Helper()
-		e.Eventually(t, "the status "+when, envtest.Patience, func(ctx context.Context) error { return ready(ctx, admin, w, want) })
+		e.Eventually(t, "the status "+when, envtest.Patience,
+			func(ctx context.Context) error { return ready(ctx, admin, w, want) })
 	}
 	follow("of a widget from before", 2)
 	// As kubectl scale and the HorizontalPodAutoscaler do.
@@ -153,7 +156,8 @@ func process(t *testing.T, e *envtest.Environment, kubeconfig string, admin work
 	}
 	follow("after it was scaled", 3)
 
-	if _, err := admin.Patch(t.Context(), w.Name, types.MergePatchType, []byte(`{"status":{"replicas":9,"selector":null,"conditions":null}}`),
+	if _, err := admin.Patch(t.Context(), w.Name, types.MergePatchType,
+		[]byte(`{"status":{"replicas":9,"selector":null,"conditions":null}}`),
 		metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
@@ -162,12 +166,14 @@ func process(t *testing.T, e *envtest.Environment, kubeconfig string, admin work
 	if err := e.RestartServer(t.Context(), e.Servers[0]); err != nil {
 		t.Fatal(err)
 	}
-	e.Eventually(t, "a write after the restart of our server", envtest.Patience, func(ctx context.Context) error { return tryReplicas(ctx, admin, w, 4) })
+	e.Eventually(t, "a write after the restart of our server", envtest.Patience,
+		func(ctx context.Context) error { return tryReplicas(ctx, admin, w, 4) })
 	follow("after a restart of our server", 4)
 	if err := e.RestartKubeAPIServer(t.Context(), e.KubeAPIServers[0]); err != nil {
 		t.Fatal(err)
 	}
-	e.Eventually(t, "a write after the restart of kube-apiserver", envtest.Patience, func(ctx context.Context) error { return tryReplicas(ctx, admin, w, 5) })
+	e.Eventually(t, "a write after the restart of kube-apiserver", envtest.Patience,
+		func(ctx context.Context) error { return tryReplicas(ctx, admin, w, 5) })
 	follow("after a restart of kube-apiserver", 5)
 	stop()
 }
@@ -221,7 +227,8 @@ func ready(ctx context.Context, widgets workshopv1.WidgetInterface, w *v1.Widget
 		return err
 	}
 	want := v1.WidgetStatus{
-		ObservedGeneration: got.Generation, Replicas: replicas, ReadyReplicas: replicas, Selector: v1.SchemeGroupVersion.Group + "/widget=" + w.Name,
+		ObservedGeneration: got.Generation, Replicas: replicas, ReadyReplicas: replicas,
+		Selector: v1.SchemeGroupVersion.Group + "/widget=" + w.Name,
 		Conditions: []metav1.Condition{{
 			Type: "Ready", Status: metav1.ConditionTrue, ObservedGeneration: got.Generation, Reason: "AllCopiesReady",
 			Message: fmt.Sprintf("%d of %d copies are ready", replicas, replicas),
@@ -255,7 +262,8 @@ func replicas(t *testing.T, widgets workshopv1.WidgetInterface, w *v1.Widget, n 
 }
 
 func tryReplicas(ctx context.Context, widgets workshopv1.WidgetInterface, w *v1.Widget, n int32) error {
-	_, err := widgets.Patch(ctx, w.Name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n), metav1.PatchOptions{})
+	_, err := widgets.Patch(ctx, w.Name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n),
+		metav1.PatchOptions{})
 	return err
 }
 

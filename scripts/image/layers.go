@@ -66,12 +66,14 @@ func writeTar(w io.Writer, created time.Time, files []file) error {
 				continue
 			}
 			made[dir] = true
-			header := &tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755, ModTime: created, Format: tar.FormatUSTAR}
+			header := &tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755, ModTime: created,
+				Format: tar.FormatUSTAR}
 			if err := t.WriteHeader(header); err != nil {
 				return err
 			}
 		}
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.data)), ModTime: created, Format: tar.FormatUSTAR}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.data)),
+			ModTime: created, Format: tar.FormatUSTAR}
 		if err := t.WriteHeader(header); err != nil {
 			return err
 		}

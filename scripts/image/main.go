@@ -34,7 +34,8 @@ func main() {
 	flag.StringVar(&o.ref, "ref", "", "name of the image with its tag")
 	flag.StringVar(&o.out, "out", "", "directory for the OCI layout, written anew; the archive gets .tar after it")
 	flag.Int64Var(&o.created, "created", 0, "time of the image and of its files, in seconds since 1970")
-	flag.Func("binary", "PLATFORM=FILE, such as linux/amd64=bin/server; more than one makes an index", keyValue(o.binaries))
+	flag.Func("binary", "PLATFORM=FILE, such as linux/amd64=bin/server; more than one makes an index",
+		keyValue(o.binaries))
 	flag.Func("label", "KEY=VALUE", keyValue(o.labels))
 	flag.Parse()
 	digest, err := write(o)
@@ -60,7 +61,8 @@ func keyValue(into map[string]string) func(string) error {
 func write(o options) (digest v1.Hash, err error) {
 	repository, tag, ok := strings.Cut(o.ref[strings.LastIndex(o.ref, "/")+1:], ":")
 	if !ok || repository == "" || tag == "" || o.out == "" || len(o.binaries) == 0 {
-		return digest, fmt.Errorf("expected --ref NAME:TAG, --out DIRECTORY and at least one --binary, found --ref %q, --out %q, %d binaries",
+		return digest, fmt.Errorf(
+			"expected --ref NAME:TAG, --out DIRECTORY and at least one --binary, found --ref %q, --out %q, %d binaries",
 			o.ref, o.out, len(o.binaries))
 	}
 	images, err := build(o)
@@ -71,7 +73,8 @@ func write(o options) (digest v1.Hash, err error) {
 	if len(images) > 1 {
 		index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 		for _, i := range images {
-			index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: i.image, Descriptor: v1.Descriptor{Platform: i.platform}})
+			index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: i.image,
+				Descriptor: v1.Descriptor{Platform: i.platform}})
 		}
 		named = index
 	}

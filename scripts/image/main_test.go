@@ -61,14 +61,18 @@ func TestWrite(t *testing.T) {
 	if string(got.contents["tool"]) != "binary of linux/amd64" {
 		t.Errorf("got the binary %q", got.contents["tool"])
 	}
-	if !strings.Contains(string(got.contents["etc/passwd"]), "\nnonroot:x:65532:65532:") || !strings.Contains(string(got.contents["etc/group"]), "\nnonroot:x:65532:") {
+	if !strings.Contains(string(got.contents["etc/passwd"]), "\nnonroot:x:65532:65532:") ||
+		!strings.Contains(string(got.contents["etc/group"]), "\nnonroot:x:65532:") {
 		t.Errorf("got %s%s, want nonroot with 65532 in both", got.contents["etc/passwd"], got.contents["etc/group"])
 	}
-	if got.Config.User != "65532:65532" || !reflect.DeepEqual(got.Config.Entrypoint, []string{"/tool"}) || got.OS != "linux" || got.Architecture != "amd64" {
-		t.Errorf("got configuration %+v for %s/%s, want user 65532:65532, entrypoint /tool, linux/amd64", got.Config, got.OS, got.Architecture)
+	if got.Config.User != "65532:65532" || !reflect.DeepEqual(got.Config.Entrypoint, []string{"/tool"}) ||
+		got.OS != "linux" || got.Architecture != "amd64" {
+		t.Errorf("got configuration %+v for %s/%s, want user 65532:65532, entrypoint /tool, linux/amd64", got.Config,
+			got.OS, got.Architecture)
 	}
 	if !reflect.DeepEqual(got.Config.Labels, o.labels) || got.Created != "2023-11-14T22:13:20Z" {
-		t.Errorf("got labels %v and time %s, want %v and 2023-11-14T22:13:20Z", got.Config.Labels, got.Created, o.labels)
+		t.Errorf("got labels %v and time %s, want %v and 2023-11-14T22:13:20Z", got.Config.Labels,
+			got.Created, o.labels)
 	}
 	wantNames := map[string]string{"io.containerd.image.name": o.ref, "org.opencontainers.image.ref.name": "v1"}
 	if !reflect.DeepEqual(top[0].Annotations, wantNames) {
@@ -80,7 +84,8 @@ func TestWrite(t *testing.T) {
 		Layers   []string
 	}
 	archive.decode(t, archive["manifest.json"], &saved)
-	if len(saved) != 1 || len(saved[0].Layers) != 2 || archive[saved[0].Config] == nil || archive[saved[0].Layers[1]] == nil || saved[0].RepoTags[0] != o.ref {
+	if len(saved) != 1 || len(saved[0].Layers) != 2 || archive[saved[0].Config] == nil ||
+		archive[saved[0].Layers[1]] == nil || saved[0].RepoTags[0] != o.ref {
 		t.Errorf("got manifest.json %+v, want one image whose files are in the archive", saved)
 	}
 }
@@ -99,8 +104,10 @@ func TestWriteIndex(t *testing.T) {
 	for i, d := range archive.index(t, top[0].Digest) {
 		want := []string{"amd64", "arm64"}[i]
 		got := archive.image(t, d)
-		if d.Platform.Architecture != want || got.Architecture != want || string(got.contents["tool"]) != "binary of linux/"+want {
-			t.Errorf("image %d: got %s, %s with %q, want %s", i, d.Platform.Architecture, got.Architecture, got.contents["tool"], want)
+		if d.Platform.Architecture != want || got.Architecture != want ||
+			string(got.contents["tool"]) != "binary of linux/"+want {
+			t.Errorf("image %d: got %s, %s with %q, want %s", i, d.Platform.Architecture, got.Architecture,
+				got.contents["tool"], want)
 		}
 	}
 	if _, ok := archive["manifest.json"]; ok {
@@ -134,11 +141,13 @@ func TestWriteRefuses(t *testing.T) {
 		change func(*options)
 		want   string
 	}{
-		"no tag":       {func(o *options) { o.ref = "registry.example:5000/tool" }, `expected --ref NAME:TAG`},
-		"no out":       {func(o *options) { o.out = "" }, `expected --ref NAME:TAG, --out DIRECTORY`},
-		"no binary":    {func(o *options) { o.binaries = nil }, "0 binaries"},
-		"no such file": {func(o *options) { o.binaries["linux/amd64"] = "/nonexistent/tool" }, "/nonexistent/tool: no such file"},
-		"platform":     {func(o *options) { o.binaries["linux"] = o.binaries["linux/amd64"] }, `platform "linux": expected one such as linux/amd64`},
+		"no tag":    {func(o *options) { o.ref = "registry.example:5000/tool" }, `expected --ref NAME:TAG`},
+		"no out":    {func(o *options) { o.out = "" }, `expected --ref NAME:TAG, --out DIRECTORY`},
+		"no binary": {func(o *options) { o.binaries = nil }, "0 binaries"},
+		"no such file": {func(o *options) { o.binaries["linux/amd64"] = "/nonexistent/tool" },
+			"/nonexistent/tool: no such file"},
+		"platform": {func(o *options) { o.binaries["linux"] = o.binaries["linux/amd64"] },
+			`platform "linux": expected one such as linux/amd64`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions(t, "linux/amd64")

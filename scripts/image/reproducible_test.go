@@ -77,7 +77,8 @@ func (c checkout) image(t *testing.T, name string) image {
 // empty one, and with other settings of the person who builds. Then it looks into the images, and changes a file.
 func TestReproducible(t *testing.T) {
 	first := newCheckout(t, "TZ=UTC", "LANG=C")
-	second := newCheckout(t, "GOCACHE="+t.TempDir(), "TZ=Asia/Kathmandu", "LANG=de_DE.UTF-8", "GOFLAGS=-buildvcs=true", "USER=somebody")
+	second := newCheckout(t, "GOCACHE="+t.TempDir(), "TZ=Asia/Kathmandu", "LANG=de_DE.UTF-8", "GOFLAGS=-buildvcs=true",
+		"USER=somebody")
 	began := time.Now()
 	want := first.run(t, "umask 022; make --no-print-directory image")
 	t.Logf("the first folder: %.0f s\n%s", time.Since(began).Seconds(), want)
@@ -122,7 +123,8 @@ func checkImage(t *testing.T, c checkout, name, version string) {
 	if !reflect.DeepEqual(i.Config.Labels, want) {
 		t.Errorf("got labels %v, want %v", i.Config.Labels, want)
 	}
-	if ref := "localhost/" + name + ":" + version; i.Annotations["io.containerd.image.name"] != ref || c.run(t, "cat bin/images/"+name+".ref") != ref+"\n" {
+	if ref := "localhost/" + name + ":" + version; i.Annotations["io.containerd.image.name"] != ref ||
+		c.run(t, "cat bin/images/"+name+".ref") != ref+"\n" {
 		t.Errorf("got annotations %v, want the name %s, and in the file .ref too", i.Annotations, ref)
 	}
 
@@ -131,7 +133,8 @@ func checkImage(t *testing.T, c checkout, name, version string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if libraries, err := program.ImportedLibraries(); err != nil || len(libraries) > 0 || program.Section(".interp") != nil {
+	if libraries, err := program.ImportedLibraries(); err != nil || len(libraries) > 0 ||
+		program.Section(".interp") != nil {
 		t.Errorf("got libraries %v, %v, want a static binary: there are none in the image", libraries, err)
 	}
 	if bytes.Contains(binary, []byte(c.dir)) {
@@ -173,14 +176,16 @@ func checkSBOM(t *testing.T, c checkout, i image, name, path string) {
 		got[c.Name] = c.Version
 	}
 	sum := sha256.Sum256(i.contents[name])
-	if program := bom.Components[0]; len(program.Hashes) != 1 || program.Hashes[0].Content != hex.EncodeToString(sum[:]) {
+	if program := bom.Components[0]; len(program.Hashes) != 1 ||
+		program.Hashes[0].Content != hex.EncodeToString(sum[:]) {
 		t.Errorf("SBOM: got %+v, want the binary with its hash %x", program, sum)
 	}
 	build, err := buildinfo.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{name: i.Config.Labels["org.opencontainers.image.version"], "stdlib": strings.TrimPrefix(build.GoVersion, "go")}
+	want := map[string]string{name: i.Config.Labels["org.opencontainers.image.version"],
+		"stdlib": strings.TrimPrefix(build.GoVersion, "go")}
 	for _, dep := range build.Deps {
 		want[dep.Path] = dep.Version
 	}

@@ -25,9 +25,11 @@ func BenchmarkAgents(b *testing.B) {
 	const perConnection, changes = 50, 20
 	for _, agents := range []int{1000, 3000, 5000} {
 		b.Run(fmt.Sprint(agents), func(b *testing.B) {
-			e := envtest.New(b, envtest.Options{ServerArgs: []string{"--max-watches-per-user=6000", "--max-watches=8000"}})
+			e := envtest.New(b, envtest.Options{ServerArgs: []string{"--max-watches-per-user=6000",
+				"--max-watches=8000"}})
 			agent := e.User(b, "system:serviceaccount:agents:agent", rbacv1.PolicyRule{
-				APIGroups: []string{resource.Group}, Resources: []string{resource.Resource}, Verbs: []string{"list", "watch"},
+				APIGroups: []string{resource.Group}, Resources: []string{resource.Resource},
+				Verbs: []string{"list", "watch"},
 			})
 			admin, err := dynamic.NewForConfig(e.Admin(b))
 			if err != nil {
@@ -82,7 +84,8 @@ func connect(b *testing.B, user *rest.Config) *http.Client {
 	if err != nil {
 		b.Fatal(err)
 	}
-	transport, err := rest.HTTPWrappersForConfig(user, &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true})
+	transport, err := rest.HTTPWrappersForConfig(user, &http.Transport{TLSClientConfig: config,
+		ForceAttemptHTTP2: true})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -92,7 +95,8 @@ func connect(b *testing.B, user *rest.Config) *http.Client {
 // watch opens a watch and counts its events until the context ends.
 func watch(ctx context.Context, b *testing.B, client *http.Client, host string, events *atomic.Int64) {
 	b.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, host+"/apis/"+resource.GroupVersion().String()+"/"+resource.Resource+"?watch=1&resourceVersion=0", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		host+"/apis/"+resource.GroupVersion().String()+"/"+resource.Resource+"?watch=1&resourceVersion=0", nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -137,10 +137,12 @@ func getsOf(b *testing.B, routes []*route) {
 	for _, r := range routes {
 		p50, p99 := median(r.p50), median(r.p99)
 		times := float64(p50) / float64(direct)
-		b.Logf("get    %-18s p50 %-10s p99 %-10s %5.0f/s  p50 %.2f x direct", r.name, round(p50), round(p99), 1/p50.Seconds(), times)
+		b.Logf("get    %-18s p50 %-10s p99 %-10s %5.0f/s  p50 %.2f x direct", r.name, round(p50), round(p99),
+			1/p50.Seconds(), times)
 		b.ReportMetric(times, r.name+"-get-x")
 		if times > mostTimes {
-			b.Errorf("get through %s: p50 is %.2f times that of the direct route, want at most %.1f", r.name, times, mostTimes)
+			b.Errorf("get through %s: p50 is %.2f times that of the direct route, want at most %.1f", r.name,
+				times, mostTimes)
 		}
 	}
 }
@@ -151,7 +153,8 @@ func listsOf(b *testing.B, routes []*route, bytes int) {
 	for _, r := range routes {
 		p50, p99 := median(r.p50), median(r.p99)
 		times := float64(p50) / float64(direct)
-		b.Logf("list   %-18s p50 %-10s p99 %-10s %5.0f MB/s  p50 %.2f x direct", r.name, round(p50), round(p99), float64(bytes)/1e6/p50.Seconds(), times)
+		b.Logf("list   %-18s p50 %-10s p99 %-10s %5.0f MB/s  p50 %.2f x direct", r.name, round(p50), round(p99),
+			float64(bytes)/1e6/p50.Seconds(), times)
 		b.ReportMetric(times, r.name+"-list-x")
 	}
 }

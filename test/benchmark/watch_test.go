@@ -32,7 +32,8 @@ type watched struct {
 func create(b *testing.B, client dynamic.Interface, name, ballast string) time.Time {
 	b.Helper()
 	obj := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1.SchemeGroupVersion.String(), "kind": "Gadget", "metadata": map[string]any{"name": name}, "spec": map[string]any{"purpose": "is carried"},
+		"apiVersion": v1.SchemeGroupVersion.String(), "kind": "Gadget", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{"purpose": "is carried"},
 	}}
 	if ballast != "" {
 		obj.SetAnnotations(map[string]string{"example.com/ballast": ballast})
@@ -101,7 +102,8 @@ func watchesOf(b *testing.B, routes []*route, client dynamic.Interface) {
 			direct = p50
 		}
 		times := float64(p50) / float64(direct)
-		b.Logf("watch  %-18s p50 %-10s p99 %-10s %d of %d events  p50 %.2f x direct", r.name, round(p50), round(quantile(delays, 99)), len(delays), len(sent), times)
+		b.Logf("watch  %-18s p50 %-10s p99 %-10s %d of %d events  p50 %.2f x direct", r.name, round(p50),
+			round(quantile(delays, 99)), len(delays), len(sent), times)
 		b.ReportMetric(times, r.name+"-watch-x")
 	}
 }

@@ -47,8 +47,9 @@ var scripts = map[string]struct {
 	command []string
 	steps   string
 }{
-	"python":     {[]string{python, "client.py"}, "create read pages merge_patch apply replace errors watch delete"},
-	"javascript": {[]string{"node", "client.mjs"}, "create read pages merge_patch apply replace errors watch informer delete"},
+	"python": {[]string{python, "client.py"}, "create read pages merge_patch apply replace errors watch delete"},
+	"javascript": {[]string{"node", "client.mjs"},
+		"create read pages merge_patch apply replace errors watch informer delete"},
 }
 
 // resource is what a script is told of the resource that it uses.
@@ -76,12 +77,16 @@ var cases = []struct {
 	user func(*testing.T, string) (name, kubeconfig string)
 }{
 	{resource{
-		Resource: "widgets", Kind: "Widget", Spec: map[string]any{"model": "pendulum"}, Change: map[string]any{"grade": "Premium"},
-		FieldSelector: "spec.grade=Premium", Invalid: map[string]any{"model": "m", "replicas": -1}, InvalidField: "spec.replicas", Forbidden: "Gadget",
+		Resource: "widgets", Kind: "Widget", Spec: map[string]any{"model": "pendulum"},
+		Change:        map[string]any{"grade": "Premium"},
+		FieldSelector: "spec.grade=Premium", Invalid: map[string]any{"model": "m", "replicas": -1},
+		InvalidField: "spec.replicas", Forbidden: "Gadget",
 	}, withCertificate},
 	{resource{
-		Resource: "gadgets", Kind: "Gadget", Spec: map[string]any{"purpose": "first"}, Change: map[string]any{"purpose": "second"},
-		FieldSelector: "metadata.name=RUN-b", Invalid: map[string]any{"purpose": "p", "precision": 7}, InvalidField: "spec.precision", Forbidden: "Widget",
+		Resource: "gadgets", Kind: "Gadget", Spec: map[string]any{"purpose": "first"},
+		Change:        map[string]any{"purpose": "second"},
+		FieldSelector: "metadata.name=RUN-b", Invalid: map[string]any{"purpose": "p", "precision": 7},
+		InvalidField: "spec.precision", Forbidden: "Widget",
 	}, withToken},
 }
 
@@ -123,7 +128,8 @@ func TestUntrusted(t *testing.T) {
 	config.Clusters["env"].CertificateAuthority = filepath.Join(shared.PKI(), "client-ca", "tls.crt")
 	for language, script := range scripts {
 		t.Run(language, func(t *testing.T) {
-			out, err := run(t, dir, script.command, write(t, config), resource{APIVersion: install.GroupVersions()[0].String(), Kind: "Widget"})
+			out, err := run(t, dir, script.command, write(t, config),
+				resource{APIVersion: install.GroupVersions()[0].String(), Kind: "Widget"})
 			if err == nil || !strings.Contains(out, "certificate") {
 				t.Errorf("got %v:\n%s\nwant an error about the certificate", err, out)
 			}
@@ -170,11 +176,13 @@ func withCertificate(t *testing.T, name string) (user, kubeconfig string) {
 func withToken(t *testing.T, namespace string) (user, kubeconfig string) {
 	t.Helper()
 	accounts := shared.Client(t).CoreV1().ServiceAccounts(namespace)
-	account, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "client"}}, metav1.CreateOptions{})
+	account, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "client"}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := accounts.CreateToken(t.Context(), account.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := accounts.CreateToken(t.Context(), account.Name, &authenticationv1.TokenRequest{},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

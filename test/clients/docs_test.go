@@ -73,7 +73,8 @@ func TestTypes(t *testing.T) {
 		}
 	}
 	// The types of browsers and of Node.js, which it would read too, take it seconds.
-	command := []string{"node_modules/.bin/tsc", "--strict", "--noEmit", "--pretty", "false", "--lib", "es2022", "--typeRoots", "none"}
+	command := []string{"node_modules/.bin/tsc", "--strict", "--noEmit", "--pretty", "false", "--lib", "es2022",
+		"--typeRoots", "none"}
 	out, err := inDir(t, dir, kubeconfig, append(command, slices.Collect(maps.Keys(files))...)...)
 	for name, file := range files {
 		got := regexp.MustCompile("(?m)^" + regexp.QuoteMeta(name) + `\(.*`).FindString(out)

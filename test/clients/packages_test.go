@@ -17,7 +17,8 @@ func scriptDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := errors.Join(
-		os.CopyFS(dir, os.DirFS("testdata")), os.CopyFS(dir, os.DirFS(packageList)), os.Symlink(filepath.Join(packages, "node_modules"), filepath.Join(dir, "node_modules")),
+		os.CopyFS(dir, os.DirFS("testdata")), os.CopyFS(dir, os.DirFS(packageList)),
+		os.Symlink(filepath.Join(packages, "node_modules"), filepath.Join(dir, "node_modules")),
 	); err != nil {
 		t.Fatal(err)
 	}

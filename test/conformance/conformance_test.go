@@ -44,7 +44,8 @@ func targets(t *testing.T, config *rest.Config) []conformance.Target {
 			t.Fatal(err)
 		}
 		target := conformance.Target{Config: config, Resource: sample.GetName(), Sample: sample}
-		for name, patch := range map[string]*map[string]any{"change": &target.Change, "invalid": &target.Invalid, "status": &target.Status} {
+		for name, patch := range map[string]*map[string]any{"change": &target.Change, "invalid": &target.Invalid,
+			"status": &target.Status} {
 			if text, ok := sample.GetAnnotations()[name]; ok {
 				if err := json.Unmarshal([]byte(text), patch); err != nil {
 					t.Fatalf("%s: the annotation %s: %v", target.Resource, name, err)
@@ -83,7 +84,8 @@ func complete(t *testing.T, e *envtest.Environment, target *conformance.Target, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	target.Config, target.Kubectl, target.WebhookAddress, target.AllowDisruptive = known.Config, known.Kubectl, known.WebhookAddress, true
+	target.Config, target.Kubectl, target.WebhookAddress, target.AllowDisruptive = known.Config, known.Kubectl,
+		known.WebhookAddress, true
 	switch _, group, _ := strings.Cut(target.Resource, "."); {
 	case strings.HasSuffix(group, "workshop.example.com"):
 		target.Server, target.AuditLog = known.Server, logs.server
@@ -102,7 +104,9 @@ func audited(t *testing.T) (envtest.Options, auditLogs) {
 	t.Helper()
 	dir := t.TempDir()
 	policy := filepath.Join(dir, "policy.yaml")
-	if err := os.WriteFile(policy, []byte(`{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}`), 0o600); err != nil {
+	if err := os.WriteFile(policy,
+		[]byte(`{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	logs := auditLogs{filepath.Join(dir, "kube-apiserver.log"), filepath.Join(dir, "server.log")}
@@ -132,7 +136,8 @@ func TestCalibration(t *testing.T) {
 	if err := kubectl("apply", "-f", crd); err != nil {
 		t.Fatal(err)
 	}
-	e.Eventually(t, "the CRD to be established", time.Minute, func(context.Context) error { // kubectl fails at conditions that are still null
+	// kubectl fails at conditions that are still null
+	e.Eventually(t, "the CRD to be established", time.Minute, func(context.Context) error {
 		return kubectl("wait", "--for=condition=Established", "-f", crd)
 	})
 	for _, target := range targets(t, nil) {
@@ -148,7 +153,9 @@ func TestCalibration(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%.0f s, %d objects: %d passed, %d failed, %d skipped", report.Seconds, created.n.Load(), report.Count("", conformance.Passed), report.Count("", conformance.Failed), report.Count("", conformance.Skipped))
+			t.Logf("%.0f s, %d objects: %d passed, %d failed, %d skipped", report.Seconds, created.n.Load(),
+				report.Count("", conformance.Passed), report.Count("", conformance.Failed),
+				report.Count("", conformance.Skipped))
 			asExpected(t, report, target.Resource, expectations(t, "expected.yaml"))
 			if n := created.n.Load(); report.Seconds > 180 || n == 0 || n > 5000 {
 				t.Errorf("the run took %.0f s and made %d objects, want at most 3 minutes and 5,000", report.Seconds, n)
@@ -188,7 +195,8 @@ func TestWithoutWatchCache(t *testing.T) {
 	}
 	asExpected(t, report, target.Resource, append(expectations(t, "expected.yaml"), expectation{
 		Checks: []string{"get/future-version", "watch/bookmark"}, Targets: []string{target.Resource},
-		Because: "etcd sends no bookmarks, and refuses a resourceVersion that is not reached at once, so clients are not told when to try again",
+		Because: "etcd sends no bookmarks, and refuses a resourceVersion that is not reached at once, so clients " +
+			"are not told when to try again",
 	}))
 }
 
@@ -198,7 +206,8 @@ func asExpected(t *testing.T, report *conformance.Report, target string, entries
 	var expected, got []string
 	for _, entry := range entries {
 		for _, id := range entry.Checks {
-			if slices.Contains(entry.Targets, target) && slices.ContainsFunc(report.Results, func(r conformance.Result) bool { return r.ID == id }) {
+			if slices.Contains(entry.Targets, target) && slices.ContainsFunc(report.Results,
+				func(r conformance.Result) bool { return r.ID == id }) {
 				expected = append(expected, id)
 			}
 		}
@@ -234,12 +243,14 @@ func TestDocs(t *testing.T) {
 	text.WriteString("| area | required | recommended | optional |\n|---|---|---|---|\n")
 	for _, area := range areas {
 		c := counts[area]
-		fmt.Fprintf(&text, "| %s | %d | %d | %d |\n", area, c[conformance.Required], c[conformance.Recommended], c[conformance.Optional])
+		fmt.Fprintf(&text, "| %s | %d | %d | %d |\n", area, c[conformance.Required], c[conformance.Recommended],
+			c[conformance.Optional])
 		for level, n := range c {
 			total[level] += n
 		}
 	}
-	fmt.Fprintf(&text, "| **%d in all** | %d | %d | %d |\n", len(conformance.Checks()), total[conformance.Required], total[conformance.Recommended], total[conformance.Optional])
+	fmt.Fprintf(&text, "| **%d in all** | %d | %d | %d |\n", len(conformance.Checks()), total[conformance.Required],
+		total[conformance.Recommended], total[conformance.Optional])
 	text.WriteString("\n| fails | which checks | why |\n|---|---|---|\n")
 	for _, entry := range expectations(t, "expected.yaml") {
 		var resources []string
@@ -247,7 +258,8 @@ func TestDocs(t *testing.T) {
 			resource, _, _ := strings.Cut(target, ".")
 			resources = append(resources, resource)
 		}
-		fmt.Fprintf(&text, "| %s | `%s` | %s |\n", strings.Join(resources, ", "), strings.Join(entry.Checks, "`, `"), entry.Because)
+		fmt.Fprintf(&text, "| %s | `%s` | %s |\n", strings.Join(resources, ", "), strings.Join(entry.Checks, "`, `"),
+			entry.Because)
 	}
 	table(t, filepath.Join("docs", "conformance.md"), text.String())
 
@@ -288,7 +300,8 @@ func table(t *testing.T, page, want string) {
 		return
 	}
 	if !*update {
-		t.Fatalf("the table of %s is not current; run: go test ./test/conformance -run TestDocs -update\n%s", path, gocmp.Diff(have, want))
+		t.Fatalf("the table of %s is not current; run: go test ./test/conformance -run TestDocs -update\n%s", path,
+			gocmp.Diff(have, want))
 	}
 	if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o600); err != nil {
 		t.Fatal(err)

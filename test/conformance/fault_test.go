@@ -55,7 +55,8 @@ type faulty struct {
 
 // RoundTrip implements http.RoundTripper.
 func (f faulty) RoundTrip(req *http.Request) (*http.Response, error) {
-	about := req.URL.Path == "/apis" || slices.ContainsFunc(ours, func(prefix string) bool { return strings.HasPrefix(req.URL.Path, prefix) })
+	about := req.URL.Path == "/apis" || slices.ContainsFunc(ours,
+		func(prefix string) bool { return strings.HasPrefix(req.URL.Path, prefix) })
 	if !about && !f.everywhere {
 		return f.next.RoundTrip(req)
 	}
@@ -92,12 +93,15 @@ func setRequestBody(req *http.Request, data []byte) {
 }
 
 func answer(req *http.Request, code int, data []byte) *http.Response {
-	return &http.Response{StatusCode: code, Status: strconv.Itoa(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(data)), ContentLength: int64(len(data))}
+	return &http.Response{StatusCode: code, Status: strconv.Itoa(code), Proto: "HTTP/1.1", ProtoMajor: 1,
+		ProtoMinor: 1, Request: req,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(data)),
+		ContentLength: int64(len(data))}
 }
 
 // onObject changes the objects of JSON answers that are not watches.
-func onObject(change func(req *http.Request, resp *http.Response, obj map[string]any)) func(*http.Request, *http.Response) {
+func onObject(change func(req *http.Request, resp *http.Response,
+	obj map[string]any)) func(*http.Request, *http.Response) {
 	return func(req *http.Request, resp *http.Response) {
 		if req.URL.Query().Get("watch") == "true" || !strings.Contains(resp.Header.Get("Content-Type"), "json") {
 			return
@@ -185,7 +189,8 @@ func says(from, to int) fault {
 // events changes those of a watch; a nil event is dropped.
 func events(change func(n int, event map[string]any) []map[string]any) fault {
 	return fault{response: func(req *http.Request, resp *http.Response) {
-		if req.URL.Query().Get("watch") != "true" || resp.StatusCode != http.StatusOK || !strings.Contains(resp.Header.Get("Content-Type"), "json") {
+		if req.URL.Query().Get("watch") != "true" || resp.StatusCode != http.StatusOK ||
+			!strings.Contains(resp.Header.Get("Content-Type"), "json") {
 			return
 		}
 		from, in := io.Pipe()
@@ -253,42 +258,55 @@ var faults = map[string]fault{
 			resp.Header.Set("Content-Type", "text/plain")
 		}
 	}},
-	"errors without reason and details": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
-		if obj["kind"] == "Status" {
-			delete(obj, "reason")
-			delete(obj, "details")
-			obj["message"] = "it failed"
-		}
-	})},
-	"422 is 500": says(422, 500), "400 is 500": says(400, 500), "404 is 500": says(404, 500), "409 is 500": says(409, 500), "403 is 500": says(403, 500),
-	"405 is 404": says(405, 404), "415 is 400": says(415, 400), "406 is 400": says(406, 400), "413 is 500": says(413, 500), "201 is 200": says(201, 200),
+	"errors without reason and details": {response: onObject(
+		func(_ *http.Request, _ *http.Response, obj map[string]any) {
+			if obj["kind"] == "Status" {
+				delete(obj, "reason")
+				delete(obj, "details")
+				obj["message"] = "it failed"
+			}
+		})},
+	"422 is 500": says(422, 500), "400 is 500": says(400, 500), "404 is 500": says(404, 500),
+	"409 is 500": says(409, 500), "403 is 500": says(403, 500),
+	"405 is 404": says(405, 404), "415 is 400": says(415, 400), "406 is 400": says(406, 400),
+	"413 is 500": says(413, 500), "201 is 200": says(201, 200),
 	"504 is 500": says(504, 500), "304 is 200": says(304, 200),
-	"no dry run":                  {request: without("dryRun")},
-	"no field validation":         {request: without("fieldValidation")},
-	"no label selectors":          {request: without("labelSelector")},
-	"no field selectors":          {request: without("fieldSelector")},
-	"no limit":                    {request: without("limit", "continue")},
-	"tokens are forgotten":        {request: without("continue")},
-	"no resource versions":        {request: without("resourceVersion", "resourceVersionMatch")},
-	"matches are not looked at":   {request: without("resourceVersionMatch")},
-	"no initial events":           {request: without("sendInitialEvents", "resourceVersionMatch")},
-	"no bookmarks":                ofType("BOOKMARK", dropped),
-	"bookmarks always":            {request: func(req *http.Request) { always(req, "allowWatchBookmarks", "true") }},
-	"no watch timeout":            {request: without("timeoutSeconds")},
-	"no propagation policy":       {request: without("propagationPolicy")},
-	"no field manager":            {request: without("fieldManager")},
-	"force always":                {request: func(req *http.Request) { onApply(req, func() { always(req, "force", "true") }) }},
-	"force never":                 {request: without("force")},
-	"no warnings":                 {response: func(_ *http.Request, resp *http.Response) { resp.Header.Del("Warning") }},
-	"JSON only":                   {request: func(req *http.Request) { req.Header.Set("Accept", "application/json") }},
-	"no tables":                   {request: func(req *http.Request) { noForm(req, "as=Table") }},
-	"no metadata":                 {request: func(req *http.Request) { noForm(req, "as=PartialObjectMetadata") }},
-	"no YAML":                     {request: func(req *http.Request) { noForm(req, "yaml") }},
-	"no protobuf":                 {request: func(req *http.Request) { noForm(req, "protobuf") }},
-	"rows without objects":        {request: func(req *http.Request) { always(req, "includeObject", "None") }},
-	"never compressed":            {request: func(req *http.Request) { req.Header.Set("Accept-Encoding", "identity") }},
-	"not indented":                {request: without("pretty")},
-	"everybody may do everything": {request: func(req *http.Request) { req.Header.Del("Impersonate-User"); req.Header.Del("Impersonate-Group") }},
+	"no dry run":                {request: without("dryRun")},
+	"no field validation":       {request: without("fieldValidation")},
+	"no label selectors":        {request: without("labelSelector")},
+	"no field selectors":        {request: without("fieldSelector")},
+	"no limit":                  {request: without("limit", "continue")},
+	"tokens are forgotten":      {request: without("continue")},
+	"no resource versions":      {request: without("resourceVersion", "resourceVersionMatch")},
+	"matches are not looked at": {request: without("resourceVersionMatch")},
+	"no initial events":         {request: without("sendInitialEvents", "resourceVersionMatch")},
+	"no bookmarks":              ofType("BOOKMARK", dropped),
+	"bookmarks always":          {request: func(req *http.Request) { always(req, "allowWatchBookmarks", "true") }},
+	"no watch timeout":          {request: without("timeoutSeconds")},
+	"no propagation policy":     {request: without("propagationPolicy")},
+	"no field manager":          {request: without("fieldManager")},
+	"force always": {request: func(req *http.Request) {
+		onApply(req,
+			func() { always(req, "force", "true") })
+	}},
+	"force never": {request: without("force")},
+	"no warnings": {response: func(_ *http.Request,
+		resp *http.Response) {
+		resp.Header.Del("Warning")
+	}},
+	"JSON only":            {request: func(req *http.Request) { req.Header.Set("Accept", "application/json") }},
+	"no tables":            {request: func(req *http.Request) { noForm(req, "as=Table") }},
+	"no metadata":          {request: func(req *http.Request) { noForm(req, "as=PartialObjectMetadata") }},
+	"no YAML":              {request: func(req *http.Request) { noForm(req, "yaml") }},
+	"no protobuf":          {request: func(req *http.Request) { noForm(req, "protobuf") }},
+	"rows without objects": {request: func(req *http.Request) { always(req, "includeObject", "None") }},
+	"never compressed":     {request: func(req *http.Request) { req.Header.Set("Accept-Encoding", "identity") }},
+	"not indented":         {request: without("pretty")},
+	"everybody may do everything": {request: func(req *http.Request) {
+		req.Header.Del(
+			"Impersonate-User")
+		req.Header.Del("Impersonate-Group")
+	}},
 	"without resourceVersion in bodies": {request: onBody(func(req *http.Request, obj map[string]any) {
 		if req.Method != http.MethodPost {
 			inMetadata(obj, func(metadata map[string]any) { delete(metadata, "resourceVersion") })
@@ -302,11 +320,17 @@ var faults = map[string]fault{
 			setRequestBody(req, nil)
 		}
 	}},
-	"without preconditions": {request: onBody(func(_ *http.Request, obj map[string]any) { delete(obj, "preconditions") })},
+	"without preconditions": {request: onBody(func(_ *http.Request,
+		obj map[string]any) {
+		delete(obj, "preconditions")
+	})},
 	"labels are not stored": {request: onBody(func(_ *http.Request, obj map[string]any) {
 		inMetadata(obj, func(metadata map[string]any) {
 			if labels, ok := metadata["labels"].(map[string]any); ok {
-				maps.DeleteFunc(labels, func(name string, _ any) bool { return !strings.HasPrefix(name, "conformance.example.com/") })
+				maps.DeleteFunc(labels, func(name string, _ any) bool {
+					return !strings.HasPrefix(name,
+						"conformance.example.com/")
+				})
 			}
 		})
 	})},
@@ -330,8 +354,12 @@ var faults = map[string]fault{
 	"no finalizers":             drops("finalizers"),
 	"no generateName":           drops("generateName"),
 	"generations never change":  {response: onObject(generation(func(json.Number) json.Number { return "1" }))},
-	"generations count by two":  {response: onObject(generation(func(n json.Number) json.Number { i, _ := n.Int64(); return json.Number(strconv.FormatInt(2*i, 10)) }))},
-	"no kind":                   {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) { delete(obj, "kind") })},
+	"generations count by two": {response: onObject(generation(
+		func(n json.Number) json.Number { i, _ := n.Int64(); return json.Number(strconv.FormatInt(2*i, 10)) }))},
+	"no kind": {response: onObject(func(_ *http.Request, _ *http.Response,
+		obj map[string]any) {
+		delete(obj, "kind")
+	})},
 	"the content is not answered": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
 		each(obj, func(o map[string]any) { delete(o, "spec") })
 	})},
@@ -375,7 +403,8 @@ var faults = map[string]fault{
 		return resp
 	}},
 	"deletions are not done": {instead: func(req *http.Request, _ http.RoundTripper) *http.Response {
-		if req.Method != http.MethodDelete || req.URL.Query().Get("propagationPolicy") == "Background" && strings.Contains(req.URL.Path, "none") {
+		if req.Method != http.MethodDelete || req.URL.Query().Get("propagationPolicy") == "Background" &&
+			strings.Contains(req.URL.Path, "none") {
 			return nil
 		}
 		return answer(req, 200, []byte(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
@@ -393,20 +422,24 @@ var faults = map[string]fault{
 		}
 		return nil
 	}},
-	"added is modified":    ofType("ADDED", renamed("MODIFIED")),
-	"modified is added":    ofType("MODIFIED", renamed("ADDED")),
-	"deleted is modified":  ofType("DELETED", renamed("MODIFIED")),
-	"additions are lost":   ofType("ADDED", dropped),
-	"changes are lost":     ofType("MODIFIED", dropped),
-	"deletions are lost":   ofType("DELETED", dropped),
-	"every second is lost": events(func(n int, e map[string]any) []map[string]any { return map[bool][]map[string]any{true: {e}}[n%2 == 0] }),
+	"added is modified":   ofType("ADDED", renamed("MODIFIED")),
+	"modified is added":   ofType("MODIFIED", renamed("ADDED")),
+	"deleted is modified": ofType("DELETED", renamed("MODIFIED")),
+	"additions are lost":  ofType("ADDED", dropped),
+	"changes are lost":    ofType("MODIFIED", dropped),
+	"deletions are lost":  ofType("DELETED", dropped),
+	"every second is lost": events(
+		func(n int, e map[string]any) []map[string]any { return map[bool][]map[string]any{true: {e}}[n%2 == 0] }),
 	"additions come twice": ofType("ADDED", func(e map[string]any) []map[string]any { return []map[string]any{e, e} }),
 	"bookmarks are plain": ofType("BOOKMARK", func(e map[string]any) []map[string]any {
 		inMetadata(e["object"].(map[string]any), func(m map[string]any) { delete(m, "annotations") })
 		return []map[string]any{e}
 	}),
 	"events of another": events(func(_ int, e map[string]any) []map[string]any {
-		inMetadata(e["object"].(map[string]any), func(m map[string]any) { m["name"], m["resourceVersion"] = "another", "1" })
+		inMetadata(e["object"].(map[string]any), func(m map[string]any) {
+			m["name"],
+				m["resourceVersion"] = "another", "1"
+		})
 		return []map[string]any{e}
 	}),
 	"watches begin anew": {request: func(req *http.Request) { onWatch(req, without("resourceVersion")) }},
@@ -429,30 +462,34 @@ var faults = map[string]fault{
 	"discovery without singular": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
 		onResources(obj, func(r map[string]any) { r["singularName"] = "" })
 	})},
-	"discovery without deletecollection": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
-		onResources(obj, func(r map[string]any) {
-			if verbs, ok := r["verbs"].([]any); ok {
-				r["verbs"] = slices.DeleteFunc(verbs, func(v any) bool { return v == "deletecollection" })
+	"discovery without deletecollection": {response: onObject(
+		func(_ *http.Request, _ *http.Response, obj map[string]any) {
+			onResources(obj, func(r map[string]any) {
+				if verbs, ok := r["verbs"].([]any); ok {
+					r["verbs"] = slices.DeleteFunc(verbs, func(v any) bool { return v == "deletecollection" })
+				}
+			})
+		})},
+	"discovery with another short name": {response: onObject(
+		func(_ *http.Request, _ *http.Response, obj map[string]any) {
+			onResources(obj, func(r map[string]any) { r["shortNames"] = []any{"x"} })
+		})},
+	"discovery with another subresource": {response: onObject(
+		func(_ *http.Request, _ *http.Response, obj map[string]any) {
+			onResources(obj, func(r map[string]any) {
+				if r["name"] == "widgets/status" {
+					r["name"] = "widgets/state"
+				}
+			})
+		})},
+	"discovery with one short name for all": {response: onObject(
+		func(_ *http.Request, _ *http.Response, obj map[string]any) {
+			if obj["kind"] == "APIResourceList" {
+				for _, r := range obj["resources"].([]any) {
+					r.(map[string]any)["shortNames"] = []any{"x"}
+				}
 			}
-		})
-	})},
-	"discovery with another short name": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
-		onResources(obj, func(r map[string]any) { r["shortNames"] = []any{"x"} })
-	})},
-	"discovery with another subresource": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
-		onResources(obj, func(r map[string]any) {
-			if r["name"] == "widgets/status" {
-				r["name"] = "widgets/state"
-			}
-		})
-	})},
-	"discovery with one short name for all": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
-		if obj["kind"] == "APIResourceList" {
-			for _, r := range obj["resources"].([]any) {
-				r.(map[string]any)["shortNames"] = []any{"x"}
-			}
-		}
-	})},
+		})},
 	"a deletion of nothing is an error": refusesQuery(func(req *http.Request) bool {
 		return req.Method == http.MethodDelete && req.URL.Query().Has("labelSelector") && !req.URL.Query().Has("dryRun")
 	}),
@@ -467,27 +504,33 @@ var faults = map[string]fault{
 		}
 		return answer(req, 409, []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","message":"no","code":409}`))
 	}},
-	"unknown parameters are errors": refusesQuery(func(req *http.Request) bool { return req.URL.Query().Has("noSuchParameter") }),
-	"discovery without preferred version": {response: onObject(func(req *http.Request, _ *http.Response, obj map[string]any) {
-		if req.URL.Path == "/apis" {
-			groups, _ := obj["groups"].([]any)
-			for _, g := range groups {
-				g.(map[string]any)["preferredVersion"] = map[string]any{"groupVersion": "x/y", "version": "y"}
+	"unknown parameters are errors": refusesQuery(func(req *http.Request) bool {
+		return req.URL.Query().Has(
+			"noSuchParameter")
+	}),
+	"discovery without preferred version": {response: onObject(
+		func(req *http.Request, _ *http.Response, obj map[string]any) {
+			if req.URL.Path == "/apis" {
+				groups, _ := obj["groups"].([]any)
+				for _, g := range groups {
+					g.(map[string]any)["preferredVersion"] = map[string]any{"groupVersion": "x/y", "version": "y"}
+				}
 			}
-		}
-	})},
+		})},
 	"OpenAPI without fields": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
 		onSchemas(obj, func(schema map[string]any) { delete(schema["properties"].(map[string]any), "spec") })
 	})},
-	"OpenAPI with a reference to nothing": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
-		onSchemas(obj, func(schema map[string]any) {
-			schema["properties"].(map[string]any)["lost"] = map[string]any{"$ref": "#/components/schemas/lost"}
-		})
-	})},
+	"OpenAPI with a reference to nothing": {response: onObject(
+		func(_ *http.Request, _ *http.Response, obj map[string]any) {
+			onSchemas(obj, func(schema map[string]any) {
+				schema["properties"].(map[string]any)["lost"] = map[string]any{"$ref": "#/components/schemas/lost"}
+			})
+		})},
 	"OpenAPI with internal kinds": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
 		onSchemas(obj, func(schema map[string]any) {
 			kinds := schema["x-kubernetes-group-version-kind"].([]any)
-			schema["x-kubernetes-group-version-kind"] = append(kinds, map[string]any{"group": "workshop.example.com", "version": "__internal", "kind": "Widget"})
+			schema["x-kubernetes-group-version-kind"] = append(kinds,
+				map[string]any{"group": "workshop.example.com", "version": "__internal", "kind": "Widget"})
 		})
 	})},
 	"tables without a token": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
@@ -556,7 +599,10 @@ var faults = map[string]fault{
 			obj["definitions"] = map[string]any{}
 		}
 	})},
-	"a body in other words": {response: func(_ *http.Request, resp *http.Response) { resp.Header.Set("Content-Type", "text/plain") }},
+	"a body in other words": {response: func(_ *http.Request,
+		resp *http.Response) {
+		resp.Header.Set("Content-Type", "text/plain")
+	}},
 	"no admission": {everywhere: true, instead: func(req *http.Request, _ http.RoundTripper) *http.Response {
 		if req.Method != http.MethodPost || !strings.HasPrefix(req.URL.Path, "/apis/admissionregistration.k8s.io/") {
 			return nil
@@ -566,27 +612,36 @@ var faults = map[string]fault{
 	"webhooks fail closed always": onWebhook("failurePolicy", "Fail"),
 	"webhooks fail open always":   onWebhook("failurePolicy", "Ignore"),
 	"webhooks see one version":    onWebhook("matchPolicy", "Exact"),
-	"webhooks are asked about the object": {everywhere: true, request: onBody(func(req *http.Request, obj map[string]any) {
-		onWebhooks(req, obj, func(hook map[string]any) {
-			rule := hook["rules"].([]any)[0].(map[string]any)
-			rule["resources"] = append(rule["resources"].([]any), "widgets")
-		})
-	})},
-	"no health": refusesQuery(func(req *http.Request) bool { return req.URL.Path == "/livez" || req.URL.Path == "/readyz" }),
+	"webhooks are asked about the object": {everywhere: true,
+		request: onBody(func(req *http.Request, obj map[string]any) {
+			onWebhooks(req, obj, func(hook map[string]any) {
+				rule := hook["rules"].([]any)[0].(map[string]any)
+				rule["resources"] = append(rule["resources"].([]any), "widgets")
+			})
+		})},
+	"no health": refusesQuery(func(req *http.Request) bool {
+		return req.URL.Path == "/livez" ||
+			req.URL.Path == "/readyz"
+	}),
 	"no metrics of its own": {response: onMetrics(func(_ int64, line string) string {
 		return map[bool]string{true: "# " + line, false: line}[strings.HasPrefix(line, "apiserver_")]
 	})},
 	"everything leaks": {fresh: func() fault {
 		return fault{response: onMetrics(func(n int64, line string) string {
-			for _, name := range []string{"go_goroutines", "go_memstats_heap_alloc_bytes", "apiserver_longrunning_requests"} {
+			for _, name := range []string{"go_goroutines", "go_memstats_heap_alloc_bytes",
+				"apiserver_longrunning_requests"} {
 				if n > 1 && strings.HasPrefix(line, "# TYPE "+name+" ") {
-					return line + "\n" + name + `{group="workshop.example.com",version="v1",resource="widgets",verb="WATCH",leaked="yes"} 1e12`
+					return line + "\n" + name +
+						`{group="workshop.example.com",version="v1",resource="widgets",verb="WATCH",leaked="yes"} 1e12`
 				}
 			}
 			return line
 		})}
 	}},
-	"other audit IDs": {response: func(_ *http.Request, resp *http.Response) { resp.Header.Set("Audit-Id", "another") }},
+	"other audit IDs": {response: func(_ *http.Request, resp *http.Response) {
+		resp.Header.Set("Audit-Id",
+			"another")
+	}},
 	"events of the past are wrong": events(func(_ int, event map[string]any) []map[string]any {
 		switch event["type"] {
 		case "ERROR":
@@ -713,7 +768,9 @@ func onSchemas(obj map[string]any, change func(map[string]any)) {
 	}
 }
 
-var update = flag.Bool("update", false, "Write testdata/faults.json, with faults for the checks that have none there (5 minutes, or 30 without the file), and the tables of the docs.")
+var update = flag.Bool("update", false,
+	"Write testdata/faults.json, with faults for the checks that have none there (5 minutes, or 30 without the "+
+		"file), and the tables of the docs.")
 
 // matrixFile says for each check which fault it finds: of several, the one that the fewest checks find.
 var matrixFile = filepath.Join("testdata", "faults.json")
@@ -735,7 +792,8 @@ func TestEachCheckFails(t *testing.T) {
 		finds, without = matrix(t)
 	}
 	for _, id := range without {
-		t.Errorf("%s finds no fault; add one, and run: go test ./test/conformance -run TestEachCheckFails -timeout 40m -update", id)
+		t.Errorf("%s finds no fault; add one, and run: go test ./test/conformance -run TestEachCheckFails -timeout "+
+			"40m -update", id)
 	}
 	byFault := map[string][]string{}
 	for id, name := range finds {
@@ -750,7 +808,8 @@ func TestEachCheckFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, result := range report.Results {
-				if message := strings.Join(result.Messages, "; "); result.Outcome != conformance.Failed || strings.Contains(message, "the check panicked") {
+				if message := strings.Join(result.Messages, "; "); result.Outcome != conformance.Failed ||
+					strings.Contains(message, "the check panicked") {
 					t.Errorf("%s %s: %s", result.ID, result.Outcome, message)
 				}
 			}
@@ -769,7 +828,8 @@ func TestEachGivenCheckFails(t *testing.T) {
 	}
 	object := target.Sample.DeepCopy()
 	object.SetName("given")
-	widgets := client.Resource(schema.GroupVersionResource{Group: "workshop.example.com", Version: "v1", Resource: "widgets"}).Namespace(e.NewNamespace(t))
+	widgets := client.Resource(schema.GroupVersionResource{Group: "workshop.example.com", Version: "v1",
+		Resource: "widgets"}).Namespace(e.NewNamespace(t))
 	if target.Sample, err = widgets.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -793,9 +853,12 @@ func TestEachGivenCheckFails(t *testing.T) {
 		}
 	}
 	for id, name := range map[string]string{
-		"given/get": "no kind", "given/yaml": "no YAML", "given/protobuf": "no protobuf", "given/table": "no tables", "given/metadata": "no metadata",
-		"given/list": "lists lose the last", "given/list-table": "no tables", "given/label-selector": "no label selectors",
-		"given/field-selector": "no field selectors", "given/missing": "finds whatever is missing", "given/kubectl": "404 is 500",
+		"given/get": "no kind", "given/yaml": "no YAML", "given/protobuf": "no protobuf", "given/table": "no tables",
+		"given/metadata": "no metadata",
+		"given/list":     "lists lose the last", "given/list-table": "no tables",
+		"given/label-selector": "no label selectors",
+		"given/field-selector": "no field selectors", "given/missing": "finds whatever is missing",
+		"given/kubectl": "404 is 500",
 	} {
 		t.Run(id, func(t *testing.T) {
 			target := target
@@ -893,14 +956,16 @@ func through(t *testing.T, config *rest.Config) []string {
 		t.Fatal(err)
 	}
 	server := httptest.NewUnstartedServer(&httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: transport, FlushInterval: -1,
+		ErrorLog: log.New(io.Discard, "", 0),
 	})
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	t.Cleanup(server.CloseClientConnections)
 	t.Cleanup(server.Close)
 	ca := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	return []string{"--server=" + server.URL, "--certificate-authority=" + ca, "--kubeconfig=" + os.DevNull}
@@ -932,7 +997,10 @@ func writeMatrix(t *testing.T, target conformance.Target, finds map[string]strin
 		}
 		t.Logf("%s: %d checks in %.0f s", name, len(found[name]), report.Seconds)
 	}
-	names := slices.SortedFunc(maps.Keys(found), func(a, b string) int { return cmp.Or(len(found[a])-len(found[b]), strings.Compare(a, b)) })
+	names := slices.SortedFunc(maps.Keys(found), func(a,
+		b string) int {
+		return cmp.Or(len(found[a])-len(found[b]), strings.Compare(a, b))
+	})
 	for _, name := range names {
 		for _, id := range found[name] {
 			if finds[id] == "" {

@@ -46,8 +46,10 @@ func TestMetrics(t *testing.T) {
 	}{
 		{"sigs.k8s.io/metrics-server", "v0.9.0", "./cmd/metrics-server", envtest.OtherServer{
 			GroupVersions: []schema.GroupVersion{{Group: "metrics.k8s.io", Version: "v1beta1"}},
-			Args:          []string{"--kubelet-use-node-status-port", "--kubelet-certificate-authority=" + kubelet, "--metric-resolution=10s", "--kubelet-request-timeout=5s"},
-		}, map[string]string{"nodes": "/apis/metrics.k8s.io/v1beta1/nodes/node", "pods": "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/pod"}},
+			Args: []string{"--kubelet-use-node-status-port", "--kubelet-certificate-authority=" + kubelet,
+				"--metric-resolution=10s", "--kubelet-request-timeout=5s"},
+		}, map[string]string{"nodes": "/apis/metrics.k8s.io/v1beta1/nodes/node",
+			"pods": "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/pod"}},
 		// It also listens for values at port 8080.
 		{"sigs.k8s.io/custom-metrics-apiserver", "v1.37.0", "./test-adapter", envtest.OtherServer{
 			GroupVersions:  []schema.GroupVersion{{Group: "external.metrics.k8s.io", Version: "v1beta1"}},
@@ -60,7 +62,10 @@ func TestMetrics(t *testing.T) {
 				t.Fatal(err)
 			}
 			for resource, path := range other.samples {
-				t.Run(resource, func(t *testing.T) { reads(t, e, other.server.GroupVersions[0].WithResource(resource), path) })
+				t.Run(resource, func(t *testing.T) {
+					reads(t, e,
+						other.server.GroupVersions[0].WithResource(resource), path)
+				})
 			}
 		})
 	}
@@ -71,12 +76,14 @@ func published(t *testing.T, e *envtest.Environment, resource schema.GroupVersio
 	t.Helper()
 	client := clientFor(t, e).Discovery()
 	e.Eventually(t, "discovery and OpenAPI of "+resource.String(), time.Minute, func(ctx context.Context) error {
-		apis, err := client.RESTClient().Get().AbsPath("/apis").SetHeader("Accept", "application/json;v=v2;g=apidiscovery.k8s.io;as=APIGroupDiscoveryList").DoRaw(ctx)
+		apis, err := client.RESTClient().Get().AbsPath("/apis").SetHeader("Accept",
+			"application/json;v=v2;g=apidiscovery.k8s.io;as=APIGroupDiscoveryList").DoRaw(ctx)
 		paths, errPaths := client.OpenAPIV3().Paths()
 		if err := errors.Join(err, errPaths); err != nil {
 			return err
 		}
-		if _, ok := paths["apis/"+resource.GroupVersion().String()]; !ok || !bytes.Contains(apis, []byte(`"name":"`+resource.Group+`"`)) {
+		if _, ok := paths["apis/"+resource.GroupVersion().String()]; !ok ||
+			!bytes.Contains(apis, []byte(`"name":"`+resource.Group+`"`)) {
 			return errors.New("not yet")
 		}
 		return nil
@@ -107,7 +114,8 @@ func reads(t *testing.T, e *envtest.Environment, resource schema.GroupVersionRes
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%.0f s: %d passed, %d failed, %d skipped", report.Seconds, report.Count("", conformance.Passed), report.Count("", conformance.Failed), report.Count("", conformance.Skipped))
+	t.Logf("%.0f s: %d passed, %d failed, %d skipped", report.Seconds, report.Count("", conformance.Passed),
+		report.Count("", conformance.Failed), report.Count("", conformance.Skipped))
 	asExpected(t, report, target.Resource, expectations(t, "expected.yaml"))
 }
 
@@ -137,10 +145,12 @@ func grantReads(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	client := clientFor(t, e)
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "metrics"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"nodes", "pods", "namespaces", "configmaps"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{""}, Resources: []string{"nodes", "pods", "namespaces", "configmaps"},
+			Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"nodes/metrics"}, Verbs: []string{"get"}},
 	}}
-	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "metrics"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "metrics"},
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "metrics"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "metrics"},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: envtest.Namespace, Name: envtest.ServiceName}}}
 	_, errRole := client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
 	_, errBinding := client.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{})
@@ -158,8 +168,10 @@ func newKubelet(t *testing.T, e *envtest.Environment) (ca string) {
 		now := time.Now()
 		seconds, ms := now.Sub(began).Seconds(), now.UnixMilli()
 		const of = `{container="c",namespace="default",pod="pod"}`
-		fmt.Fprintf(w, "node_cpu_usage_seconds_total %f %d\nnode_memory_working_set_bytes 1e+08 %d\n", seconds+1, ms, ms)
-		fmt.Fprintf(w, "container_cpu_usage_seconds_total%s %f %d\ncontainer_memory_working_set_bytes%s 1e+07 %d\n", of, seconds+1, ms, of, ms)
+		fmt.Fprintf(w, "node_cpu_usage_seconds_total %f %d\nnode_memory_working_set_bytes 1e+08 %d\n",
+			seconds+1, ms, ms)
+		fmt.Fprintf(w, "container_cpu_usage_seconds_total%s %f %d\ncontainer_memory_working_set_bytes%s 1e+07 %d\n", of,
+			seconds+1, ms, of, ms)
 		fmt.Fprintf(w, "container_start_time_seconds%s %d %d\n", of, began.Unix()-60, ms)
 	}))
 	t.Cleanup(server.Close)
@@ -174,12 +186,14 @@ func newKubelet(t *testing.T, e *envtest.Environment) (ca string) {
 	if err := newNode(t.Context(), client, host, int32(number)); err != nil {
 		t.Fatal(err)
 	}
-	e.Eventually(t, "a pod", time.Minute, func(ctx context.Context) error { return newPod(ctx, client) }) // needs the ServiceAccount of the namespace
+	// needs the ServiceAccount of the namespace
+	e.Eventually(t, "a pod", time.Minute, func(ctx context.Context) error { return newPod(ctx, client) })
 	return ca
 }
 
 func newNode(ctx context.Context, client kubernetes.Interface, address string, port int32) error {
-	node, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{"a": "b"}}}, metav1.CreateOptions{})
+	node, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node",
+		Labels: map[string]string{"a": "b"}}}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
@@ -193,8 +207,10 @@ func newNode(ctx context.Context, client kubernetes.Interface, address string, p
 }
 
 func newPod(ctx context.Context, client kubernetes.Interface) error {
-	pod, err := client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Labels: map[string]string{"a": "b"}},
-		Spec: corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "c", Image: "registry.example/c:v1"}}}}, metav1.CreateOptions{})
+	pod, err := client.CoreV1().Pods("default").Create(ctx,
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Labels: map[string]string{"a": "b"}},
+			Spec: corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "c",
+				Image: "registry.example/c:v1"}}}}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}

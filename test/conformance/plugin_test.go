@@ -43,8 +43,10 @@ func TestPlugin(t *testing.T) {
 	}
 	dir := t.TempDir()
 	scripttest.Shell(t, filepath.Join("..", ".."), "go build -o "+dir+" ./cmd/kubectl-aggregation")
-	for name, text := range map[string][2]string{"gadget": {"Gadget", "{purpose: x}"}, "refused": {"Gadget", "{precision: -1}"}, "other": {"Thing", "{}"}, "review": {"IdentityReview", "{}"}} {
-		scripttest.Write(t, filepath.Join(dir, name+".yaml"), strings.NewReplacer("%KIND%", text[0], "%SPEC%", text[1]).Replace(samples))
+	for name, text := range map[string][2]string{"gadget": {"Gadget", "{purpose: x}"},
+		"refused": {"Gadget", "{precision: -1}"}, "other": {"Thing", "{}"}, "review": {"IdentityReview", "{}"}} {
+		scripttest.Write(t, filepath.Join(dir, name+".yaml"),
+			strings.NewReplacer("%KIND%", text[0], "%SPEC%", text[1]).Replace(samples))
 	}
 	command := func(ctx context.Context, args ...string) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, e.Binary("kubectl"), append([]string{"aggregation", "conformance"}, args...)...)
@@ -80,13 +82,16 @@ func TestPlugin(t *testing.T) {
 
 	t.Run("text", func(t *testing.T) {
 		stdout, stderr := run(t, 0, "--sample=gadget.yaml", "--only=names,forms/cbor")
-		contains(t, stdout, "FAILED forms/cbor (optional)", "kep", "gadgets.v1.workshop.example.com (Gadget) on Kubernetes v1.", "AREA", "skipped 3: the resource is not in namespaces")
+		contains(t, stdout, "FAILED forms/cbor (optional)", "kep",
+			"gadgets.v1.workshop.example.com (Gadget) on Kubernetes v1.", "AREA",
+			"skipped 3: the resource is not in namespaces")
 		contains(t, stderr, "12 of 12: ")
 	})
 	t.Run("json", func(t *testing.T) {
 		stdout, _ := run(t, 0, "gadgets.v1.workshop.example.com", "--sample=gadget.yaml", "--only=names", "-o=json")
 		report := conformance.Report{}
-		if err := json.Unmarshal([]byte(stdout), &report); err != nil || len(report.Results) != 11 || report.Count("", conformance.Passed) < 7 {
+		if err := json.Unmarshal([]byte(stdout), &report); err != nil || len(report.Results) != 11 ||
+			report.Count("", conformance.Passed) < 7 {
 			t.Errorf("got %v and %+v, want 11 results", err, report)
 		}
 	})
@@ -102,11 +107,13 @@ func TestPlugin(t *testing.T) {
 	})
 	t.Run("html", func(t *testing.T) {
 		stdout, _ := run(t, 0, "--sample=gadget.yaml", "--only=forms/cbor,names/taken", "-o=html")
-		contains(t, stdout, "<h1>Conformance of gadgets.v1.workshop.example.com</h1>", `<h3 id="forms/cbor">`, "Accept: application/cbor", "406", "names/taken")
+		contains(t, stdout, "<h1>Conformance of gadgets.v1.workshop.example.com</h1>", `<h3 id="forms/cbor">`,
+			"Accept: application/cbor", "406", "names/taken")
 	})
 	t.Run("refused sample", func(t *testing.T) {
 		stdout, _ := run(t, 3, "--sample=refused.yaml", "--only=create,list,discovery")
-		contains(t, stdout, "FAILED create/answer (required)", "no object like the sample can be created: got 422 Invalid", "discovery ")
+		contains(t, stdout, "FAILED create/answer (required)",
+			"no object like the sample can be created: got 422 Invalid", "discovery ")
 	})
 	t.Run("unknown kind", func(t *testing.T) {
 		_, stderr := run(t, 1, "--sample=other.yaml")
@@ -118,29 +125,37 @@ func TestPlugin(t *testing.T) {
 	})
 	t.Run("no rights", func(t *testing.T) {
 		stdout, _ := run(t, 3, "--sample=gadget.yaml", "--as=nobody", "--only=create,discovery")
-		contains(t, stdout, "FAILED create/answer (required)", "no object like the sample can be created: got 403 Forbidden", "discovery ")
+		contains(t, stdout, "FAILED create/answer (required)",
+			"no object like the sample can be created: got 403 Forbidden", "discovery ")
 	})
 	t.Run("security", func(t *testing.T) {
 		proxy := issue(t, e, certs.FrontProxyCADir, certs.FrontProxyUser)
 		scripttest.Write(t, filepath.Join(dir, "proxy.crt"), string(proxy.CertPEM))
 		scripttest.Write(t, filepath.Join(dir, "proxy.key"), string(proxy.KeyPEM))
 		own := e.Servers[0].Config(e)
-		stdout, _ := run(t, 0, "--security", "--sample=gadget.yaml", "--url="+own.Host, "--server-name="+own.ServerName, "--ca-file="+own.CAFile,
+		stdout, _ := run(t, 0, "--security", "--sample=gadget.yaml", "--url="+own.Host, "--server-name="+own.ServerName,
+			"--ca-file="+own.CAFile,
 			"--front-proxy-cert=proxy.crt", "--front-proxy-key=proxy.key", "--only=identity")
 		contains(t, stdout, "9 passed, 0 failed", "the target has no certificate of a user")
 	})
 	t.Run("security at a wrong port", func(t *testing.T) {
-		_, stderr := run(t, 1, "--security", "--sample=gadget.yaml", "--url=https://127.0.0.1:1", "--ca-file="+e.Servers[0].Config(e).CAFile,
+		_, stderr := run(t, 1, "--security", "--sample=gadget.yaml", "--url=https://127.0.0.1:1",
+			"--ca-file="+e.Servers[0].Config(e).CAFile,
 			"--front-proxy-cert=proxy.crt", "--front-proxy-key=proxy.key")
 		contains(t, stderr, "reach the server's own port: GET https://127.0.0.1:1/: ", "connection refused")
 	})
 	t.Run("known", func(t *testing.T) {
-		stdout, _ := run(t, 3, "--sample=gadget.yaml", "--only=names/taken,forms/cbor", "--known=names/taken,forms/cbor")
-		contains(t, stdout, "failed forms/cbor (optional), as is known", "PASSED names/taken (required)", "it is known to fail, and passes")
+		stdout, _ := run(t, 3, "--sample=gadget.yaml", "--only=names/taken,forms/cbor",
+			"--known=names/taken,forms/cbor")
+		contains(t, stdout, "failed forms/cbor (optional), as is known", "PASSED names/taken (required)",
+			"it is known to fail, and passes")
 	})
 	t.Run("wrong target", func(t *testing.T) {
-		_, stderr := run(t, 2, "--sample=gadget.yaml", "--known=nosuch/check", "--webhook-address=:8443", "--audit-log=nosuch", `--change={"spec": {"purpose": "x"}}`)
-		contains(t, stderr, `there is no check and no area "nosuch/check"`, `WebhookAddress is ":8443", expected HOST:PORT`, "the audit log: stat nosuch", "expected a JSON merge patch that changes the sample")
+		_, stderr := run(t, 2, "--sample=gadget.yaml", "--known=nosuch/check", "--webhook-address=:8443",
+			"--audit-log=nosuch", `--change={"spec": {"purpose": "x"}}`)
+		contains(t, stderr, `there is no check and no area "nosuch/check"`,
+			`WebhookAddress is ":8443", expected HOST:PORT`, "the audit log: stat nosuch",
+			"expected a JSON merge patch that changes the sample")
 	})
 	t.Run("hanging discovery", func(t *testing.T) { hangingDiscovery(t, command(t.Context(), "--sample=gadget.yaml")) })
 	t.Run("interrupted", func(t *testing.T) { interrupted(t, e, command(t.Context(), "--sample=gadget.yaml")) })
@@ -158,7 +173,8 @@ func interrupted(t *testing.T, e *envtest.Environment, cmd *exec.Cmd) {
 	clients := clientFor(t, e)
 	gadgets := "/apis/workshop.example.com/v1/gadgets"
 	names := func(ctx context.Context) string {
-		data, err := clients.RESTClient().Get().AbsPath(gadgets).Param("labelSelector", "conformance.example.com/check").Do(ctx).Raw()
+		data, err := clients.RESTClient().Get().AbsPath(gadgets).Param("labelSelector",
+			"conformance.example.com/check").Do(ctx).Raw()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +189,8 @@ func interrupted(t *testing.T, e *envtest.Environment, cmd *exec.Cmd) {
 	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 || !strings.Contains(out.String(), "interrupted; what was made is deleted") {
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 ||
+		!strings.Contains(out.String(), "interrupted; what was made is deleted") {
 		t.Errorf("after SIGINT: %v and %q, want exit code 1", err, out.String())
 	}
 	if left := names(t.Context()); strings.Contains(left, `"name":"conformance-`) {
@@ -191,7 +208,8 @@ func nothingLeft(t *testing.T, e *envtest.Environment) {
 	}
 	_, command, _ := strings.Cut(string(data), "\nkubectl delete ")
 	command, _, _ = strings.Cut(command, "\n")
-	stdout, stderr, err := (envtest.Kubectl{}).Run(t.Context(), e, append([]string{"get", "-o=json"}, strings.Fields(command)...)...)
+	stdout, stderr, err := (envtest.Kubectl{}).Run(t.Context(), e,
+		append([]string{"get", "-o=json"}, strings.Fields(command)...)...)
 	if err != nil || !strings.HasSuffix(command, " -l conformance.example.com/run") {
 		t.Fatalf("kubectl get %s: %v\n%s", command, err, stderr)
 	}

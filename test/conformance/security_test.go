@@ -36,7 +36,8 @@ func TestSecurity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for resource, server := range map[string]*envtest.Server{"widgets.v1.workshop.example.com": e.Servers[0], "flunders.v1alpha1.wardle.example.com": other} {
+	for resource, server := range map[string]*envtest.Server{"widgets.v1.workshop.example.com": e.Servers[0],
+		"flunders.v1alpha1.wardle.example.com": other} {
 		t.Run(resource, func(t *testing.T) {
 			target := one(t, config, resource)
 			own := server.Config(e)
@@ -46,13 +47,15 @@ func TestSecurity(t *testing.T) {
 			}
 			user := pair(t, e, "client-ca", "somebody")
 			target.Direct = &conformance.Direct{
-				URL: server.URL, ServerName: own.ServerName, CA: ca, FrontProxy: pair(t, e, certs.FrontProxyCADir, certs.FrontProxyUser), User: &user,
+				URL: server.URL, ServerName: own.ServerName, CA: ca,
+				FrontProxy: pair(t, e, certs.FrontProxyCADir, certs.FrontProxyUser), User: &user,
 			}
 			report, err := conformance.ExecuteSecurity(t.Context(), target)
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%.0f s: %d passed, %d failed, %d skipped", report.Seconds, report.Count("", conformance.Passed), report.Count("", conformance.Failed), report.Count("", conformance.Skipped))
+			t.Logf("%.0f s: %d passed, %d failed, %d skipped", report.Seconds, report.Count("", conformance.Passed),
+				report.Count("", conformance.Failed), report.Count("", conformance.Skipped))
 			asExpected(t, report, resource, expectations(t, "expected-security.yaml"))
 		})
 	}
@@ -66,9 +69,11 @@ func sloppy(t *testing.T, answer string) *conformance.Direct {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"sloppy"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment | x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		SerialNumber: big.NewInt(1), DNSNames: []string{"sloppy"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment | x509.KeyUsageCertSign, IsCA: true,
+		BasicConstraintsValid: true,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -79,7 +84,8 @@ func sloppy(t *testing.T, answer string) *conformance.Direct {
 		suites = append(suites, suite.ID)
 	}
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{ //nolint:gosec // that is what it is for
-		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS10, CipherSuites: suites, ClientAuth: tls.RequestClientCert,
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS10,
+		CipherSuites: suites, ClientAuth: tls.RequestClientCert,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +114,8 @@ func sloppy(t *testing.T, answer string) *conformance.Direct {
 		}
 	}()
 	return &conformance.Direct{
-		URL: "https://" + listener.Addr().String(), ServerName: "sloppy", CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		URL: "https://" + listener.Addr().String(), ServerName: "sloppy",
+		CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 	}
 }
 
@@ -139,22 +146,27 @@ func TestEachSecurityCheckFails(t *testing.T) {
 		only   []string
 		fails  func(id string) bool
 	}{
-		"believes everybody":     {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nLocation: //evil.example.com\r\n\r\n{}", nil, func(id string) bool { return id != tokensTaken && id != foreignOrigin }},
-		"upgrades for everybody": {"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", []string{foreignOrigin}, func(string) bool { return true }},
-		"believes nobody":        {"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n", []string{tokensTaken}, func(string) bool { return true }},
+		"believes everybody": {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nLocation: //evil.example.com\r\n\r\n{}",
+			nil, func(id string) bool { return id != tokensTaken && id != foreignOrigin }},
+		"upgrades for everybody": {"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " +
+			"websocket\r\n\r\n", []string{foreignOrigin}, func(string) bool { return true }},
+		"believes nobody": {"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n", []string{tokensTaken},
+			func(string) bool { return true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := target
 			target.Only = tc.only
 			target.Direct = sloppy(t, tc.answer)
-			target.Direct.FrontProxy, target.Direct.User = pair(t, e, certs.FrontProxyCADir, certs.FrontProxyUser), &user
+			target.Direct.FrontProxy, target.Direct.User = pair(t, e, certs.FrontProxyCADir, certs.FrontProxyUser),
+				&user
 			report, err := conformance.ExecuteSecurity(t.Context(), target)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, result := range report.Results {
 				if want := tc.fails(result.ID); want != (result.Outcome == conformance.Failed) {
-					t.Errorf("%s %s, want that it fails: %t: %s", result.ID, result.Outcome, want, strings.Join(result.Messages, "; "))
+					t.Errorf("%s %s, want that it fails: %t: %s", result.ID, result.Outcome, want,
+						strings.Join(result.Messages, "; "))
 				}
 			}
 		})

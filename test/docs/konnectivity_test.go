@@ -33,13 +33,15 @@ func TestKonnectivityDoc(t *testing.T) {
 	bundles := blocks(t, "docs/konnectivity.md")
 	first := install[0]
 	if !strings.HasPrefix(first, "certgen init ") || len(bundles) != 1 {
-		t.Fatalf("got the commands\n%s\nand %d blocks in docs/konnectivity.md, want certgen init first, and one block", first, len(bundles))
+		t.Fatalf("got the commands\n%s\nand %d blocks in docs/konnectivity.md, want certgen init first, and one block",
+			first, len(bundles))
 	}
 	dir := t.TempDir()
 	scripttest.Shell(t, dir, first)
 	scripttest.Shell(t, dir, bundles[0])
 	for _, pair := range []string{
-		certs.KonnectivityServerDir, certs.KonnectivityAPIServerClientDir, certs.KonnectivityAgentServerDir, certs.KonnectivityAgentDir,
+		certs.KonnectivityServerDir, certs.KonnectivityAPIServerClientDir, certs.KonnectivityAgentServerDir,
+		certs.KonnectivityAgentDir,
 	} {
 		var want []byte
 		for _, pki := range []string{"pki", "pki-new"} {
@@ -87,20 +89,23 @@ func TestKonnectivityExpiry(t *testing.T) {
 		dir := t.TempDir()
 		node := filepath.Join(dir, "konnectivity")
 		if _, err := certs.Init(t.Context(), certs.InitOptions{
-			Dir: node, Service: certs.Service{Name: "widgets", Namespace: "demo"}, With: []string{certs.SetKonnectivity},
+			Dir: node, Service: certs.Service{Name: "widgets", Namespace: "demo"},
+			With:                         []string{certs.SetKonnectivity},
 			KonnectivityAgentServerNames: []string{"konnectivity.example.com"}, Lifetime: tc.leaves,
 		}); err != nil {
 			t.Fatal(err)
 		}
 		ca := filepath.Join(node, certs.KonnectivityAgentCADir)
 		if _, err := kubeconfig.Write(t.Context(), kubeconfig.Options{
-			Client: certs.ClientOptions{User: "system:konnectivity-server", Lifetime: tc.kubeconfig}, CA: ca, Server: "https://10.0.0.1:6443",
+			Client: certs.ClientOptions{User: "system:konnectivity-server", Lifetime: tc.kubeconfig}, CA: ca,
+			Server:       "https://10.0.0.1:6443",
 			ServerCAFile: filepath.Join(ca, certs.CertFile), Out: filepath.Join(node, "konnectivity-server.kubeconfig"),
 		}); err != nil {
 			t.Fatal(err)
 		}
 		// Exits 1 or not: cron's mail is not what this is about.
-		scripttest.Shell(t, dir, strings.NewReplacer("/etc/kubernetes/konnectivity", node, "/var/lib/node_exporter", dir, "/usr/local/bin/certgen", "set +e; certgen").Replace(script))
+		scripttest.Shell(t, dir, strings.NewReplacer("/etc/kubernetes/konnectivity", node, "/var/lib/node_exporter",
+			dir, "/usr/local/bin/certgen", "set +e; certgen").Replace(script))
 		if got, err := os.ReadFile(filepath.Join(dir, "konnectivity.prom")); err != nil || string(got) != tc.want {
 			t.Errorf("%s: got %q, %v; want %q", name, got, err, tc.want)
 		}
@@ -115,12 +120,14 @@ func TestKonnectivityJoin(t *testing.T) {
 	const socket = "etc/kubernetes/konnectivity-server/konnectivity-server.socket"
 	key := "etc/kubernetes/konnectivity/kubeconfig/konnectivity-server.kubeconfig.d/tls.key"
 	want := map[string]fs.FileMode{
-		key: 0o400, "etc/kubernetes/konnectivity/patches/kube-apiserver1+json.yaml": 0o644, "etc/kubernetes/manifests/konnectivity-server.yaml": 0o600,
-		"etc/cron.daily/konnectivity-certificates": 0o755, "usr/local/bin/certgen": 0o755,
+		key: 0o400, "etc/kubernetes/konnectivity/patches/kube-apiserver1+json.yaml": 0o644,
+		"etc/kubernetes/manifests/konnectivity-server.yaml": 0o600,
+		"etc/cron.daily/konnectivity-certificates":          0o755, "usr/local/bin/certgen": 0o755,
 	}
 	for name, mode := range want {
 		path := filepath.Join(dir, "first", name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, []byte("    image: the-server:v1\n"), mode)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750),
+			os.WriteFile(path, []byte("    image: the-server:v1\n"), mode)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -142,7 +149,8 @@ func TestKonnectivityJoin(t *testing.T) {
 		case strings.Contains(block, "-cf konnectivity.tar"):
 			scripttest.Shell(t, dir, strings.ReplaceAll(block, "-C / ", "-C first "))
 		case strings.Contains(block, "-xpf konnectivity.tar"):
-			scripttest.Shell(t, dir, strings.NewReplacer("-C / ", "-C second ", "/etc/kubernetes", "second/etc/kubernetes").Replace(block))
+			scripttest.Shell(t, dir, strings.NewReplacer("-C / ", "-C second ", "/etc/kubernetes",
+				"second/etc/kubernetes").Replace(block))
 		case strings.Contains(block, "kubeadm join"):
 			scripttest.Shell(t, dir, block)
 		}
@@ -211,7 +219,8 @@ func TestKonnectivitySwitch(t *testing.T) {
 			// Instead of the cluster's and the node's.
 			stub(t, dir, "kubectl", "echo 'kind: ClusterConfiguration'\n")
 			stub(t, dir, "kubeadm", "[ \"$*\" = 'init phase control-plane apiserver --config kubeadm.yaml' ]\n")
-			if err := os.CopyFS(filepath.Join(dir, "konnectivity"), os.DirFS(filepath.Join("..", "..", "konnectivity"))); err != nil {
+			if err := os.CopyFS(filepath.Join(dir, "konnectivity"),
+				os.DirFS(filepath.Join("..", "..", "konnectivity"))); err != nil {
 				t.Fatal(err)
 			}
 			node := filepath.Join(dir, "node")

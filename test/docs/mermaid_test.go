@@ -24,14 +24,16 @@ func diagrams(t *testing.T) []diagram {
 	root := os.DirFS(filepath.Join("..", ".."))
 	var out []diagram
 	err := fs.WalkDir(root, ".", func(path string, entry fs.DirEntry, err error) error {
-		if name := entry.Name(); err == nil && entry.IsDir() && (name == "bin" || strings.HasPrefix(name, ".") && name != ".") {
+		if name := entry.Name(); err == nil && entry.IsDir() &&
+			(name == "bin" || strings.HasPrefix(name, ".") && name != ".") {
 			return fs.SkipDir
 		}
 		if err != nil || !strings.HasSuffix(path, ".md") {
 			return err
 		}
 		page, err := fs.ReadFile(root, path)
-		for _, block := range regexp.MustCompile("(?ms)^```mermaid\n(.*?)^```$").FindAllStringSubmatch(string(page), -1) {
+		for _, block := range regexp.MustCompile("(?ms)^```mermaid\n(.*?)^```$").FindAllStringSubmatch(
+			string(page), -1) {
 			out = append(out, diagram{path, block[1]})
 		}
 		return err
@@ -43,7 +45,8 @@ func diagrams(t *testing.T) []diagram {
 }
 
 // coloured is what would be right in one of GitHub's themes, light and dark, and not in the other.
-var coloured = regexp.MustCompile(`(?m)%%{|^\s*(style|classDef|linkStyle|rect|box)\b|#[0-9a-fA-F]{3,8}\b|rgba?\(|fill:|stroke:`)
+var coloured = regexp.MustCompile(
+	`(?m)%%{|^\s*(style|classDef|linkStyle|rect|box)\b|#[0-9a-fA-F]{3,8}\b|rgba?\(|fill:|stroke:`)
 
 // TestMermaid: Mermaid itself reads each diagram, and none has colours of its own.
 func TestMermaid(t *testing.T) {

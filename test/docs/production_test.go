@@ -17,20 +17,23 @@ import (
 // object, restores.
 func TestBackupDoc(t *testing.T) {
 	dir := scripttest.CopyTree(t, filepath.Join("..", ".."))
-	blocks := scripttest.Blocks(scripttest.Section(t, filepath.Join(dir, "docs", "production.md"), "Backup and restore"))
+	blocks := scripttest.Blocks(scripttest.Section(t, filepath.Join(dir, "docs", "production.md"),
+		"Backup and restore"))
 	if len(blocks) != 3 {
 		t.Fatalf("blocks of the section: got %q, want save, restore, defragment", blocks)
 	}
 	t.Setenv("DATA_DIR", filepath.Join(dir, ".run", "data-1"))
 	t.Setenv("KUBECONFIG", filepath.Join(dir, ".run", "kubeconfig"))
-	t.Setenv("PATH", strings.Join([]string{filepath.Join(dir, "bin"), filepath.Join(dir, "bin", envtest.DefaultMinor), os.Getenv("PATH")}, ":"))
+	t.Setenv("PATH", strings.Join([]string{filepath.Join(dir, "bin"), filepath.Join(dir, "bin", envtest.DefaultMinor),
+		os.Getenv("PATH")}, ":"))
 
 	scripttest.Shell(t, dir, "make build")
 	server := scripttest.MakeRun(t, dir, "make run")
 	const gadgets = "sample/objects/gadget.yaml"
 	scripttest.Shell(t, dir, "kubectl apply -f "+gadgets)
 	saved := scripttest.Shell(t, dir, "kubectl get -o yaml -f "+gadgets)
-	if out := scripttest.Shell(t, dir, blocks[0]); !regexp.MustCompile(`(?s)^Saved backup\.db\n.* 1 keys with the prefix .* leader .* healthy `).MatchString(out) {
+	if out := scripttest.Shell(t, dir, blocks[0]); !regexp.MustCompile(
+		`(?s)^Saved backup\.db\n.* 1 keys with the prefix .* leader .* healthy `).MatchString(out) {
 		t.Errorf("save: got\n%swant one object saved, and a healthy leader", out)
 	}
 	scripttest.Shell(t, dir, "kubectl delete -f "+gadgets)

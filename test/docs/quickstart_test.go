@@ -92,7 +92,8 @@ func TestQuickstart(t *testing.T) {
 	running := scripttest.MakeRun(t, d.dir, run[0])
 	out := scripttest.Shell(t, d.dir, run[1])
 	t.Logf("from an empty directory to kubectl get: %.0f s", time.Since(began).Seconds())
-	contains(t, "kubectl", out, `backupplan.backup.example.org/sample created`, `sample +0 3 \* \* \* +true`, `(?m)^backupplan.backup.example.org/sample$`, `schedule <string>|FIELD: schedule`)
+	contains(t, "kubectl", out, `backupplan.backup.example.org/sample created`, `sample +0 3 \* \* \* +true`,
+		`(?m)^backupplan.backup.example.org/sample$`, `schedule <string>|FIELD: schedule`)
 	running.Interrupt(t)
 
 	d.rules(t, run)
@@ -120,9 +121,11 @@ func TestDeployed(t *testing.T) {
 		scripttest.Shell(t, d.dir, "git remote add origin https://somebody:secret@git.example.org/platform/backup")
 		t.Setenv("IMAGE_LICENSES", "MIT")
 		out := d.follow(t, "On kind")
-		contains(t, "kind", out, `--- PASS: TestConformance/backuptarget.yaml `, `--- PASS: TestConformance/backuptarget.yaml/apply/force`)
+		contains(t, "kind", out, `--- PASS: TestConformance/backuptarget.yaml `,
+			`--- PASS: TestConformance/backuptarget.yaml/apply/force`)
 		labels := scripttest.Shell(t, d.dir, `grep -ahoE '"org.opencontainers.image.(source|licenses)":"[^"]*"' bin/images/backup-apiserver/blobs/sha256/*`)
-		contains(t, "labels of the server's image", labels, `(?m)^"org.opencontainers.image.source":"https://git.example.org/platform/backup"$`,
+		contains(t, "labels of the server's image", labels,
+			`(?m)^"org.opencontainers.image.source":"https://git.example.org/platform/backup"$`,
 			`(?m)^"org.opencontainers.image.licenses":"MIT"$`)
 	})
 	t.Setenv("GOPROXY", "off") // all that is needed was downloaded
@@ -161,7 +164,8 @@ func (d day) conversion(t *testing.T) {
 	v2 := filepath.Join("apis", "backup", "v2")
 	out := scripttest.Shell(t, d.dir, `sed -i 's|\bdescription\b|summary|; s|\bDescription string|Summary string|' `+v2+`/backupplan.go
 		! make generate 2>&1`)
-	for _, function := range []string{"Convert_backup_BackupPlanSpec_To_v2_BackupPlanSpec", "Convert_v2_BackupPlanSpec_To_backup_BackupPlanSpec"} {
+	for _, function := range []string{"Convert_backup_BackupPlanSpec_To_v2_BackupPlanSpec",
+		"Convert_v2_BackupPlanSpec_To_backup_BackupPlanSpec"} {
 		contains(t, "a renamed field", out, "generate: write the function "+function)
 	}
 	scripttest.Write(t, filepath.Join(d.dir, v2, "conversion.go"), `package v2
@@ -181,7 +185,8 @@ func Convert_backup_BackupPlanSpec_To_v2_BackupPlanSpec(in *backup.BackupPlanSpe
 }
 `)
 	out = scripttest.Shell(t, d.dir, "make generate\n! go test -run TestRoundTrip .")
-	contains(t, "a conversion that loses a field", out, "--- FAIL: TestRoundTrip/backup.example.org/v2/BackupPlan ", `-.*Description:`)
+	contains(t, "a conversion that loses a field", out, "--- FAIL: TestRoundTrip/backup.example.org/v2/BackupPlan ",
+		`-.*Description:`)
 	scripttest.Shell(t, d.dir, `cd `+v2+` && sed -i -z 's|return autoConvert_v2|out.Description = in.Summary\n\t&|; s|return autoConvert_backup|out.Summary = in.Description\n\t&|' conversion.go
 		cd - && go test -run TestRoundTrip .`)
 	scripttest.Shell(t, d.dir, "git reset -q --hard && git clean -qfd")

@@ -26,7 +26,9 @@ func TestReadme(t *testing.T) {
 	}
 
 	first := scripttest.MakeRun(t, dir, blocks[0])
-	if said := first.String(); !regexp.MustCompile(`(?s)First run: .*First run with \d+ CPUs: .*Starting a control plane .*Ready after \d+[.]\d+s`).MatchString(said) {
+	if said := first.String(); !regexp.MustCompile(
+		`(?s)First run: .*First run with \d+ CPUs: .*Starting a control plane .*Ready after \d+[.]\d+s`).MatchString(
+		said) {
 		t.Errorf("make run printed, want first what will happen and how long it takes:\n%s", said)
 	}
 	out := scripttest.Shell(t, dir, blocks[1])
@@ -42,7 +44,8 @@ func TestReadme(t *testing.T) {
 	first.Interrupt(t)
 
 	second := scripttest.MakeRun(t, dir, blocks[0])
-	if out := scripttest.Shell(t, dir, blocks[1]); !strings.Contains(out, "widget.workshop.example.com/sample unchanged") {
+	if out := scripttest.Shell(t, dir, blocks[1]); !strings.Contains(out,
+		"widget.workshop.example.com/sample unchanged") {
 		t.Errorf("the second make run did not find the widget of the first:\n%s", out)
 	}
 	second.Interrupt(t)

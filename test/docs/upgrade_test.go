@@ -73,11 +73,13 @@ func TestUpgrade(t *testing.T) {
 		t.Helper()
 		return scripttest.Shell(t, dir, command, proxy.Environment(t)...)
 	}
-	in(parent, "go run "+kit+"/cmd/scaffold@"+made+" new --dir=backup --module=git.example.org/platform/backup --group=backup.example.org --kind=BackupPlan --subresources=status")
+	in(parent, "go run "+kit+"/cmd/scaffold@"+made+" new --dir=backup --module=git.example.org/platform/backup "+
+		"--group=backup.example.org --kind=BackupPlan --subresources=status")
 	scripttest.Write(t, filepath.Join(dir, "guard_test.go"), guardTest)
 	scripttest.Shell(t, dir, "echo '# ours' >>kit/scripts/kind.yaml")
 	scripttest.Commit(t, dir)
-	const guarded = "make controlplane >/dev/null && if go test -count=1 -run TestGuard . ; then echo guarded; else echo open; fi"
+	const guarded = "make controlplane >/dev/null && if go test -count=1 -run TestGuard . ; then echo guarded; else " +
+		"echo open; fi"
 	if out := in(dir, guarded); !strings.Contains(out, "\nopen\n") || !strings.Contains(out, "want 403") {
 		t.Errorf("before the upgrade: got %q, want that the guard is missing", out)
 	}
@@ -89,7 +91,8 @@ func TestUpgrade(t *testing.T) {
 	const list = "go list -m -f '{{.Version}}' k8s.io/apimachinery"
 	kubernetes := strings.TrimSpace(scripttest.Shell(t, root, list))
 	first := "v0." + strings.TrimPrefix(envtest.DefaultMinor, "1.") + ".0"
-	in(dir, "sed -i 's/"+made+"/"+old+"/; s/ "+kubernetes+"/ "+first+"/' go.mod apis/go.mod && go mod tidy && cd apis && go mod tidy")
+	in(dir, "sed -i 's/"+made+"/"+old+"/; s/ "+kubernetes+"/ "+first+"/' go.mod apis/go.mod && go mod tidy && cd "+
+		"apis && go mod tidy")
 	scripttest.Commit(t, dir)
 	libraries := func() string {
 		t.Helper()
@@ -100,13 +103,15 @@ func TestUpgrade(t *testing.T) {
 	}
 
 	version := proxy.Publish(t, scripttest.CopyTree(t, root))
-	contains(t, "make upgrade", in(dir, "make upgrade"), "kept kit/scripts/kind.yaml, which you edited", "The kit was "+old+" and is "+version,
+	contains(t, "make upgrade", in(dir, "make upgrade"), "kept kit/scripts/kind.yaml, which you edited",
+		"The kit was "+old+" and is "+version,
 		"changed go.mod", "changed kit/manifests/base/deployment.yaml")
 	scripttest.Commit(t, dir)
 	if out := in(dir, guarded); !strings.Contains(out, "\nguarded\n") {
 		t.Errorf("after the upgrade: got %q, want that the guard is there", out)
 	}
-	in(dir, "grep -q '"+hardened+"' kit/manifests/base/deployment.yaml && grep -q '# ours' kit/scripts/kind.yaml && make test")
+	in(dir, "grep -q '"+hardened+"' kit/manifests/base/deployment.yaml && grep -q '# ours' kit/scripts/kind.yaml && "+
+		"make test")
 	if got, want := libraries(), kubernetes+"\n"+kubernetes+"\n"; got != want {
 		t.Errorf("libraries after the upgrade: got %q, want those of the kit, %q", got, want)
 	}

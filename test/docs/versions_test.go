@@ -31,14 +31,17 @@ func TestVersions(t *testing.T) {
 		t.Fatalf("pinned control planes: %q (%v), want three", pins, err)
 	}
 	slices.SortFunc(pins, func(a, b string) int {
-		return semver.Compare("v"+strings.TrimSuffix(filepath.Base(a), ".mod"), "v"+strings.TrimSuffix(filepath.Base(b), ".mod"))
+		return semver.Compare("v"+strings.TrimSuffix(filepath.Base(a), ".mod"),
+			"v"+strings.TrimSuffix(filepath.Base(b), ".mod"))
 	})
 	var minors, etcds []string
 	for _, path := range pins {
 		pinned := goMod(t, path)
-		minors, etcds = append(minors, version(pinned, "k8s.io/kubernetes")), append(etcds, version(pinned, "go.etcd.io/etcd/server/v3"))
+		minors, etcds = append(minors, version(pinned, "k8s.io/kubernetes")),
+			append(etcds, version(pinned, "go.etcd.io/etcd/server/v3"))
 	}
-	want := fmt.Sprintf("| main | v%s | %s | %s | %s |", version(kit, "k8s.io/apiserver"), strings.Join(minors, ", "), strings.Join(etcds, ", "), semver.MajorMinor("v" + kit.Go.Version)[1:])
+	want := fmt.Sprintf("| main | v%s | %s | %s | %s |", version(kit, "k8s.io/apiserver"), strings.Join(minors, ", "),
+		strings.Join(etcds, ", "), semver.MajorMinor("v" + kit.Go.Version)[1:])
 	row := regexp.MustCompile(`(?m)^\| main \| .*$`)
 	if got := string(row.Find(data)); got != want && !*update {
 		t.Errorf("README.md:\n%s\nwant\n%s\nrun: go test ./test/docs -run TestVersions -update", got, want)

@@ -94,7 +94,8 @@ func (c cluster) within(limit time.Duration, what string, check func(context.Con
 func (c cluster) script(script string, variables ...string) (out string) {
 	c.Helper()
 	line := strings.Fields(script)
-	cmd := exec.CommandContext(context.WithoutCancel(c.Context()), filepath.Join("..", "..", "scripts", line[0]), line[1:]...)
+	cmd := exec.CommandContext(context.WithoutCancel(c.Context()),
+		filepath.Join("..", "..", "scripts", line[0]), line[1:]...)
 	cmd.Env = append(os.Environ(), variables...)
 	data, err := cmd.CombinedOutput()
 	if err != nil {
@@ -107,10 +108,11 @@ func (c cluster) script(script string, variables ...string) (out string) {
 // createWidget makes one in the namespace default.
 func (c cluster) createWidget(name string) *unstructured.Unstructured {
 	c.Helper()
-	created, err := c.dynamic.Resource(widgets).Namespace(metav1.NamespaceDefault).Create(c.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "workshop.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name},
-		"spec": map[string]any{"model": "pendulum"},
-	}}, metav1.CreateOptions{})
+	created, err := c.dynamic.Resource(widgets).Namespace(metav1.NamespaceDefault).Create(c.Context(),
+		&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "workshop.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name},
+			"spec": map[string]any{"model": "pendulum"},
+		}}, metav1.CreateOptions{})
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -124,14 +126,16 @@ func (c cluster) sameWidget(ctx context.Context, want *unstructured.Unstructured
 		return err
 	}
 	if got.GetUID() != want.GetUID() || got.GetResourceVersion() != want.GetResourceVersion() {
-		return errors.New("it is another object: " + string(got.GetUID()) + " at " + got.GetResourceVersion() + ", want " + string(want.GetUID()) + " at " + want.GetResourceVersion())
+		return errors.New("it is another object: " + string(got.GetUID()) + " at " + got.GetResourceVersion() +
+			", want " + string(want.GetUID()) + " at " + want.GetResourceVersion())
 	}
 	return nil
 }
 
 func (c cluster) deleteWidget(widget *unstructured.Unstructured) {
 	c.Helper()
-	if err := c.dynamic.Resource(widgets).Namespace(widget.GetNamespace()).Delete(c.Context(), widget.GetName(), metav1.DeleteOptions{}); err != nil {
+	if err := c.dynamic.Resource(widgets).Namespace(widget.GetNamespace()).Delete(c.Context(), widget.GetName(),
+		metav1.DeleteOptions{}); err != nil {
 		c.Error(err)
 	}
 }

@@ -56,17 +56,20 @@ func TestComponents(t *testing.T) {
 // monitoringCRDs applies those of the Prometheus operator, from its module, until the test ends.
 func monitoringCRDs(c cluster) {
 	c.Helper()
-	download := exec.CommandContext(c.Context(), "go", "mod", "download", "-json", "github.com/prometheus-operator/prometheus-operator")
+	download := exec.CommandContext(c.Context(), "go", "mod", "download", "-json",
+		"github.com/prometheus-operator/prometheus-operator")
 	download.Dir = filepath.Join("..", "manifests", "crds")
 	out, err := download.Output()
 	var module struct{ Dir string }
 	if err := errors.Join(err, json.Unmarshal(out, &module)); err != nil {
 		c.Fatalf("go mod download: %v\n%s", err, out)
 	}
-	crds := c.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	crds := c.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"})
 	kinds := []string{"servicemonitors", "prometheusrules"}
 	for _, kind := range kinds {
-		data, err := os.ReadFile(filepath.Join(module.Dir, "example", "prometheus-operator-crd", "monitoring.coreos.com_"+kind+".yaml"))
+		data, err := os.ReadFile(filepath.Join(module.Dir, "example", "prometheus-operator-crd",
+			"monitoring.coreos.com_"+kind+".yaml"))
 		crd := &unstructured.Unstructured{}
 		if err := errors.Join(err, yaml.Unmarshal(data, crd)); err != nil {
 			c.Fatal(err)
@@ -75,7 +78,8 @@ func monitoringCRDs(c cluster) {
 			c.Fatal(err)
 		}
 		c.Cleanup(func() {
-			if err := crds.Delete(context.WithoutCancel(c.Context()), crd.GetName(), metav1.DeleteOptions{}); err != nil {
+			if err := crds.Delete(context.WithoutCancel(c.Context()), crd.GetName(),
+				metav1.DeleteOptions{}); err != nil {
 				c.Error(err)
 			}
 		})
@@ -83,7 +87,8 @@ func monitoringCRDs(c cluster) {
 	c.eventually("the kinds of monitoring", func(ctx context.Context) error {
 		var errs []error
 		for _, kind := range kinds {
-			_, err := c.dynamic.Resource(schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: kind}).List(ctx, metav1.ListOptions{})
+			_, err := c.dynamic.Resource(schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1",
+				Resource: kind}).List(ctx, metav1.ListOptions{})
 			errs = append(errs, err)
 		}
 		return errors.Join(errs...)
@@ -103,8 +108,10 @@ func kindOverlayWith(c cluster, component string) string {
 	if err != nil {
 		c.Fatal(err)
 	}
-	overlay := fmt.Sprintf("resources: [%[1]s/sample/manifests/api]\ncomponents: [%[1]s/manifests/components/embedded-storage, "+
-		"%[1]s/manifests/components/certificates-certgen, %[1]s/manifests/components/%[2]s, %[1]s/sample/manifests/names, %[1]s/manifests/names]\n", here, component)
+	overlay := fmt.Sprintf(
+		"resources: [%[1]s/sample/manifests/api]\ncomponents: [%[1]s/manifests/components/embedded-storage, "+
+			"%[1]s/manifests/components/certificates-certgen, %[1]s/manifests/components/%[2]s, "+
+			"%[1]s/sample/manifests/names, %[1]s/manifests/names]\n", here, component)
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
 		c.Fatal(err)
 	}

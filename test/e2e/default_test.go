@@ -70,7 +70,8 @@ func identity(c cluster) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	if got := fmt.Sprint(review.Object["status"]); !strings.Contains(got, "authenticator:RequestHeader") || !strings.Contains(got, "username:kubernetes-admin") {
+	if got := fmt.Sprint(review.Object["status"]); !strings.Contains(got, "authenticator:RequestHeader") ||
+		!strings.Contains(got, "username:kubernetes-admin") {
 		c.Errorf("got %s, want the user kubernetes-admin, by RequestHeader", got)
 	}
 }
@@ -83,7 +84,8 @@ func stranger(c cluster) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	if _, err := client.Resource(widgets).Namespace(metav1.NamespaceDefault).List(c.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := client.Resource(widgets).Namespace(metav1.NamespaceDefault).List(c.Context(),
+		metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		c.Errorf("a stranger lists widgets: got %v, want Forbidden", err)
 	}
 }
@@ -96,7 +98,8 @@ func pods(c cluster) {
 	pod := list.Items[0]
 	status := pod.Status.ContainerStatuses[0]
 	if want := os.Getenv("IMAGE"); pod.Spec.Containers[0].Image != want || status.RestartCount != 0 {
-		c.Errorf("got image %s, restarted %d times, want %s, which make kind-deploy loaded, and 0", pod.Spec.Containers[0].Image, status.RestartCount, want)
+		c.Errorf("got image %s, restarted %d times, want %s, which make kind-deploy loaded, and 0",
+			pod.Spec.Containers[0].Image, status.RestartCount, want)
 	}
 	ns, err := c.core.CoreV1().Namespaces().Get(c.Context(), namespace, metav1.GetOptions{})
 	if err != nil || ns.Labels["pod-security.kubernetes.io/enforce"] != "restricted" {
@@ -124,14 +127,17 @@ func certificateState(c cluster) string {
 	apiServices := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 	state := string(secret.Data[corev1.TLSCertKey])
 	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
-		apiService, err := c.dynamic.Resource(apiServices).Get(c.Context(), version+"."+widgets.Group, metav1.GetOptions{})
+		apiService, err := c.dynamic.Resource(apiServices).Get(c.Context(), version+"."+widgets.Group,
+			metav1.GetOptions{})
 		if err != nil {
 			c.Fatal(err)
 		}
 		encoded, _, _ := unstructured.NestedString(apiService.Object, "spec", "caBundle")
 		bundle, err := base64.StdEncoding.DecodeString(encoded)
-		if err != nil || len(bundle) == 0 || !bytes.Equal(bytes.TrimSpace(bundle), bytes.TrimSpace(secret.Data["ca.crt"])) {
-			c.Errorf("APIService %s has caBundle %q, %v, want the ca.crt of the Secret", apiService.GetName(), bundle, err)
+		if err != nil || len(bundle) == 0 || !bytes.Equal(bytes.TrimSpace(bundle),
+			bytes.TrimSpace(secret.Data["ca.crt"])) {
+			c.Errorf("APIService %s has caBundle %q, %v, want the ca.crt of the Secret",
+				apiService.GetName(), bundle, err)
 		}
 		state += encoded + "\n"
 	}
@@ -144,11 +150,13 @@ func deployedAgain(c cluster) {
 	widget := c.createWidget("again")
 	before := podUID(c)
 	objects := c.TempDir()
-	text := "apiVersion: workshop.example.com/v1\nkind: Widget\nmetadata: {name: refused, namespace: default}\nspec: {model: pendulum, replicas: -1}\n"
+	text := "apiVersion: workshop.example.com/v1\nkind: Widget\nmetadata: {name: refused, namespace: " +
+		"default}\nspec: {model: pendulum, replicas: -1}\n"
 	if err := os.WriteFile(filepath.Join(objects, "widget.yaml"), []byte(text), 0o600); err != nil {
 		c.Fatal(err)
 	}
-	if out := c.script("deploy.sh", "OBJECTS="+objects); !strings.Contains(out, "the API works, and refuses "+objects+"/widget.yaml: ") {
+	if out := c.script("deploy.sh", "OBJECTS="+objects); !strings.Contains(out,
+		"the API works, and refuses "+objects+"/widget.yaml: ") {
 		c.Errorf("deploy.sh does not report the refused object:\n%s", out)
 	}
 	if after := podUID(c); after != before {
@@ -191,7 +199,8 @@ func newPod(c cluster) {
 
 // secondReplica: it would have other objects.
 func secondReplica(c cluster) {
-	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: autoscalingv1.ScaleSpec{Replicas: 2}}
+	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec: autoscalingv1.ScaleSpec{Replicas: 2}}
 	_, err := c.core.AppsV1().StatefulSets(namespace).UpdateScale(c.Context(), name, scale, metav1.UpdateOptions{})
 	if err == nil || !strings.Contains(err.Error(), "1 replica, found 2") {
 		c.Errorf("scale to 2: got %v, want that it is refused because 1 replica is the most", err)

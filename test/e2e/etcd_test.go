@@ -74,7 +74,8 @@ func startEtcd(c cluster) {
 	}, metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)
 	}
-	if _, err := c.core.AppsV1().StatefulSets(etcdNamespace).Create(c.Context(), etcdStatefulSet(), metav1.CreateOptions{}); err != nil {
+	if _, err := c.core.AppsV1().StatefulSets(etcdNamespace).Create(c.Context(), etcdStatefulSet(),
+		metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)
 	}
 	awaitEtcd(c)
@@ -95,7 +96,8 @@ func awaitEtcd(c cluster) {
 func removeEtcd(c cluster) {
 	c.Helper()
 	namespaces := c.core.CoreV1().Namespaces()
-	if err := namespaces.Delete(c.Context(), etcdNamespace, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := namespaces.Delete(c.Context(), etcdNamespace, metav1.DeleteOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		c.Fatal(err)
 	}
 	c.eventually("the namespace of etcd to go", func(ctx context.Context) error {
@@ -109,7 +111,8 @@ func removeEtcd(c cluster) {
 
 func (c cluster) createNamespace(name string, labels map[string]string) {
 	c.Helper()
-	_, err := c.core.CoreV1().Namespaces().Create(c.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
+	_, err := c.core.CoreV1().Namespaces().Create(c.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -148,7 +151,8 @@ func etcdStatefulSet() *appsv1.StatefulSet {
 	volumes := []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: data}}}
 	mounts := []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 	for _, secret := range []string{etcdServing, etcdPeer} {
-		volumes = append(volumes, corev1.Volume{Name: secret, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}}})
+		volumes = append(volumes, corev1.Volume{Name: secret,
+			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}}})
 		mounts = append(mounts, corev1.VolumeMount{Name: secret, MountPath: "/certs/" + secret})
 	}
 	return &appsv1.StatefulSet{
@@ -162,19 +166,27 @@ func etcdStatefulSet() *appsv1.StatefulSet {
 					SecurityContext: &corev1.PodSecurityContext{RunAsUser: &nobody, FSGroup: &group},
 					Volumes:         volumes,
 					Containers: []corev1.Container{{
-						Name: etcdName, Image: os.Getenv("ETCD_IMAGE"), Command: []string{"/etcd"}, VolumeMounts: mounts,
-						Env: []corev1.EnvVar{{Name: "POD", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}},
+						Name: etcdName, Image: os.Getenv("ETCD_IMAGE"), Command: []string{"/etcd"},
+						VolumeMounts: mounts,
+						Env:          []corev1.EnvVar{{Name: "POD", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}},
 						Args: []string{
 							"--name=$(POD)", "--data-dir=/data/etcd", "--initial-cluster=" + initial[1:],
-							"--listen-client-urls=https://0.0.0.0:2379", "--advertise-client-urls=https://" + host + ":2379",
-							"--listen-peer-urls=https://0.0.0.0:2380", "--initial-advertise-peer-urls=https://" + host + ":2380",
-							"--cert-file=/certs/serving/tls.crt", "--key-file=/certs/serving/tls.key", "--client-cert-auth", "--trusted-ca-file=/certs/serving/ca.crt",
-							"--peer-cert-file=/certs/serving/tls.crt", "--peer-key-file=/certs/serving/tls.key", "--peer-client-cert-auth", "--peer-trusted-ca-file=/certs/serving/ca.crt",
+							"--listen-client-urls=https://0.0.0.0:2379", "--advertise-client-urls=https://" +
+								host + ":2379",
+							"--listen-peer-urls=https://0.0.0.0:2380", "--initial-advertise-peer-urls=https://" +
+								host + ":2380",
+							"--cert-file=/certs/serving/tls.crt", "--key-file=/certs/serving/tls.key",
+							"--client-cert-auth", "--trusted-ca-file=/certs/serving/ca.crt",
+							"--peer-cert-file=/certs/serving/tls.crt", "--peer-key-file=/certs/serving/tls.key",
+							"--peer-client-cert-auth", "--peer-trusted-ca-file=/certs/serving/ca.crt",
 							// Each certificate has one usage: the one above is refused as that of a client.
 							"--peer-client-cert-file=/certs/peer/tls.crt", "--peer-client-key-file=/certs/peer/tls.key",
-							"--enable-grpc-gateway=false", "--listen-metrics-urls=http://0.0.0.0:2381", "--log-level=warn",
+							"--enable-grpc-gateway=false", "--listen-metrics-urls=http://0.0.0.0:2381",
+							"--log-level=warn",
 						},
-						ReadinessProbe: &corev1.Probe{PeriodSeconds: 2, ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt32(2381)}}},
+						ReadinessProbe: &corev1.Probe{PeriodSeconds: 2,
+							ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz",
+								Port: intstr.FromInt32(2381)}}},
 					}},
 				},
 			},

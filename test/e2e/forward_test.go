@@ -16,14 +16,17 @@ import (
 
 // forward opens a tunnel through kube-apiserver and kubelet to a port of a pod. It returns the address of this end, and
 // what closes it.
-func (c cluster) forward(ctx context.Context, namespace, pod string, port int) (address string, closeIt func(), err error) {
+func (c cluster) forward(ctx context.Context, namespace, pod string,
+	port int) (address string, closeIt func(), err error) {
 	transport, upgrader, err := spdy.RoundTripperFor(c.config)
 	if err != nil {
 		return "", nil, err
 	}
-	url := c.core.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("portforward").URL()
+	url := c.core.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource(
+		"portforward").URL()
 	stop, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	forwarder, err := portforward.NewOnAddresses(spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url),
+	forwarder, err := portforward.NewOnAddresses(spdy.NewDialer(upgrader, &http.Client{Transport: transport},
+		http.MethodPost, url),
 		[]string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, stop, ready, io.Discard, io.Discard)
 	if err != nil {
 		return "", nil, err

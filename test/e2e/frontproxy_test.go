@@ -46,11 +46,14 @@ func replaceFrontProxyCA(c cluster) {
 
 	now, nowCAs := c.frontProxy()
 	if len(nowCAs) != 1 || oldCAs.Contains(nowCAs[0]) {
-		c.Errorf("front-proxy-ca.crt holds %d CAs, of which the first was there before: %t; want a new one alone", len(nowCAs), oldCAs.Contains(nowCAs[0]))
+		c.Errorf("front-proxy-ca.crt holds %d CAs, of which the first was there before: %t; want a new one alone",
+			len(nowCAs), oldCAs.Contains(nowCAs[0]))
 	}
 	checkFrontProxy(c, now, old, nowCAs, oldCAs)
 	// kubeadm knows its own files again.
-	c.Logf("%s", c.onNode("kubeadm certs check-expiration && certgen verify /etc/kubernetes/pki/front-proxy-client.crt /etc/kubernetes/pki/front-proxy-ca.crt", nil))
+	c.Logf("%s", c.onNode(
+		"kubeadm certs check-expiration && certgen verify /etc/kubernetes/pki/front-proxy-client.crt "+
+			"/etc/kubernetes/pki/front-proxy-ca.crt", nil))
 }
 
 // kubeadmCommand is the one for a control plane of kubeadm.
@@ -116,7 +119,8 @@ func checkFrontProxy(c cluster, now, old *certs.KeyPair, nowCAs, oldCAs certs.Bu
 	if err != nil {
 		c.Fatal(err)
 	}
-	if published := frontproxy.Evaluate(cm).CAs; len(published) != 1 || !nowCAs.Contains(published[0]) || oldCAs.Contains(published[0]) {
+	if published := frontproxy.Evaluate(cm).CAs; len(published) != 1 || !nowCAs.Contains(published[0]) ||
+		oldCAs.Contains(published[0]) {
 		c.Errorf("the ConfigMap has %d CAs of the front proxy, want the new one alone", len(published))
 	}
 }

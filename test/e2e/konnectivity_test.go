@@ -31,7 +31,8 @@ func TestKonnectivity(t *testing.T) {
 	after := tunnelPackets(c)
 	for _, segment := range []string{"from_client", "to_client"} {
 		if after[segment] <= before[segment] {
-			c.Errorf("packets with data %s of the tunnel: got %v after %v, want more", segment, after[segment], before[segment])
+			c.Errorf("packets with data %s of the tunnel: got %v after %v, want more", segment, after[segment],
+				before[segment])
 		}
 	}
 	withoutAgents(c)
@@ -113,7 +114,8 @@ func withoutAgents(c cluster) {
 		}
 		return nil
 	})
-	if _, err := c.core.CoreV1().ConfigMaps(metav1.NamespaceSystem).List(c.Context(), metav1.ListOptions{}); err != nil {
+	if _, err := c.core.CoreV1().ConfigMaps(metav1.NamespaceSystem).List(c.Context(),
+		metav1.ListOptions{}); err != nil {
 		c.Errorf("kube-apiserver's own API without agents: %v", err)
 	}
 	scaleAgents(c, 2)
@@ -124,9 +126,11 @@ func withoutAgents(c cluster) {
 
 func scaleAgents(c cluster, replicas int32) {
 	c.Helper()
-	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: agentName, Namespace: metav1.NamespaceSystem}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
+	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: agentName, Namespace: metav1.NamespaceSystem},
+		Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
 	ctx := context.WithoutCancel(c.Context()) // in a cleanup too
-	if _, err := c.core.AppsV1().Deployments(metav1.NamespaceSystem).UpdateScale(ctx, agentName, scale, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.core.AppsV1().Deployments(metav1.NamespaceSystem).UpdateScale(ctx, agentName, scale,
+		metav1.UpdateOptions{}); err != nil {
 		c.Error(err)
 	}
 }

@@ -60,8 +60,10 @@ func fromALaptop(c cluster) {
 		}
 		through[tc.way] = connected() - before
 	}
-	if through["directly"]+through["port-forward"] > 0 || through["through a proxy"] == 0 || through["port-forward through a proxy"] <= through["through a proxy"] {
-		c.Errorf("connections of the proxy to kube-apiserver, by the way: %v; want more where a port is forwarded through it", through)
+	if through["directly"]+through["port-forward"] > 0 || through["through a proxy"] == 0 ||
+		through["port-forward through a proxy"] <= through["through a proxy"] {
+		c.Errorf("connections of the proxy to kube-apiserver, by the way: %v; want more where a port is forwarded "+
+			"through it", through)
 	}
 }
 
@@ -71,7 +73,9 @@ func runProxy(c cluster) (*url.URL, func() int) {
 	address, dir := net.JoinHostPort("127.0.0.1", freePort(c)), c.TempDir()
 	log, config := filepath.Join(dir, "log"), filepath.Join(dir, "tinyproxy.conf")
 	_, port, _ := net.SplitHostPort(address)
-	if err := os.WriteFile(config, []byte("Port "+port+"\nListen 127.0.0.1\nTimeout 600\nLogLevel Info\nLogFile \""+log+"\"\n"), 0o600); err != nil {
+	if err := os.WriteFile(config,
+		[]byte("Port "+port+"\nListen 127.0.0.1\nTimeout 600\nLogLevel Info\nLogFile \""+log+"\"\n"),
+		0o600); err != nil {
 		c.Fatal(err)
 	}
 	cmd := exec.CommandContext(c.Context(), "tinyproxy", "-d", "-c", config)

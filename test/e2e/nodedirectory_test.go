@@ -54,7 +54,8 @@ func onTheNode(c cluster) {
 		return nil
 	})
 	c.Logf("served %.0f s after certgen ended", time.Since(began).Seconds())
-	if pod, err := pods.Get(c.Context(), nodeDirectory, metav1.GetOptions{}); err != nil || pod.Status.ContainerStatuses[0].RestartCount != 0 {
+	if pod, err := pods.Get(c.Context(), nodeDirectory, metav1.GetOptions{}); err != nil ||
+		pod.Status.ContainerStatuses[0].RestartCount != 0 {
 		c.Errorf("got %v, %v, want no restart", pod.Status.ContainerStatuses, err)
 	}
 }
@@ -77,10 +78,12 @@ func certgenOnTheNode(c cluster, command string, args ...string) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: nodeDirectory + "-" + command}, Spec: cronJob.Spec.JobTemplate.Spec.Template.Spec}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: nodeDirectory + "-" + command},
+		Spec: cronJob.Spec.JobTemplate.Spec.Template.Spec}
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	mount(&pod.Spec, "pki", "/pki", onTheNodeVolume())
-	mount(&pod.Spec, "ca", "/pki/serving-ca", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: caSecret}})
+	mount(&pod.Spec, "ca", "/pki/serving-ca",
+		corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: caSecret}})
 	pod.Spec.Containers[0].Args = append([]string{command, "--service=" + name, "--namespace=" + namespace}, args...)
 	pods := c.core.CoreV1().Pods(namespace)
 	c.removeLater(pod.Name, pods.Delete)
@@ -126,6 +129,7 @@ func onTheNodeVolume() corev1.VolumeSource {
 func mount(spec *corev1.PodSpec, name, at string, source corev1.VolumeSource) {
 	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: name, VolumeSource: source})
 	if at != "" {
-		spec.Containers[0].VolumeMounts = append(spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at})
+		spec.Containers[0].VolumeMounts = append(spec.Containers[0].VolumeMounts,
+			corev1.VolumeMount{Name: name, MountPath: at})
 	}
 }

@@ -92,7 +92,8 @@ func (c cluster) awaitRight(user string, spec authorizationv1.SubjectAccessRevie
 	c.Helper()
 	spec.User = user
 	c.eventually("a right of "+user, func(ctx context.Context) error {
-		review, err := c.core.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		review, err := c.core.AuthorizationV1().SubjectAccessReviews().Create(ctx,
+			&authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 		if err == nil && !review.Status.Allowed {
 			err = fmt.Errorf("%s is refused: %+v", spec.String(), review.Status)
 		}

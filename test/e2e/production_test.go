@@ -108,7 +108,8 @@ func underLoad(c cluster, prefix string, tolerate func(method string, err error)
 		}
 		return nil
 	})
-	l := load.Start(c.T, load.Options{Through: []*rest.Config{c.config}, Kind: widgets.GroupVersion().WithKind("Gadget"), Prefix: prefix, Period: period, Tolerate: tolerate})
+	l := load.Start(c.T, load.Options{Through: []*rest.Config{c.config},
+		Kind: widgets.GroupVersion().WithKind("Gadget"), Prefix: prefix, Period: period, Tolerate: tolerate})
 	l.Await(perPhase)
 	for _, s := range steps {
 		l.Enter(s.name)
@@ -136,8 +137,10 @@ func serverPods(c cluster) []corev1.Pod {
 func rollout(c cluster) {
 	c.Helper()
 	deployments := c.core.AppsV1().Deployments(namespace)
-	patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":%q}}}}}`, time.Now().Format(time.RFC3339))
-	changed, err := deployments.Patch(c.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":%q}}}}}`,
+		time.Now().Format(time.RFC3339))
+	changed, err := deployments.Patch(c.Context(), name, types.StrategicMergePatchType, []byte(patch),
+		metav1.PatchOptions{})
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -151,8 +154,10 @@ func rollout(c cluster) {
 			return err
 		}
 		s := d.Status
-		if s.ObservedGeneration < changed.Generation || s.UpdatedReplicas != 2 || s.AvailableReplicas != 2 || len(pods.Items) != 2 {
-			return fmt.Errorf("%d updated, %d available, %d pods, want 2", s.UpdatedReplicas, s.AvailableReplicas, len(pods.Items))
+		if s.ObservedGeneration < changed.Generation || s.UpdatedReplicas != 2 || s.AvailableReplicas != 2 ||
+			len(pods.Items) != 2 {
+			return fmt.Errorf("%d updated, %d available, %d pods, want 2", s.UpdatedReplicas, s.AvailableReplicas,
+				len(pods.Items))
 		}
 		return nil
 	})
@@ -162,12 +167,15 @@ func rollout(c cluster) {
 func memberGoes(c cluster) {
 	c.Helper()
 	widget := c.createWidget("kept")
-	if err := c.core.CoreV1().Pods(etcdNamespace).Delete(c.Context(), etcdName+"-0", metav1.DeleteOptions{}); err != nil {
+	if err := c.core.CoreV1().Pods(etcdNamespace).Delete(c.Context(), etcdName+"-0",
+		metav1.DeleteOptions{}); err != nil {
 		c.Fatal(err)
 	}
 	// The others may have to elect a leader first.
-	c.eventually("the widget, while a member of etcd is down", func(ctx context.Context) error { return c.sameWidget(ctx, widget) })
+	c.eventually("the widget, while a member of etcd is down",
+		func(ctx context.Context) error { return c.sameWidget(ctx, widget) })
 	c.eventually("a write, while a member of etcd is down", func(ctx context.Context) error {
-		return c.dynamic.Resource(widgets).Namespace(metav1.NamespaceDefault).Delete(ctx, widget.GetName(), metav1.DeleteOptions{})
+		return c.dynamic.Resource(widgets).Namespace(metav1.NamespaceDefault).Delete(ctx, widget.GetName(),
+			metav1.DeleteOptions{})
 	})
 }

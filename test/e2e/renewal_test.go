@@ -32,7 +32,8 @@ func renewNow(c cluster, limit time.Duration) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	job, err := jobs.Create(c.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{GenerateName: "renew-now-"}, Spec: cronJob.Spec.JobTemplate.Spec}, metav1.CreateOptions{})
+	job, err := jobs.Create(c.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{GenerateName: "renew-now-"},
+		Spec: cronJob.Spec.JobTemplate.Spec}, metav1.CreateOptions{})
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -101,7 +102,8 @@ func ageCA(c cluster) {
 	}
 	writer := apply.Client{Cluster: r}
 	made := time.Now().AddDate(1, 0, 0).Add(-certs.CALifetime)
-	aged, err := certs.NewCA(certs.CAOptions{Name: agedCA, Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: service.DNSNames(), Now: func() time.Time { return made }})
+	aged, err := certs.NewCA(certs.CAOptions{Name: agedCA, Usage: x509.ExtKeyUsageServerAuth,
+		PermittedDNS: service.DNSNames(), Now: func() time.Time { return made }})
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -147,7 +149,8 @@ func replaceCA(c cluster) {
 		c.Fatal(err)
 	}
 	for _, a := range all {
-		if bundle, err := certs.ParseBundle(a.Spec.CABundle); err != nil || len(bundle) != 1 || !bundle.Contains(fresh[0]) {
+		if bundle, err := certs.ParseBundle(a.Spec.CABundle); err != nil || len(bundle) != 1 ||
+			!bundle.Contains(fresh[0]) {
 			c.Errorf("APIService %s trusts %d CAs (%v), want the new one alone", a.Name, len(bundle), err)
 		}
 	}
@@ -176,12 +179,14 @@ func storePair(c cluster, lifetime time.Duration) {
 	}
 	patch, err := json.Marshal(&corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Name: name + "-serving"}, Type: corev1.SecretTypeTLS, Data: pairData(c, ca.Data[certs.CertFile], pair),
+		ObjectMeta: metav1.ObjectMeta{Name: name + "-serving"}, Type: corev1.SecretTypeTLS,
+		Data: pairData(c, ca.Data[certs.CertFile], pair),
 	})
 	if err != nil {
 		c.Fatal(err)
 	}
-	if _, err := secrets.Patch(c.Context(), name+"-serving", types.ApplyPatchType, patch, metav1.PatchOptions{FieldManager: kubecluster.FieldManager}); err != nil {
+	if _, err := secrets.Patch(c.Context(), name+"-serving", types.ApplyPatchType, patch,
+		metav1.PatchOptions{FieldManager: kubecluster.FieldManager}); err != nil {
 		c.Fatal(err)
 	}
 }
@@ -211,7 +216,8 @@ func (c cluster) served(ctx context.Context, pod string) (serial string, err err
 	if err != nil {
 		return "", err
 	}
-	dialer := tls.Dialer{Config: &tls.Config{RootCAs: bundle.Pool(), ServerName: name + "." + namespace + ".svc", MinVersion: tls.VersionTLS12}}
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: bundle.Pool(), ServerName: name + "." + namespace + ".svc",
+		MinVersion: tls.VersionTLS12}}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return "", err

@@ -102,10 +102,12 @@ func ownRole(p page) {
 	s := p.section("What each right is for")
 	withoutReviews(p, own, builtIn)
 	p.Cleanup(func() {
-		p.run("kubectl apply -f second-scheduler.yaml\nkubectl delete --ignore-not-found clusterrole/" + own + " clusterrolebinding/" + own +
+		p.run("kubectl apply -f second-scheduler.yaml\nkubectl delete --ignore-not-found clusterrole/" + own +
+			" clusterrolebinding/" + own +
 			" clusterrolebinding/second-scheduler:system:auth-delegator")
 	})
-	p.run("kubectl create clusterrolebinding " + own + " --clusterrole " + own + " --serviceaccount second-scheduler:second-scheduler\n" +
+	p.run("kubectl create clusterrolebinding " + own + " --clusterrole " + own +
+		" --serviceaccount second-scheduler:second-scheduler\n" +
 		"kubectl delete clusterrolebinding second-scheduler:" + builtIn)
 	port := openPort(p)
 	allowed, stranger := p.token("monitoring"), p.token("default")
@@ -113,7 +115,8 @@ func ownRole(p page) {
 	port.eventually(p, allowed, http.StatusUnauthorized)
 	port.eventually(p, "", http.StatusInternalServerError)
 	log, err := p.core.CoreV1().Pods(scheduler).GetLogs(port.pod, &corev1.PodLogOptions{}).DoRaw(p.Context())
-	if want := "tokenreviews.authentication.k8s.io is forbidden"; err != nil || !strings.Contains(string(log), want) || !strings.Contains(s.text, want) {
+	if want := "tokenreviews.authentication.k8s.io is forbidden"; err != nil || !strings.Contains(string(log), want) ||
+		!strings.Contains(s.text, want) {
 		p.Errorf("want %q in %s and in the log: %v\n%s", want, p.path, err, log)
 	}
 	p.run(s.commands(1)[0])
@@ -138,7 +141,10 @@ func withoutReviews(p page, role, like string) {
 	own := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}}
 	var taken []rbacv1.PolicyRule
 	for _, rule := range original.Rules {
-		if slices.ContainsFunc(rule.APIGroups, func(group string) bool { return group == "authentication.k8s.io" || group == "authorization.k8s.io" }) {
+		if slices.ContainsFunc(rule.APIGroups, func(group string) bool {
+			return group == "authentication.k8s.io" ||
+				group == "authorization.k8s.io"
+		}) {
 			taken = append(taken, rule)
 		} else {
 			own.Rules = append(own.Rules, rule)
@@ -153,7 +159,8 @@ func withoutReviews(p page, role, like string) {
 		p.Fatal(err)
 	}
 	if !slices.Equal(got, want) {
-		p.Fatalf("%s has the reviews %v, want %v, which is why %s has no binding to system:auth-delegator", like, got, want, p.path)
+		p.Fatalf("%s has the reviews %v, want %v, which is why %s has no binding to system:auth-delegator", like,
+			got, want, p.path)
 	}
 	if _, err := roles.Create(p.Context(), own, metav1.CreateOptions{}); err != nil {
 		p.Fatal(err)
@@ -163,7 +170,8 @@ func withoutReviews(p page, role, like string) {
 // token is one of a ServiceAccount beside the scheduler.
 func (p page) token(account string) string {
 	p.Helper()
-	request, err := p.core.CoreV1().ServiceAccounts(scheduler).CreateToken(p.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	request, err := p.core.CoreV1().ServiceAccounts(scheduler).CreateToken(p.Context(), account,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -194,7 +202,8 @@ func openPort(p page) schedulerPort {
 	p.Cleanup(closeIt)
 	port.address = address
 	port.client = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
-		TLSClientConfig:   &tls.Config{RootCAs: bundle.Pool(), ServerName: scheduler + "." + scheduler + ".svc", MinVersion: tls.VersionTLS12},
+		TLSClientConfig: &tls.Config{RootCAs: bundle.Pool(), ServerName: scheduler + "." + scheduler + ".svc",
+			MinVersion: tls.VersionTLS12},
 		DisableKeepAlives: true,
 	}}
 	return port

@@ -66,7 +66,8 @@ func installed(p page) {
 	manifest = image.ReplaceAllString(manifest, "${1}"+strings.TrimSpace(p.run(commands[0])))
 	scripttest.Write(p.T, filepath.Join(p.dir, "second-scheduler.yaml"), manifest)
 	p.run("kubectl apply -f second-scheduler.yaml")
-	scripttest.Shell(p.T, filepath.Join("..", ".."), "go build -o "+filepath.Join(p.dir, "bin", "certgen")+" ./cmd/certgen")
+	scripttest.Shell(p.T, filepath.Join("..", ".."), "go build -o "+filepath.Join(p.dir, "bin",
+		"certgen")+" ./cmd/certgen")
 	p.run(commands[1])
 	holdsLease(p)
 }
@@ -75,7 +76,8 @@ func installed(p page) {
 func holdsLease(p page) (holder corev1.Pod) {
 	p.Helper()
 	p.eventually("the second scheduler to hold its Lease", func(ctx context.Context) error {
-		pods, err := p.core.CoreV1().Pods(scheduler).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + scheduler})
+		pods, err := p.core.CoreV1().Pods(scheduler).List(ctx,
+			metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + scheduler})
 		if err != nil {
 			return err
 		}
@@ -88,7 +90,8 @@ func holdsLease(p page) (holder corev1.Pod) {
 			return err
 		}
 		statuses := holder.Status.ContainerStatuses
-		if id := lease.Spec.HolderIdentity; id == nil || !strings.HasPrefix(*id, holder.Name+"_") || len(statuses) != 1 || !statuses[0].Ready {
+		if id := lease.Spec.HolderIdentity; id == nil || !strings.HasPrefix(*id, holder.Name+"_") ||
+			len(statuses) != 1 || !statuses[0].Ready {
 			return fmt.Errorf("pod %s has %+v, and the Lease %+v", holder.Name, statuses, lease.Spec)
 		}
 		return nil
@@ -106,12 +109,15 @@ func schedulesVolume(p page) {
 	// A program that is on the node, in a container that may do as little.
 	template := deployment.Spec.Template.Spec
 	container := corev1.Container{
-		Name: "main", Image: template.Containers[0].Image, Command: []string{"kube-scheduler", "--version"}, SecurityContext: template.Containers[0].SecurityContext,
+		Name: "main", Image: template.Containers[0].Image, Command: []string{"kube-scheduler", "--version"},
+		SecurityContext: template.Containers[0].SecurityContext,
 	}
 	spec := corev1.PodSpec{
-		SchedulerName: scheduler, RestartPolicy: corev1.RestartPolicyNever, SecurityContext: template.SecurityContext, Containers: []corev1.Container{container},
+		SchedulerName: scheduler, RestartPolicy: corev1.RestartPolicyNever, SecurityContext: template.SecurityContext,
+		Containers: []corev1.Container{container},
 	}
-	mount(&spec, "data", "/data", corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: pod}})
+	mount(&spec, "data", "/data",
+		corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: pod}})
 	// Both go with the namespace.
 	if _, err := p.core.CoreV1().PersistentVolumeClaims(scheduler).Create(p.Context(), &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: pod},
@@ -122,7 +128,8 @@ func schedulesVolume(p page) {
 	}, metav1.CreateOptions{}); err != nil {
 		p.Fatal(err)
 	}
-	created, err := p.core.CoreV1().Pods(scheduler).Create(p.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod}, Spec: spec}, metav1.CreateOptions{})
+	created, err := p.core.CoreV1().Pods(scheduler).Create(p.Context(),
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod}, Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -140,7 +147,8 @@ func schedulesVolume(p page) {
 func scheduledBy(c cluster, pod *corev1.Pod, want string) {
 	c.Helper()
 	c.eventually("the event about pod "+pod.Name, func(ctx context.Context) error {
-		list, err := c.core.EventsV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=Scheduled"})
+		list, err := c.core.EventsV1().Events(pod.Namespace).List(ctx,
+			metav1.ListOptions{FieldSelector: "reason=Scheduled"})
 		if err != nil {
 			return err
 		}
@@ -170,7 +178,8 @@ func metrics(p page) {
 	port := freePort(p.cluster)
 	p.runForCodes(strings.NewReplacer("10259:10259", port+":10259", "$host:10259", "$host:"+port).Replace(commands[1]))
 	text, err := os.ReadFile(filepath.Join(p.dir, "metrics.txt"))
-	if want := `scheduler_schedule_attempts_total{profile="second-scheduler",result="scheduled"}`; err != nil || !strings.Contains(string(text), want) {
+	if want := `scheduler_schedule_attempts_total{profile="second-scheduler",result="scheduled"}`; err != nil ||
+		!strings.Contains(string(text), want) {
 		p.Errorf("got %d bytes, %v, want %s in it", len(text), err, want)
 	}
 }
@@ -188,7 +197,8 @@ func schedulesServer(p page) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	scripttest.Write(p.T, filepath.Join(overlay, "kustomization.yaml"), strings.Replace(s.manifest(), "../kind", kind, 1))
+	scripttest.Write(p.T, filepath.Join(overlay, "kustomization.yaml"),
+		strings.Replace(s.manifest(), "../kind", kind, 1))
 	p.Cleanup(func() {
 		p.script("deploy.sh")
 		serverPod(p, corev1.DefaultSchedulerName)

@@ -140,7 +140,8 @@ func (c cluster) snapshotOf(ctx context.Context, resource schema.GroupVersionRes
 		if err != nil {
 			return err
 		}
-		into[strings.Join([]string{resource.GroupResource().String(), item.GetNamespace(), item.GetName()}, " ")] = string(data)
+		into[strings.Join([]string{resource.GroupResource().String(), item.GetNamespace(), item.GetName()},
+			" ")] = string(data)
 	}
 	return nil
 }

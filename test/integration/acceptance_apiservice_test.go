@@ -101,10 +101,12 @@ func changeRegistration(t *testing.T, services apiregistration.APIServiceInterfa
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := available(before); c == nil || c.Message != "all checks passed" || c.Reason != "Passed" || c.Status != apiregistrationv1.ConditionTrue {
+	if c := available(before); c == nil || c.Message != "all checks passed" || c.Reason != "Passed" ||
+		c.Status != apiregistrationv1.ConditionTrue {
 		t.Errorf("condition Available: %+v, want True, Passed, all checks passed", c)
 	}
-	patched, err := services.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"versionPriority":400}}`), metav1.PatchOptions{})
+	patched, err := services.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"versionPriority":400}}`),
+		metav1.PatchOptions{})
 	if err != nil {
 		t.Fatalf("merge patch: %v", err)
 	}
@@ -113,12 +115,14 @@ func changeRegistration(t *testing.T, services apiregistration.APIServiceInterfa
 		t.Errorf("merge patch: versionPriority %d at resourceVersion %q after %q (%v), want 400 at a higher one",
 			patched.Spec.VersionPriority, patched.ResourceVersion, before.ResourceVersion, err)
 	}
-	patched, err = services.Patch(t.Context(), name, types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"test":"patched"}}}`), metav1.PatchOptions{})
+	patched, err = services.Patch(t.Context(), name, types.StrategicMergePatchType,
+		[]byte(`{"metadata":{"labels":{"test":"patched"}}}`), metav1.PatchOptions{})
 	if err != nil || patched.Labels["test"] != "patched" {
 		t.Errorf("strategic merge patch of a label: %v, error %v", patched.Labels, err)
 	}
 
-	type write = func(context.Context, *apiregistrationv1.APIService, metav1.UpdateOptions) (*apiregistrationv1.APIService, error)
+	type write = func(context.Context, *apiregistrationv1.APIService,
+		metav1.UpdateOptions) (*apiregistrationv1.APIService, error)
 	update := func(what string, change func(*apiregistrationv1.APIService), write write) {
 		t.Helper()
 		// The controllers of kube-apiserver write to it too.
@@ -136,12 +140,15 @@ func changeRegistration(t *testing.T, services apiregistration.APIServiceInterfa
 	}
 	update("update of the status", func(s *apiregistrationv1.APIService) {
 		s.Status.Conditions = append(s.Status.Conditions, apiregistrationv1.APIServiceCondition{
-			Type: "StatusUpdated", Status: apiregistrationv1.ConditionTrue, Reason: "Test", Message: "by a test", LastTransitionTime: metav1.Now(),
+			Type: "StatusUpdated", Status: apiregistrationv1.ConditionTrue, Reason: "Test", Message: "by a test",
+			LastTransitionTime: metav1.Now(),
 		})
 	}, services.UpdateStatus)
-	update("update of the labels", func(s *apiregistrationv1.APIService) { s.Labels = map[string]string{"test": "updated"} }, services.Update)
+	update("update of the labels",
+		func(s *apiregistrationv1.APIService) { s.Labels = map[string]string{"test": "updated"} }, services.Update)
 	addition := []byte(`{"status":{"conditions":[{"type":"StatusPatched","status":"True","reason":"Test","message":"by a test"}]}}`)
-	if _, err := services.Patch(t.Context(), name, types.StrategicMergePatchType, addition, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := services.Patch(t.Context(), name, types.StrategicMergePatchType, addition, metav1.PatchOptions{},
+		"status"); err != nil {
 		t.Fatalf("patch of the status: %v", err)
 	}
 

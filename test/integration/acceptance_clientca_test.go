@@ -59,7 +59,8 @@ func testClientCAs(t *testing.T, e *envtest.Environment) {
 		}
 		replaced[name] = ca
 		after = append(after, ca.Certificate.Subject.String())
-		if err := certs.WriteFiles(filepath.Join(e.PKI(), name), map[string]certs.File{certs.CertFile: {Data: ca.CertPEM, Mode: 0o644}}); err != nil {
+		if err := certs.WriteFiles(filepath.Join(e.PKI(), name),
+			map[string]certs.File{certs.CertFile: {Data: ca.CertPEM, Mode: 0o644}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,7 +84,8 @@ func testClientCAs(t *testing.T, e *envtest.Environment) {
 	})
 
 	for name, ca := range map[string]*certs.CA{"old": oldUsers, "new": replaced["client-ca"]} {
-		status, body := directRequest(t, e, e.Servers[0].URL, issue(t, ca, "somebody"), http.MethodGet, "/apis", nil, nil)
+		status, body := directRequest(t, e, e.Servers[0].URL, issue(t, ca, "somebody"), http.MethodGet,
+			"/apis", nil, nil)
 		if status != http.StatusOK {
 			t.Errorf("GET /apis with a user's certificate of the %s client CA: %d %s, want 200", name, status, body)
 		}

@@ -35,13 +35,15 @@ func TestDirectDiscovery(t *testing.T) {
 	group := gadgetCase.resource.Group
 	want := metav1.APIGroup{Name: group}
 	for _, gv := range install.GroupVersions() {
-		want.Versions = append(want.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version})
+		want.Versions = append(want.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(),
+			Version: gv.Version})
 	}
 	want.PreferredVersion = want.Versions[0]
 	var groups metav1.APIGroupList
 	read("/apis", &groups)
 	// The address is for clients that come without kube-apiserver in between.
-	if diff := cmp.Diff([]metav1.APIGroup{want}, groups.Groups, cmpopts.IgnoreFields(metav1.APIGroup{}, "ServerAddressByClientCIDRs")); diff != "" {
+	if diff := cmp.Diff([]metav1.APIGroup{want}, groups.Groups,
+		cmpopts.IgnoreFields(metav1.APIGroup{}, "ServerAddressByClientCIDRs")); diff != "" {
 		t.Errorf("GET /apis (-want +got):\n%s", diff)
 	}
 	var got metav1.APIGroup
@@ -90,7 +92,8 @@ func TestDirectDiscovery(t *testing.T) {
 func essentials(list *metav1.APIResourceList) map[string]metav1.APIResource {
 	all := map[string]metav1.APIResource{}
 	for _, r := range list.APIResources {
-		all[r.Name] = metav1.APIResource{Kind: r.Kind, Namespaced: r.Namespaced, Verbs: r.Verbs, ShortNames: r.ShortNames, Categories: r.Categories}
+		all[r.Name] = metav1.APIResource{Kind: r.Kind, Namespaced: r.Namespaced, Verbs: r.Verbs,
+			ShortNames: r.ShortNames, Categories: r.Categories}
 	}
 	return all
 }
@@ -137,8 +140,10 @@ func TestDiscoveryETag(t *testing.T) {
 			}
 			status, header := get("")
 			etag := header.Get("ETag")
-			if contentType := header.Get("Content-Type"); status != http.StatusOK || etag == "" || contentType != discovery.AcceptV2 {
-				t.Fatalf("GET /apis: %d, ETag %q, Content-Type %q; want 200, some, %q", status, etag, contentType, discovery.AcceptV2)
+			if contentType := header.Get("Content-Type"); status != http.StatusOK || etag == "" ||
+				contentType != discovery.AcceptV2 {
+				t.Fatalf("GET /apis: %d, ETag %q, Content-Type %q; want 200, some, %q", status, etag, contentType,
+					discovery.AcceptV2)
 			}
 			if status, header := get(etag); status != http.StatusNotModified || header.Get("ETag") != etag {
 				t.Errorf("GET /apis with its ETag: %d, ETag %q; want 304 and %q", status, header.Get("ETag"), etag)

@@ -55,7 +55,8 @@ func TestFrontProxy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			self, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+			self, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(),
+				&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,8 +74,9 @@ func TestFrontProxy(t *testing.T) {
 
 			want := authenticationv1.UserInfo{
 				Username: "system:serviceaccount:" + account.Namespace + ":" + account.Name,
-				Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + account.Namespace, "system:authenticated"},
-				Extra:    map[string]authenticationv1.ExtraValue{user.CredentialIDKey: credential},
+				Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + account.Namespace,
+					"system:authenticated"},
+				Extra: map[string]authenticationv1.ExtraValue{user.CredentialIDKey: credential},
 			}
 			if header != "" {
 				want.UID = string(account.UID)
@@ -86,9 +88,11 @@ func TestFrontProxy(t *testing.T) {
 			for _, of := range [][2]string{{"list", "gadgets"}, {"create", "identityreviews"}} {
 				checks = append(checks, authorizationv1.SubjectAccessReviewSpec{
 					User: want.Username, UID: want.UID, Groups: want.Groups,
-					Extra: map[string]authorizationv1.ExtraValue{user.CredentialIDKey: authorizationv1.ExtraValue(credential)},
+					Extra: map[string]authorizationv1.ExtraValue{user.CredentialIDKey: authorizationv1.ExtraValue(
+						credential)},
 					ResourceAttributes: &authorizationv1.ResourceAttributes{
-						Group: gadgetCase.resource.Group, Version: gadgetCase.resource.Version, Verb: of[0], Resource: of[1],
+						Group: gadgetCase.resource.Group, Version: gadgetCase.resource.Version, Verb: of[0],
+						Resource: of[1],
 					},
 				})
 			}
@@ -111,7 +115,8 @@ func robot(t *testing.T, e *envtest.Environment) (*corev1.ServiceAccount, *rest.
 	t.Helper()
 	admin := e.Client(t)
 	account, err := admin.CoreV1().ServiceAccounts(e.NewNamespace(t)).
-		Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{})
+		Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}},
+			metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +124,8 @@ func robot(t *testing.T, e *envtest.Environment) (*corev1.ServiceAccount, *rest.
 		ObjectMeta: metav1.ObjectMeta{Name: "robot"},
 		Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{gadgetCase.resource.Group}, Resources: []string{"gadgets"}, Verbs: []string{"list"}},
-			{APIGroups: []string{gadgetCase.resource.Group}, Resources: []string{"identityreviews"}, Verbs: []string{"create"}},
+			{APIGroups: []string{gadgetCase.resource.Group}, Resources: []string{"identityreviews"},
+				Verbs: []string{"create"}},
 		},
 	}
 	if _, err := admin.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
@@ -146,11 +152,12 @@ func robot(t *testing.T, e *envtest.Environment) (*corev1.ServiceAccount, *rest.
 	// Asked of kube-apiserver, which would refuse the request itself until it knows of the binding.
 	e.Eventually(t, "the rights of the robot", envtest.Patience, func(ctx context.Context) error {
 		for _, rule := range role.Rules {
-			answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-					Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: rule.Verbs[0],
-				}},
-			}, metav1.CreateOptions{})
+			answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+				&authorizationv1.SelfSubjectAccessReview{
+					Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+						Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: rule.Verbs[0],
+					}},
+				}, metav1.CreateOptions{})
 			if err != nil || !answer.Status.Allowed {
 				return errors.Join(fmt.Errorf("may not %s %s", rule.Verbs[0], rule.Resources[0]), err)
 			}

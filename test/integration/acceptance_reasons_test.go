@@ -74,12 +74,17 @@ func testReasons(t *testing.T, e *envtest.Environment) {
 		message string // a regular expression
 	}{
 		{other("absent"), at("absent"), trusted, "ServiceNotFound", `service/absent in "NS" is not present`},
-		{other("port"), at("wrong-port"), trusted, "ServicePortError", `service/wrong-port in "NS" is not listening on port 443`},
-		{other("slices"), at("no-slices"), trusted, "EndpointsNotFound", `cannot find endpointslices for service/no-slices in "NS"`},
-		{other("name"), at("other-port-name"), trusted, "MissingEndpoints", `endpointslices for service/other-port-name in "NS" have no addresses with port name "https"`},
-		{other("ready"), at("not-ready"), trusted, "MissingEndpoints", `endpointslices for service/not-ready in "NS" have no addresses with port name "https"`},
+		{other("port"), at("wrong-port"), trusted, "ServicePortError",
+			`service/wrong-port in "NS" is not listening on port 443`},
+		{other("slices"), at("no-slices"), trusted, "EndpointsNotFound",
+			`cannot find endpointslices for service/no-slices in "NS"`},
+		{other("name"), at("other-port-name"), trusted, "MissingEndpoints",
+			`endpointslices for service/other-port-name in "NS" have no addresses with port name "https"`},
+		{other("ready"), at("not-ready"), trusted, "MissingEndpoints",
+			`endpointslices for service/not-ready in "NS" have no addresses with port name "https"`},
 		{unserved, ours, trusted, "FailedDiscoveryCheck",
-			"failing or missing response from " + server + "/apis/" + unserved.String() + ": bad status from " + server + "/apis/" + unserved.String() + ": 404"},
+			"failing or missing response from " + server + "/apis/" + unserved.String() + ": bad status from " +
+				server + "/apis/" + unserved.String() + ": 404"},
 		{other("ca"), ours, foreign.CertPEM, "FailedDiscoveryCheck",
 			"failing or missing response from " + server + "/apis/" + other("ca").String() + wrongCA},
 	} {
@@ -87,42 +92,48 @@ func testReasons(t *testing.T, e *envtest.Environment) {
 			service := register(t, e, tc.gv, tc.service, tc.ca)
 			// Discovery is remembered for each Service: with ours behind it, that of the version is fresh, and empty.
 			undiscoverable[tc.gv] = tc.service.Name != envtest.ServiceName || olderMinor() && tc.gv == other("ca")
-			want := regexp.MustCompile("^" + regexp.MustCompile(`"NS"`).ReplaceAllString(tc.message, strconv.Quote(namespace)) + "$")
+			want := regexp.MustCompile("^" + regexp.MustCompile(`"NS"`).ReplaceAllString(tc.message,
+				strconv.Quote(namespace)) + "$")
 			e.Eventually(t, "the reason "+tc.reason, envtest.Patience, func(ctx context.Context) error {
 				got, err := services.Get(ctx, service, metav1.GetOptions{})
 				if err != nil {
 					return err
 				}
-				if c := available(got); c == nil || c.Status != apiregistrationv1.ConditionFalse || c.Reason != tc.reason || !want.MatchString(c.Message) {
+				if c := available(got); c == nil || c.Status != apiregistrationv1.ConditionFalse ||
+					c.Reason != tc.reason || !want.MatchString(c.Message) {
 					return fmt.Errorf("got %+v, want False, %s, %s", c, tc.reason, want)
 				}
 				return nil
 			})
-			_, err := e.Client(t).CoreV1().RESTClient().Get().AbsPath("/apis/" + tc.gv.String() + "/things").DoRaw(t.Context())
+			_, err := e.Client(t).CoreV1().RESTClient().Get().AbsPath("/apis/" + tc.gv.String() +
+				"/things").DoRaw(t.Context())
 			if !apierrors.IsServiceUnavailable(err) {
 				t.Errorf("request to an API that is not available: %v, want ServiceUnavailable", err)
 			}
 		})
 	}
 
-	e.Eventually(t, "discovery that lists the broken versions and no others", envtest.Patience, func(context.Context) error {
-		failed, err := undiscovered(t, e)
-		if err != nil {
-			return err
-		}
-		maps.DeleteFunc(undiscoverable, func(_ schema.GroupVersion, failed bool) bool { return !failed })
-		if !olderMinor() {
-			delete(failed, other("ca")) // it hangs on which of the Service's versions kube-apiserver asked last: with the wrong CA that fails
-		}
-		if diff := cmp.Diff(undiscoverable, failed); diff != "" {
-			return fmt.Errorf("versions whose discovery failed (-want +got):\n%s", diff)
-		}
-		return nil
-	})
+	e.Eventually(t, "discovery that lists the broken versions and no others", envtest.Patience,
+		func(context.Context) error {
+			failed, err := undiscovered(t, e)
+			if err != nil {
+				return err
+			}
+			maps.DeleteFunc(undiscoverable, func(_ schema.GroupVersion, failed bool) bool { return !failed })
+			if !olderMinor() {
+				// it hangs on which of the Service's versions kube-apiserver asked last: with the wrong CA that fails
+				delete(failed, other("ca"))
+			}
+			if diff := cmp.Diff(undiscoverable, failed); diff != "" {
+				return fmt.Errorf("versions whose discovery failed (-want +got):\n%s", diff)
+			}
+			return nil
+		})
 	if _, err := gadgetCase.client(t, e.Admin(t), "").List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("list of our own kind beside broken registrations: %v", err)
 	}
-	if err := services.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "test=throwaway"}); err != nil {
+	if err := services.DeleteCollection(t.Context(), metav1.DeleteOptions{},
+		metav1.ListOptions{LabelSelector: "test=throwaway"}); err != nil {
 		t.Fatal(err)
 	}
 	discoveryHeals(t, e)
@@ -138,12 +149,15 @@ func discoveryHeals(t *testing.T, e *envtest.Environment) {
 }
 
 // register makes an APIService that the test deletes by its label, and returns its name.
-func register(t *testing.T, e *envtest.Environment, gv schema.GroupVersion, service apiregistrationv1.ServiceReference, ca []byte) string {
+func register(t *testing.T, e *envtest.Environment, gv schema.GroupVersion, service apiregistrationv1.ServiceReference,
+	ca []byte) string {
 	t.Helper()
 	created, err := apiServices(t, e).Create(t.Context(), &apiregistrationv1.APIService{
-		ObjectMeta: metav1.ObjectMeta{Name: gv.Version + "." + gv.Group, Labels: map[string]string{"test": "throwaway"}},
+		ObjectMeta: metav1.ObjectMeta{Name: gv.Version + "." + gv.Group,
+			Labels: map[string]string{"test": "throwaway"}},
 		Spec: apiregistrationv1.APIServiceSpec{
-			Group: gv.Group, Version: gv.Version, Service: &service, CABundle: ca, GroupPriorityMinimum: 1000, VersionPriority: 10,
+			Group: gv.Group, Version: gv.Version, Service: &service, CABundle: ca, GroupPriorityMinimum: 1000,
+			VersionPriority: 10,
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -154,7 +168,8 @@ func register(t *testing.T, e *envtest.Environment, gv schema.GroupVersion, serv
 
 func newService(t *testing.T, e *envtest.Environment, namespace string, service corev1.Service) {
 	t.Helper()
-	if _, err := e.Client(t).CoreV1().Services(namespace).Create(t.Context(), &service, metav1.CreateOptions{}); err != nil {
+	if _, err := e.Client(t).CoreV1().Services(namespace).Create(t.Context(), &service,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -166,9 +181,11 @@ func newSlice(t *testing.T, e *envtest.Environment, namespace, service, portName
 		ObjectMeta:  metav1.ObjectMeta{Name: service, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: &portName, Port: new(int32(443))}},
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.130.0.99"}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.130.0.99"},
+			Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
 	}
-	if _, err := e.Client(t).DiscoveryV1().EndpointSlices(namespace).Create(t.Context(), slice, metav1.CreateOptions{}); err != nil {
+	if _, err := e.Client(t).DiscoveryV1().EndpointSlices(namespace).Create(t.Context(), slice,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

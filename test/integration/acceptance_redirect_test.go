@@ -33,17 +33,19 @@ func testRedirect(t *testing.T, e *envtest.Environment) {
 	t.Cleanup(elsewhere.Close)
 	gv := schema.GroupVersion{Group: "redirect.throwaway.example.org", Version: "v1"}
 	namespace := e.NewNamespace(t)
-	backend, ca := newBackend(t, e, certs.Service{Name: "redirect", Namespace: namespace}, func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/go") {
-			http.Redirect(w, r, elsewhere.URL+"/target", http.StatusMovedPermanently)
-		}
-	})
+	backend, ca := newBackend(t, e, certs.Service{Name: "redirect", Namespace: namespace},
+		func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/go") {
+				http.Redirect(w, r, elsewhere.URL+"/target", http.StatusMovedPermanently)
+			}
+		})
 	newService(t, e, namespace, corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "redirect"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
 	})
 	port := int32(backend.Listener.Addr().(*net.TCPAddr).Port) //nolint:gosec // a port fits
-	name := register(t, e, gv, apiregistrationv1.ServiceReference{Namespace: namespace, Name: "redirect", Port: &port}, ca)
+	name := register(t, e, gv, apiregistrationv1.ServiceReference{Namespace: namespace, Name: "redirect", Port: &port},
+		ca)
 	e.Eventually(t, "the backend to be available", envtest.Patience, func(ctx context.Context) error {
 		service, err := apiServices(t, e).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
@@ -93,9 +95,11 @@ func testRedirect(t *testing.T, e *envtest.Environment) {
 }
 
 // newBackend serves with a certificate for the Service, and only to the front proxy. It returns its CA too.
-func newBackend(t *testing.T, e *envtest.Environment, service certs.Service, handler http.HandlerFunc) (*httptest.Server, []byte) {
+func newBackend(t *testing.T, e *envtest.Environment, service certs.Service,
+	handler http.HandlerFunc) (*httptest.Server, []byte) {
 	t.Helper()
-	ca, err := certs.NewCA(certs.CAOptions{Name: service.Name, Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: service.DNSNames()})
+	ca, err := certs.NewCA(certs.CAOptions{Name: service.Name, Usage: x509.ExtKeyUsageServerAuth,
+		PermittedDNS: service.DNSNames()})
 	if err != nil {
 		t.Fatal(err)
 	}

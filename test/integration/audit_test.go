@@ -50,14 +50,15 @@ rules:
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log}, func(t *testing.T, e *envtest.Environment) {
-		for _, k := range kindCases {
-			t.Run(k.resource.Resource, func(t *testing.T) { testAudit(t, e, k, log) })
+	return []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log},
+		func(t *testing.T, e *envtest.Environment) {
+			for _, k := range kindCases {
+				t.Run(k.resource.Resource, func(t *testing.T) { testAudit(t, e, k, log) })
+			}
+			for name, test := range auditTests {
+				t.Run(name, func(t *testing.T) { test(t, e, log) })
+			}
 		}
-		for name, test := range auditTests {
-			t.Run(name, func(t *testing.T) { test(t, e, log) })
-		}
-	}
 }
 
 // testAudit: what our server logs says who did what with which result, under the ID by which the client and
@@ -65,7 +66,8 @@ rules:
 func testAudit(t *testing.T, e *envtest.Environment, k kindCase, log string) {
 	config := e.Admin(t)
 	// kube-apiserver resolves impersonation: to our server this is simply the user.
-	config.Impersonate = rest.ImpersonationConfig{UserName: uniqueName(t), UID: "77", Groups: []string{"system:masters"}, Extra: map[string][]string{"scope": {"all"}}}
+	config.Impersonate = rest.ImpersonationConfig{UserName: uniqueName(t), UID: "77",
+		Groups: []string{"system:masters"}, Extra: map[string][]string{"scope": {"all"}}}
 	ids := auditIDs(config)
 	namespace, name := e.NewNamespace(t), uniqueName(t)
 	client, obj := k.client(t, config, namespace), k.object(t, name)
@@ -104,20 +106,24 @@ func testAudit(t *testing.T, e *envtest.Environment, k kindCase, log string) {
 		if event == nil {
 			continue
 		}
-		ref := auditv1.ObjectReference{Resource: k.resource.Resource, Namespace: namespace, Name: name, APIGroup: k.resource.Group, APIVersion: k.resource.Version}
-		if diff := cmp.Diff(ref, *event.ObjectRef, cmpopts.IgnoreFields(auditv1.ObjectReference{}, "UID", "ResourceVersion")); diff != "" {
+		ref := auditv1.ObjectReference{Resource: k.resource.Resource, Namespace: namespace, Name: name,
+			APIGroup: k.resource.Group, APIVersion: k.resource.Version}
+		if diff := cmp.Diff(ref, *event.ObjectRef, cmpopts.IgnoreFields(auditv1.ObjectReference{}, "UID",
+			"ResourceVersion")); diff != "" {
 			t.Errorf("object of event %d (-want +got):\n%s", i, diff)
 		}
 		user := authenticationv1.UserInfo{
-			Username: config.Impersonate.UserName, UID: "77", Groups: []string{"system:masters", "system:authenticated"},
-			Extra: map[string]authenticationv1.ExtraValue{"scope": {"all"}},
+			Username: config.Impersonate.UserName, UID: "77",
+			Groups: []string{"system:masters", "system:authenticated"},
+			Extra:  map[string]authenticationv1.ExtraValue{"scope": {"all"}},
 		}
 		if diff := cmp.Diff(user, event.User); diff != "" || event.ImpersonatedUser != nil {
 			t.Errorf("user of event %d, impersonating %v (-want +got):\n%s", i, event.ImpersonatedUser, diff)
 		}
 	}
 	var response struct{ Metadata metav1.ObjectMeta }
-	if err := json.Unmarshal(events[0].ResponseObject.Raw, &response); err != nil || response.Metadata.UID != created.GetUID() {
+	if err := json.Unmarshal(events[0].ResponseObject.Raw, &response); err != nil ||
+		response.Metadata.UID != created.GetUID() {
 		t.Errorf("response object of the create: UID %s (%v), want %s", response.Metadata.UID, err, created.GetUID())
 	}
 }
@@ -178,5 +184,6 @@ func eventSummary(event *auditv1.Event) string {
 		}
 		return meta.Kind
 	}
-	return fmt.Sprintf("%s %s %d %s %s", event.Level, event.Verb, event.ResponseStatus.Code, kind(event.RequestObject), kind(event.ResponseObject))
+	return fmt.Sprintf("%s %s %d %s %s", event.Level, event.Verb, event.ResponseStatus.Code, kind(event.RequestObject),
+		kind(event.ResponseObject))
 }

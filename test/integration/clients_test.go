@@ -27,7 +27,8 @@ import (
 // garbage collector and the namespace controller do.
 func TestWidgetByMetadata(t *testing.T) {
 	namespace := shared.NewNamespace(t)
-	created, err := widgetCase.client(t, shared.Admin(t), namespace).Create(t.Context(), widgetCase.object(t, "w"), metav1.CreateOptions{})
+	created, err := widgetCase.client(t, shared.Admin(t), namespace).Create(t.Context(), widgetCase.object(t, "w"),
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,14 +54,18 @@ func TestWidgetByMetadata(t *testing.T) {
 	}
 	defer events.Stop()
 
-	patched, err := widgets.Patch(t.Context(), "w", types.MergePatchType, []byte(`{"metadata":{"labels":{"test":"x"}}}`), metav1.PatchOptions{})
+	patched, err := widgets.Patch(t.Context(), "w", types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"test":"x"}}}`), metav1.PatchOptions{})
 	if err != nil || patched.Labels["test"] != "x" {
 		t.Fatalf("patch of a label: %+v, error %v", patched, err)
 	}
-	if seen := nextTyped(t, events, watch.Modified).(*metav1.PartialObjectMetadata); seen.ResourceVersion != patched.ResourceVersion || seen.Labels["test"] != "x" {
+	if seen := nextTyped(t, events,
+		watch.Modified).(*metav1.PartialObjectMetadata); seen.ResourceVersion != patched.ResourceVersion ||
+		seen.Labels["test"] != "x" {
 		t.Errorf("watch: %+v, want what the patch returned", seen)
 	}
-	if err := widgets.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "test=x"}); err != nil {
+	if err := widgets.DeleteCollection(t.Context(), metav1.DeleteOptions{},
+		metav1.ListOptions{LabelSelector: "test=x"}); err != nil {
 		t.Fatal(err)
 	}
 	if seen := nextTyped(t, events, watch.Deleted).(*metav1.PartialObjectMetadata); seen.UID != created.GetUID() {
@@ -90,7 +95,8 @@ func nextTyped(t *testing.T, events watch.Interface, want watch.EventType) runti
 func TestWidgetMapper(t *testing.T) {
 	cached := memory.NewMemCacheClient(shared.Client(t).Discovery())
 	deferred := restmapper.NewDeferredDiscoveryRESTMapper(cached)
-	mapper := restmapper.NewShortcutExpander(deferred, cached, func(warning string) { t.Errorf("warning: %s", warning) })
+	mapper := restmapper.NewShortcutExpander(deferred, cached,
+		func(warning string) { t.Errorf("warning: %s", warning) })
 	kind := widgetCase.resource.GroupVersion().WithKind("Widget")
 	for _, name := range []string{"widgets", "widget", "wg"} {
 		for _, group := range []string{"", kind.Group} {

@@ -73,7 +73,8 @@ func TestWidgetConsole(t *testing.T) {
 		c := console.Open(t.Context(), t, config, namespace, "short-lived")
 		c.Say(t, "echo x")
 		c.Answer(t, c.Out, "x")
-		if err := widgetCase.client(t, config, namespace).Delete(t.Context(), "short-lived", metav1.DeleteOptions{}); err != nil {
+		if err := widgetCase.client(t, config, namespace).Delete(t.Context(), "short-lived",
+			metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		c.Say(t, "show")
@@ -127,7 +128,8 @@ func TestWidgetConsoleRights(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			user := tc.name + "-of-" + namespace
 			role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: tc.name}, Rules: []rbacv1.PolicyRule{
-				{APIGroups: []string{widgetCase.resource.Group}, Resources: []string{"widgets", "widgets/console"}, Verbs: tc.verbs},
+				{APIGroups: []string{widgetCase.resource.Group}, Resources: []string{"widgets", "widgets/console"},
+					Verbs: tc.verbs},
 			}}
 			if _, err := admin.RbacV1().Roles(namespace).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
@@ -135,7 +137,8 @@ func TestWidgetConsoleRights(t *testing.T) {
 			binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: tc.name},
 				RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: tc.name},
 				Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}}
-			if _, err := admin.RbacV1().RoleBindings(namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+			if _, err := admin.RbacV1().RoleBindings(namespace).Create(t.Context(), binding,
+				metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			config, err := shared.Config(user)
@@ -158,7 +161,8 @@ func TestWidgetConsoleRights(t *testing.T) {
 			if tc.name == "connect" && err != nil {
 				t.Errorf("console with the verbs %v: %v, want success", tc.verbs, err)
 			}
-			if tc.name == "read" && (err == nil || !strings.Contains(err.Error(), `cannot create resource "widgets/console"`)) {
+			if tc.name == "read" && (err == nil || !strings.Contains(err.Error(),
+				`cannot create resource "widgets/console"`)) {
 				t.Errorf("console with the verbs %v: %v, want it forbidden for the verb create", tc.verbs, err)
 			}
 		})

@@ -47,19 +47,23 @@ func TestWidgetControllerRuntimeClient(t *testing.T) {
 
 	before := w.DeepCopy()
 	w.Spec.Replicas = new(int32(2))
-	if err := c.Patch(t.Context(), w, client.MergeFrom(before)); err != nil || *w.Spec.Replicas != 2 || w.Generation != 2 {
+	if err := c.Patch(t.Context(), w, client.MergeFrom(before)); err != nil || *w.Spec.Replicas != 2 ||
+		w.Generation != 2 {
 		t.Errorf("merge patch: %+v, error %v; want 2 replicas in generation 2", w, err)
 	}
 	before = w.DeepCopy()
 	w.Spec.Parts = []v1.WidgetPart{{Name: "p"}}
-	if err := c.Patch(t.Context(), w, client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{})); err != nil || len(w.Spec.Parts) != 1 {
+	if err := c.Patch(t.Context(), w, client.StrategicMergeFrom(before,
+		client.MergeFromWithOptimisticLock{})); err != nil || len(w.Spec.Parts) != 1 {
 		t.Errorf("strategic merge patch: %+v, error %v; want one part", w, err)
 	}
 	applied := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1.SchemeGroupVersion.String(), "kind": "Widget", "metadata": map[string]any{"namespace": namespace, "name": "w"},
-		"spec": map[string]any{"parts": []any{map[string]any{"name": "q", "quantity": int64(2)}}},
+		"apiVersion": v1.SchemeGroupVersion.String(), "kind": "Widget",
+		"metadata": map[string]any{"namespace": namespace, "name": "w"},
+		"spec":     map[string]any{"parts": []any{map[string]any{"name": "q", "quantity": int64(2)}}},
 	}}
-	if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("test")); err != nil {
+	if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(applied),
+		client.FieldOwner("test")); err != nil {
 		t.Errorf("apply: %v", err)
 	}
 	stale.Spec.Replicas = new(int32(9))
@@ -102,10 +106,12 @@ func writeStatus(t *testing.T, c client.Client, w *v1.Widget) {
 		t.Errorf("patch of the status: %v", err)
 	}
 	applied := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1.SchemeGroupVersion.String(), "kind": "Widget", "metadata": map[string]any{"namespace": w.Namespace, "name": w.Name},
-		"status": map[string]any{"selector": "a=b"},
+		"apiVersion": v1.SchemeGroupVersion.String(), "kind": "Widget",
+		"metadata": map[string]any{"namespace": w.Namespace, "name": w.Name},
+		"status":   map[string]any{"selector": "a=b"},
 	}}
-	if err := c.Status().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("test")); err != nil {
+	if err := c.Status().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(applied),
+		client.FieldOwner("test")); err != nil {
 		t.Errorf("apply of the status: %v", err)
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w), w); err != nil {
@@ -147,15 +153,16 @@ func TestWidgetControllerRuntimeCache(t *testing.T) {
 	generic := &unstructured.Unstructured{}
 	generic.SetGroupVersionKind(v1.SchemeGroupVersion.WithKind("Widget"))
 	for _, obj := range []client.Object{&v1.Widget{}, partial, generic} {
-		shared.Eventually(t, fmt.Sprintf("b as %T in the cache", obj), envtest.Patience, func(ctx context.Context) error {
-			if err := reader.Get(ctx, client.ObjectKeyFromObject(b), obj); err != nil {
-				return err
-			}
-			if obj.GetResourceVersion() != b.ResourceVersion || obj.GetUID() != b.UID {
-				return fmt.Errorf("at resourceVersion %s, want %s", obj.GetResourceVersion(), b.ResourceVersion)
-			}
-			return nil
-		})
+		shared.Eventually(t, fmt.Sprintf("b as %T in the cache", obj), envtest.Patience,
+			func(ctx context.Context) error {
+				if err := reader.Get(ctx, client.ObjectKeyFromObject(b), obj); err != nil {
+					return err
+				}
+				if obj.GetResourceVersion() != b.ResourceVersion || obj.GetUID() != b.UID {
+					return fmt.Errorf("at resourceVersion %s, want %s", obj.GetResourceVersion(), b.ResourceVersion)
+				}
+				return nil
+			})
 	}
 	for want, options := range map[string][]client.ListOption{
 		"a b": {client.InNamespace(namespace)},

@@ -13,7 +13,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-const deprecation = "workshop.example.com/v1alpha1 Widget is deprecated in v1.36+, unavailable in v1.40+; use workshop.example.com/v1 Widget"
+const deprecation = "workshop.example.com/v1alpha1 Widget is deprecated in v1.36+, unavailable in v1.40+; use " +
+	"workshop.example.com/v1 Widget"
 
 // warnings collects what the server warns of.
 type warnings struct {
@@ -69,7 +70,8 @@ func TestWidgetDeprecated(t *testing.T) {
 				return err
 			}},
 			{"patch of the status", func() error {
-				_, err := client.Patch(t.Context(), name, types.MergePatchType, []byte(`{"status":{"replicas":1}}`), metav1.PatchOptions{}, "status")
+				_, err := client.Patch(t.Context(), name, types.MergePatchType, []byte(`{"status":{"replicas":1}}`),
+					metav1.PatchOptions{}, "status")
 				return err
 			}},
 			{"delete", func() error { return client.Delete(t.Context(), name, metav1.DeleteOptions{}) }},
@@ -83,8 +85,10 @@ func TestWidgetDeprecated(t *testing.T) {
 			}
 		}
 		labels := map[string]string{"group": k.resource.Group, "version": k.resource.Version, "resource": "widgets"}
-		if count := metric(t, direct(t, shared), "apiserver_requested_deprecated_apis", labels); count != float64(2*want) {
-			t.Errorf("apiserver_requested_deprecated_apis of %s: %v, want %d for the resource and its status", k.resource.Version, count, 2*want)
+		if count := metric(t, direct(t, shared), "apiserver_requested_deprecated_apis",
+			labels); count != float64(2*want) {
+			t.Errorf("apiserver_requested_deprecated_apis of %s: %v, want %d for the resource and its status",
+				k.resource.Version, count, 2*want)
 		}
 	})
 }
@@ -96,7 +100,8 @@ func init() {
 		namespace := e.NewNamespace(t)
 		for _, version := range []string{"v1alpha1", "v1"} {
 			k := inVersion(version)
-			if _, err := k.client(t, config, namespace).Create(t.Context(), k.object(t, "w-"+version), metav1.CreateOptions{}); err != nil {
+			if _, err := k.client(t, config, namespace).Create(t.Context(), k.object(t, "w-"+version),
+				metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}

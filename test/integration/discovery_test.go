@@ -50,7 +50,8 @@ func TestDiscovery(t *testing.T) {
 			want = append(want, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version})
 		}
 		if diff := cmp.Diff(want, group.Versions); diff != "" || group.PreferredVersion != want[0] {
-			t.Errorf("%s: preferred version %v, want %v; versions (-want +got):\n%s", side, group.PreferredVersion, want[0], diff)
+			t.Errorf("%s: preferred version %v, want %v; versions (-want +got):\n%s", side, group.PreferredVersion,
+				want[0], diff)
 		}
 		hashes := map[string]string{}
 		for _, gv := range gvs {
@@ -61,15 +62,18 @@ func TestDiscovery(t *testing.T) {
 				resources = append(append(resources, s.resource), s.subresources...)
 			}
 			ignoreHash := cmpopts.IgnoreFields(metav1.APIResource{}, "StorageVersionHash")
-			if diff := cmp.Diff(resources, list.APIResources, ignoreHash); diff != "" || list.GroupVersion != gv.String() {
-				t.Errorf("%s: resources of %s, which says it is %s (-want +got):\n%s", side, gv, list.GroupVersion, diff)
+			if diff := cmp.Diff(resources, list.APIResources, ignoreHash); diff != "" ||
+				list.GroupVersion != gv.String() {
+				t.Errorf("%s: resources of %s, which says it is %s (-want +got):\n%s", side, gv,
+					list.GroupVersion, diff)
 			}
 			// The hash tells the storage version migrator which resources are stored alike.
 			for _, r := range list.APIResources {
 				stored := !strings.Contains(r.Name, "/") && slices.Contains(r.Verbs, "list")
 				before, seen := hashes[r.Name]
 				if (r.StorageVersionHash != "") != stored || seen && r.StorageVersionHash != before {
-					t.Errorf("%s: storage version hash of %s in %s is %q, in another version %q; it is stored: %t", side, r.Name, gv, r.StorageVersionHash, before, stored)
+					t.Errorf("%s: storage version hash of %s in %s is %q, in another version %q; it is stored: %t",
+						side, r.Name, gv, r.StorageVersionHash, before, stored)
 				}
 				hashes[r.Name] = r.StorageVersionHash
 			}
@@ -90,7 +94,8 @@ func TestAggregatedDiscovery(t *testing.T) {
 	gvs := install.GroupVersions()
 	want := apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: gvs[0].Group}}
 	for _, gv := range gvs {
-		version := apidiscoveryv2.APIVersionDiscovery{Version: gv.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
+		version := apidiscoveryv2.APIVersionDiscovery{Version: gv.Version,
+			Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
 		for _, s := range served(gv) {
 			version.Resources = append(version.Resources, discovered(s))
 		}
@@ -105,18 +110,22 @@ func TestAggregatedDiscovery(t *testing.T) {
 		if err := json.Unmarshal(a.Body, &list); err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(list.Items, func(g apidiscoveryv2.APIGroupDiscovery) bool { return g.Name == gvs[0].Group })
+		i := slices.IndexFunc(list.Items,
+			func(g apidiscoveryv2.APIGroupDiscovery) bool { return g.Name == gvs[0].Group })
 		if i < 0 {
 			t.Errorf("%s: the group is not among the %d", side, len(list.Items))
 			continue
 		}
-		if diff := cmp.Diff(want, list.Items[i], cmpopts.IgnoreFields(metav1.ObjectMeta{}, "CreationTimestamp")); diff != "" {
+		if diff := cmp.Diff(want, list.Items[i], cmpopts.IgnoreFields(metav1.ObjectMeta{},
+			"CreationTimestamp")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", side, diff)
 		}
 		header := http.Header{"Accept": {accept}, "If-None-Match": {a.Header.Get("ETag")}}
 		again := server.Do(t, http.MethodGet, "/apis", header, nil)
-		if again.Status != http.StatusNotModified || len(again.Body) > 0 || !strings.Contains(a.Header.Get("Vary"), "Accept") {
-			t.Errorf("%s: with the ETag %d and %d bytes, Vary %q; want 304, none and Accept", side, again.Status, len(again.Body), a.Header.Get("Vary"))
+		if again.Status != http.StatusNotModified || len(again.Body) > 0 ||
+			!strings.Contains(a.Header.Get("Vary"), "Accept") {
+			t.Errorf("%s: with the ETag %d and %d bytes, Vary %q; want 304, none and Accept", side, again.Status,
+				len(again.Body), a.Header.Get("Vary"))
 		}
 	}
 }
@@ -128,7 +137,8 @@ func discovered(s surface) apidiscoveryv2.APIResourceDiscovery {
 		return &metav1.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
 	}
 	d := apidiscoveryv2.APIResourceDiscovery{
-		Resource: s.resource.Name, SingularResource: s.resource.SingularName, ResponseKind: kind(s.resource), Scope: apidiscoveryv2.ScopeCluster,
+		Resource: s.resource.Name, SingularResource: s.resource.SingularName, ResponseKind: kind(s.resource),
+		Scope: apidiscoveryv2.ScopeCluster,
 		Verbs: s.resource.Verbs, ShortNames: s.resource.ShortNames, Categories: s.resource.Categories,
 	}
 	if s.resource.Namespaced {
@@ -146,7 +156,8 @@ func discovered(s surface) apidiscoveryv2.APIResourceDiscovery {
 // for.
 func TestKubectlAPIResources(t *testing.T) {
 	gv := install.GroupVersions()[0]
-	stdout, stderr, err := envtest.Kubectl{}.Run(t.Context(), shared, "api-resources", "--api-group="+gv.Group, "--no-headers", "-o", "wide", "--sort-by=name")
+	stdout, stderr, err := envtest.Kubectl{}.Run(t.Context(), shared, "api-resources", "--api-group="+gv.Group,
+		"--no-headers", "-o", "wide", "--sort-by=name")
 	if err != nil {
 		t.Fatalf("kubectl api-resources: %v\n%s", err, stderr)
 	}

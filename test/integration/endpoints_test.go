@@ -35,7 +35,8 @@ func TestEndpoints(t *testing.T) {
 	} {
 		status, body := directRequest(t, shared, shared.Servers[0].URL, proxy, http.MethodGet, path, admin, nil)
 		if status != want.status || !strings.Contains(body, want.body) {
-			t.Errorf("GET %s: %d, contains %q: %t; want %d and true", path, status, want.body, strings.Contains(body, want.body), want.status)
+			t.Errorf("GET %s: %d, contains %q: %t; want %d and true", path, status, want.body,
+				strings.Contains(body, want.body), want.status)
 		}
 	}
 }
@@ -53,7 +54,8 @@ func TestServingCertificateReload(t *testing.T) {
 	}
 	shared.Eventually(t, "the new certificate", envtest.Patience, func(ctx context.Context) error {
 		dialer := tls.Dialer{Config: &tls.Config{
-			RootCAs: certs.Bundle{ca.Certificate}.Pool(), ServerName: service.ServerName(), MinVersion: tls.VersionTLS12,
+			RootCAs: certs.Bundle{ca.Certificate}.Pool(), ServerName: service.ServerName(),
+			MinVersion: tls.VersionTLS12,
 		}}
 		conn, err := dialer.DialContext(ctx, "tcp", strings.TrimPrefix(shared.Servers[0].URL, "https://"))
 		if err != nil {

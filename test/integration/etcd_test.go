@@ -58,11 +58,15 @@ func testMostRecent(t *testing.T, e *envtest.Environment) {
 	client := k.client(t, e.Admin(t), namespace)
 	k.create(t, client, "a", nil)
 	for name, read := range map[string]func() string{
-		"list":       func() string { return mustList(t, client, metav1.ListOptions{}).GetResourceVersion() },
-		"list page":  func() string { return mustList(t, client, metav1.ListOptions{Limit: 1}).GetResourceVersion() },
-		"list label": func() string { return mustList(t, client, metav1.ListOptions{LabelSelector: "a"}).GetResourceVersion() },
+		"list":      func() string { return mustList(t, client, metav1.ListOptions{}).GetResourceVersion() },
+		"list page": func() string { return mustList(t, client, metav1.ListOptions{Limit: 1}).GetResourceVersion() },
+		"list label": func() string {
+			return mustList(t, client,
+				metav1.ListOptions{LabelSelector: "a"}).GetResourceVersion()
+		},
 		"watch-list": func() string {
-			events := mustWatch(t, client, metav1.ListOptions{SendInitialEvents: new(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
+			events := mustWatch(t, client, metav1.ListOptions{SendInitialEvents: new(true), AllowWatchBookmarks: true,
+				ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
 			for {
 				if event := nextEvent(t, events); event.Type == watch.Bookmark {
 					return event.Object.(*unstructured.Unstructured).GetResourceVersion()
@@ -98,7 +102,8 @@ func testExpired(t *testing.T, e *envtest.Environment) {
 	now := mustList(t, client, metav1.ListOptions{}).GetResourceVersion()
 
 	atThePage := k.path(namespace) + "?resourceVersionMatch=Exact&resourceVersion=" + page.GetResourceVersion()
-	if got := r.Do(t, http.MethodGet, atThePage, nil, nil).List(t); !cmp.Equal(objectNames(got.Items), []string{"a", "b", "c", "d"}) {
+	if got := r.Do(t, http.MethodGet, atThePage, nil, nil).List(t); !cmp.Equal(objectNames(got.Items),
+		[]string{"a", "b", "c", "d"}) {
 		t.Fatalf("before the compaction: got %v at the page's resource version, want a to d", objectNames(got.Items))
 	}
 	compactEtcd(t, e, now)
@@ -161,13 +166,16 @@ func compactEtcd(t *testing.T, e *envtest.Environment, resourceVersion string) {
 // b were the first, can be had from the present.
 func checkExpired(t *testing.T, r envtest.Endpoint, collection string, page *unstructured.UnstructuredList) {
 	t.Helper()
-	status := r.Do(t, http.MethodGet, collection+"?resourceVersionMatch=Exact&resourceVersion="+page.GetResourceVersion(), nil, nil).Failure(t)
+	status := r.Do(t, http.MethodGet,
+		collection+"?resourceVersionMatch=Exact&resourceVersion="+page.GetResourceVersion(), nil, nil).Failure(t)
 	if status.Code != http.StatusGone || status.Reason != metav1.StatusReasonExpired || status.Continue != "" {
-		t.Errorf("list of the past: got %d %s with continue %q, want 410 Expired without", status.Code, status.Reason, status.Continue)
+		t.Errorf("list of the past: got %d %s with continue %q, want 410 Expired without", status.Code, status.Reason,
+			status.Continue)
 	}
 	status = r.Do(t, http.MethodGet, collection+"?limit=1&continue="+page.GetContinue(), nil, nil).Failure(t)
 	if status.Code != http.StatusGone || status.Reason != metav1.StatusReasonExpired || status.Continue == "" {
-		t.Fatalf("next page of the past: got %d %s with continue %q, want 410 Expired with a token", status.Code, status.Reason, status.Continue)
+		t.Fatalf("next page of the past: got %d %s with continue %q, want 410 Expired with a token", status.Code,
+			status.Reason, status.Continue)
 	}
 	var got []string
 	for token := status.Continue; token != ""; {
@@ -184,12 +192,16 @@ func checkExpired(t *testing.T, r envtest.Endpoint, collection string, page *uns
 // checkWatchExpired checks that a watch from the past is told so, by its only event.
 func checkWatchExpired(t *testing.T, r envtest.Endpoint, collection string, page *unstructured.UnstructuredList) {
 	t.Helper()
-	for _, query := range []string{"", "&allowWatchBookmarks=true", "&labelSelector=a", "&fieldSelector=metadata.name%3Da"} {
-		events := r.Do(t, http.MethodGet, collection+"?watch=1&timeoutSeconds=30&resourceVersion="+page.GetResourceVersion()+query, nil, nil).Events(t)
+	for _, query := range []string{"", "&allowWatchBookmarks=true", "&labelSelector=a",
+		"&fieldSelector=metadata.name%3Da"} {
+		events := r.Do(t, http.MethodGet,
+			collection+"?watch=1&timeoutSeconds=30&resourceVersion="+page.GetResourceVersion()+query, nil,
+			nil).Events(t)
 		if len(events) != 1 || events[0].Type != watch.Error {
 			t.Fatalf("watch from the past%s: got %s, want one event ERROR", query, events)
 		}
-		if status := (envtest.Answer{Status: http.StatusGone, Body: events[0].Object}).Failure(t); status.Reason != metav1.StatusReasonExpired {
+		if status := (envtest.Answer{Status: http.StatusGone, Body: events[0].Object}).Failure(
+			t); status.Reason != metav1.StatusReasonExpired {
 			t.Errorf("watch from the past%s: got reason %s, want Expired", query, status.Reason)
 		}
 	}

@@ -51,7 +51,8 @@ func TestWidgetFieldSelector(t *testing.T) {
 		t.Run(tc.selector, func(t *testing.T) {
 			eachWidgetVersion(t, func(t *testing.T, k kindCase) {
 				selector := renamed(k.resource.Version, tc.selector)
-				list, err := k.client(t, shared.Admin(t), namespace).List(t.Context(), metav1.ListOptions{FieldSelector: selector})
+				list, err := k.client(t, shared.Admin(t), namespace).List(t.Context(),
+					metav1.ListOptions{FieldSelector: selector})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -68,13 +69,16 @@ func TestWidgetFieldSelector(t *testing.T) {
 	}
 	// A name of another version is not known.
 	for version, selector := range map[string]string{"v1": "spec.quality=Premium", "v1alpha1": "spec.grade=Premium"} {
-		_, err := inVersion(version).client(t, shared.Admin(t), namespace).List(t.Context(), metav1.ListOptions{FieldSelector: selector})
+		_, err := inVersion(version).client(t, shared.Admin(t), namespace).List(t.Context(),
+			metav1.ListOptions{FieldSelector: selector})
 		name, _, _ := strings.Cut(selector, "=")
-		if want := `"` + name + `" is not a known field selector: `; !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), want) {
+		if want := `"` + name + `" is not a known field selector: `; !apierrors.IsBadRequest(err) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s selected by %s: %v, want BadRequest with %s", version, selector, err, want)
 		}
 	}
-	stdout, stderr, err := envtest.Kubectl{}.Run(t.Context(), shared, "-n", namespace, "get", "wg", "--field-selector=spec.grade=Premium", "-o", "name")
+	stdout, stderr, err := envtest.Kubectl{}.Run(t.Context(), shared, "-n", namespace, "get", "wg",
+		"--field-selector=spec.grade=Premium", "-o", "name")
 	if err != nil || stdout != "widget.workshop.example.com/premium\n" {
 		t.Errorf("kubectl get --field-selector: %q, %v\n%s", stdout, err, stderr)
 	}
@@ -91,7 +95,8 @@ func TestWidgetFieldSelectorWatch(t *testing.T) {
 	defer events.Stop()
 	grade := func(value string) *unstructured.Unstructured {
 		t.Helper()
-		obj, err := client.Patch(t.Context(), "standard", types.MergePatchType, []byte(`{"spec":{"grade":"`+value+`"}}`), metav1.PatchOptions{})
+		obj, err := client.Patch(t.Context(), "standard", types.MergePatchType,
+			[]byte(`{"spec":{"grade":"`+value+`"}}`), metav1.PatchOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,8 +116,10 @@ func TestWidgetFieldSelectorWatch(t *testing.T) {
 	select {
 	case event := <-events.ResultChan():
 		got := event.Object.(*unstructured.Unstructured)
-		if event.Type != watch.Deleted || got.GetUID() != last.GetUID() || got.GetResourceVersion() == last.GetResourceVersion() {
-			t.Errorf("got %s at %s, want DELETED at a later version than %s", event.Type, got.GetResourceVersion(), last.GetResourceVersion())
+		if event.Type != watch.Deleted || got.GetUID() != last.GetUID() ||
+			got.GetResourceVersion() == last.GetResourceVersion() {
+			t.Errorf("got %s at %s, want DELETED at a later version than %s", event.Type, got.GetResourceVersion(),
+				last.GetResourceVersion())
 		}
 	case <-t.Context().Done():
 	}
@@ -122,7 +129,8 @@ func TestWidgetFieldSelectorWatch(t *testing.T) {
 func TestWidgetFieldSelectorDeletion(t *testing.T) {
 	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	graded(t, client, "Economy", "Standard", "Premium")
-	if err := client.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "spec.grade=Standard"}); err != nil {
+	if err := client.DeleteCollection(t.Context(), metav1.DeleteOptions{},
+		metav1.ListOptions{FieldSelector: "spec.grade=Standard"}); err != nil {
 		t.Fatal(err)
 	}
 	list, err := client.List(t.Context(), metav1.ListOptions{})

@@ -21,11 +21,13 @@ import (
 // when it is deleted. Administrators are exempt, so that they can always help.
 func TestFlowControl(t *testing.T) {
 	group := install.GroupVersions()[0].Group
-	user := shared.User(t, "crowd", rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{group}, Resources: []string{"*"}})
+	user := shared.User(t, "crowd", rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{group},
+		Resources: []string{"*"}})
 	schemas := shared.Client(t).FlowcontrolV1().FlowSchemas()
 	level := func(name string) types.UID {
 		t.Helper()
-		l, err := shared.Client(t).FlowcontrolV1().PriorityLevelConfigurations().Get(t.Context(), name, metav1.GetOptions{})
+		l, err := shared.Client(t).FlowcontrolV1().PriorityLevelConfigurations().Get(t.Context(), name,
+			metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,8 +51,10 @@ func TestFlowControl(t *testing.T) {
 			// Through kube-apiserver there are two: its own, and then ours.
 			schemas := header.Values(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID)
 			levels := header.Values(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID)
-			if len(schemas) == 0 || schemas[len(schemas)-1] != string(want.UID) || len(levels) != len(schemas) || levels[len(levels)-1] != string(wantLevel) {
-				return fmt.Errorf("FlowSchemas %v, priority levels %v; want %s and %s last", schemas, levels, want.UID, wantLevel)
+			if len(schemas) == 0 || schemas[len(schemas)-1] != string(want.UID) || len(levels) != len(schemas) ||
+				levels[len(levels)-1] != string(wantLevel) {
+				return fmt.Errorf("FlowSchemas %v, priority levels %v; want %s and %s last", schemas, levels,
+					want.UID, wantLevel)
 			}
 			return nil
 		})
@@ -94,9 +98,11 @@ func newFlowSchema(name, user, group string) *flowcontrolv1.FlowSchema {
 			MatchingPrecedence:         500,
 			DistinguisherMethod:        &flowcontrolv1.FlowDistinguisherMethod{Type: flowcontrolv1.FlowDistinguisherMethodByUserType},
 			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
-				Subjects: []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: user}}},
+				Subjects: []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindUser,
+					User: &flowcontrolv1.UserSubject{Name: user}}},
 				ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
-					Verbs: []string{"list"}, APIGroups: []string{group}, Resources: []string{"*"}, ClusterScope: true, Namespaces: []string{"*"},
+					Verbs: []string{"list"}, APIGroups: []string{group}, Resources: []string{"*"}, ClusterScope: true,
+					Namespaces: []string{"*"},
 				}},
 			}},
 		},

@@ -37,16 +37,19 @@ func TestForgedHeaders(t *testing.T) {
 		user, authenticator string
 	}{
 		// The first shows that the rig works: the same request with the right certificate is believed.
-		"certificate of the front proxy":               {issue(t, frontProxy, certs.FrontProxyUser), "forged", "RequestHeader"},
-		"no certificate":                               {nil, "", ""},
-		"front proxy's CA, another name":               {issue(t, frontProxy, "not-the-front-proxy"), "", ""},
-		"another CA, the front proxy's name":           {issue(t, foreign, certs.FrontProxyUser), "", ""},
-		"a user's certificate":                         {issue(t, users, "mallory"), "mallory", "ClientCertificate"},
-		"a user's certificate, the front proxy's name": {issue(t, users, certs.FrontProxyUser), certs.FrontProxyUser, "ClientCertificate"},
+		"certificate of the front proxy": {issue(t, frontProxy, certs.FrontProxyUser), "forged",
+			"RequestHeader"},
+		"no certificate":                     {nil, "", ""},
+		"front proxy's CA, another name":     {issue(t, frontProxy, "not-the-front-proxy"), "", ""},
+		"another CA, the front proxy's name": {issue(t, foreign, certs.FrontProxyUser), "", ""},
+		"a user's certificate":               {issue(t, users, "mallory"), "mallory", "ClientCertificate"},
+		"a user's certificate, the front proxy's name": {issue(t, users, certs.FrontProxyUser), certs.FrontProxyUser,
+			"ClientCertificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, got := directReview(t, shared, tc.pair, http.Header{
-				"X-Remote-User": {"forged"}, "X-Remote-Group": {"system:masters"}, "X-Remote-Uid": {"1"}, "X-Remote-Extra-Scope": {"all"},
+				"X-Remote-User": {"forged"}, "X-Remote-Group": {"system:masters"}, "X-Remote-Uid": {"1"},
+				"X-Remote-Extra-Scope": {"all"},
 			})
 			if tc.user == "" {
 				if status != http.StatusUnauthorized {
@@ -54,7 +57,8 @@ func TestForgedHeaders(t *testing.T) {
 				}
 				return
 			}
-			if status != http.StatusCreated || got.UserInfo == nil || got.UserInfo.Username != tc.user || got.Authenticator != tc.authenticator {
+			if status != http.StatusCreated || got.UserInfo == nil || got.UserInfo.Username != tc.user ||
+				got.Authenticator != tc.authenticator {
 				t.Fatalf("status %d: %+v; want 201 as %s by %s", status, got, tc.user, tc.authenticator)
 			}
 			if tc.authenticator != "RequestHeader" {
@@ -79,7 +83,8 @@ func TestHealthWithoutCredentials(t *testing.T) {
 	}
 	for path, want := range map[string]int{
 		"/healthz": 200, "/livez": 200, "/readyz": 200,
-		"/": 401, "/metrics": 401, "/version": 401, "/apis": 401, "/openapi/v2": 401, "/debug/pprof/": 401, "/nowhere": 401,
+		"/": 401, "/metrics": 401, "/version": 401, "/apis": 401, "/openapi/v2": 401, "/debug/pprof/": 401,
+		"/nowhere": 401,
 	} {
 		resp, err := client.Get(shared.Servers[0].URL + path)
 		if err != nil {
@@ -95,10 +100,12 @@ func TestHealthWithoutCredentials(t *testing.T) {
 }
 
 // directReview creates an IdentityReview at the server's own port.
-func directReview(t *testing.T, e *envtest.Environment, pair *certs.KeyPair, headers http.Header) (int, identity.IdentityReviewStatus) {
+func directReview(t *testing.T, e *envtest.Environment, pair *certs.KeyPair,
+	headers http.Header) (int, identity.IdentityReviewStatus) {
 	t.Helper()
 	gv := v1.SchemeGroupVersion.String()
-	status, body := directRequest(t, e, e.Servers[0].URL, pair, http.MethodPost, "/apis/"+gv+"/identityreviews", headers,
+	status, body := directRequest(t, e, e.Servers[0].URL, pair, http.MethodPost,
+		"/apis/"+gv+"/identityreviews", headers,
 		[]byte(`{"apiVersion":"`+gv+`","kind":"IdentityReview"}`))
 	var answer identity.IdentityReview
 	if err := json.Unmarshal([]byte(body), &answer); err != nil && status == http.StatusCreated {
@@ -108,7 +115,8 @@ func directReview(t *testing.T, e *envtest.Environment, pair *certs.KeyPair, hea
 }
 
 // directRequest goes to a server's own port, past kube-apiserver. A server that does not listen yet gives status 0.
-func directRequest(t *testing.T, e *envtest.Environment, url string, pair *certs.KeyPair, method, path string, headers http.Header, body []byte) (status int, answer string) {
+func directRequest(t *testing.T, e *envtest.Environment, url string, pair *certs.KeyPair, method, path string,
+	headers http.Header, body []byte) (status int, answer string) {
 	t.Helper()
 	config := e.Servers[0].Config(e)
 	if pair != nil {

@@ -46,18 +46,21 @@ func newClients(t *testing.T, config *rest.Config) *versioned.Clientset {
 
 func typed(t *testing.T, widgets workshopv1.WidgetInterface) {
 	t.Helper()
-	widget := &v1.Widget{ObjectMeta: metav1.ObjectMeta{Name: "w"}, Spec: v1.WidgetSpec{Model: "m", Parts: []v1.WidgetPart{{Name: "p"}}}}
+	widget := &v1.Widget{ObjectMeta: metav1.ObjectMeta{Name: "w"},
+		Spec: v1.WidgetSpec{Model: "m", Parts: []v1.WidgetPart{{Name: "p"}}}}
 	created, err := widgets.Create(t.Context(), widget, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("create: %v", err)
 	}
 	want := v1.WidgetSpec{
-		Model: "m", Grade: v1.WidgetGradeStandard, Replicas: new(int32(1)), Parts: []v1.WidgetPart{{Name: "p", Quantity: new(int32(1))}},
+		Model: "m", Grade: v1.WidgetGradeStandard, Replicas: new(int32(1)),
+		Parts: []v1.WidgetPart{{Name: "p", Quantity: new(int32(1))}},
 	}
 	if diff := cmp.Diff(want, created.Spec); diff != "" {
 		t.Errorf("created, with the defaults (-want +got):\n%s", diff)
 	}
-	events, err := widgets.Watch(t.Context(), metav1.ListOptions{ResourceVersion: created.ResourceVersion, FieldSelector: "metadata.name=w"})
+	events, err := widgets.Watch(t.Context(), metav1.ListOptions{ResourceVersion: created.ResourceVersion,
+		FieldSelector: "metadata.name=w"})
 	if err != nil {
 		t.Fatalf("watch: %v", err)
 	}
@@ -70,7 +73,8 @@ func typed(t *testing.T, widgets workshopv1.WidgetInterface) {
 	if diff := cmp.Diff(updated, nextTyped(t, events, watch.Modified)); diff != "" {
 		t.Errorf("watch (-updated +seen):\n%s", diff)
 	}
-	applied, err := widgets.Apply(t.Context(), v1ac.Widget("w", created.Namespace).WithSpec(v1ac.WidgetSpec().WithParts(v1ac.WidgetPart().WithName("q"))),
+	applied, err := widgets.Apply(t.Context(), v1ac.Widget("w", created.Namespace).WithSpec(
+		v1ac.WidgetSpec().WithParts(v1ac.WidgetPart().WithName("q"))),
 		metav1.ApplyOptions{FieldManager: "typed"})
 	if err != nil || len(applied.Spec.Parts) != 2 {
 		t.Fatalf("apply: %+v, error %v; want the parts p and q", applied, err)
@@ -105,14 +109,17 @@ func typed(t *testing.T, widgets workshopv1.WidgetInterface) {
 var (
 	specV1 = v1.WidgetSpec{
 		Model: "pendulum", Grade: v1.WidgetGradeStandard, Replicas: new(int32(2)), MaxReplicas: new(int32(5)),
-		Parts: []v1.WidgetPart{{Name: "screw", Quantity: new(int32(12))}, {Name: "frame", Quantity: new(int32(1)), Material: "oak"}},
+		Parts: []v1.WidgetPart{{Name: "screw", Quantity: new(int32(12))},
+			{Name: "frame", Quantity: new(int32(1)), Material: "oak"}},
 	}
 	specV1beta1 = v1beta1.WidgetSpec{
 		Model: "pendulum", Grade: v1beta1.WidgetGradeStandard, Replicas: new(int32(2)), MaxReplicas: new(int32(5)),
-		Parts: []v1beta1.WidgetPart{{Name: "screw", Quantity: new(int32(12))}, {Name: "frame", Quantity: new(int32(1)), Material: "oak"}},
+		Parts: []v1beta1.WidgetPart{{Name: "screw", Quantity: new(int32(12))},
+			{Name: "frame", Quantity: new(int32(1)), Material: "oak"}},
 	}
 	specV1alpha1 = v1alpha1.WidgetSpec{
-		Design: "pendulum", Quality: v1alpha1.WidgetQualityStandard, Scale: v1alpha1.WidgetScale{Desired: new(int32(2)), Limit: new(int32(5))},
+		Design: "pendulum", Quality: v1alpha1.WidgetQualityStandard,
+		Scale: v1alpha1.WidgetScale{Desired: new(int32(2)), Limit: new(int32(5))},
 		Parts: []v1alpha1.WidgetPart{{Name: "screw", Count: new(int32(12))}, {Name: "frame", Count: new(int32(1))}},
 	}
 )
@@ -123,16 +130,19 @@ func everyVersion(t *testing.T, clients versioned.Interface, namespace string) {
 	const material = v1alpha1.MaterialPrefix + "frame"
 	create := map[string]func(metav1.ObjectMeta) error{
 		"v1": func(meta metav1.ObjectMeta) error {
-			_, err := clients.WorkshopV1().Widgets(namespace).Create(t.Context(), &v1.Widget{ObjectMeta: meta, Spec: specV1}, metav1.CreateOptions{})
+			_, err := clients.WorkshopV1().Widgets(namespace).Create(t.Context(),
+				&v1.Widget{ObjectMeta: meta, Spec: specV1}, metav1.CreateOptions{})
 			return err
 		},
 		"v1beta1": func(meta metav1.ObjectMeta) error {
-			_, err := clients.WorkshopV1beta1().Widgets(namespace).Create(t.Context(), &v1beta1.Widget{ObjectMeta: meta, Spec: specV1beta1}, metav1.CreateOptions{})
+			_, err := clients.WorkshopV1beta1().Widgets(namespace).Create(t.Context(),
+				&v1beta1.Widget{ObjectMeta: meta, Spec: specV1beta1}, metav1.CreateOptions{})
 			return err
 		},
 		"v1alpha1": func(meta metav1.ObjectMeta) error {
 			meta.Annotations = map[string]string{material: "oak"}
-			_, err := clients.WorkshopV1alpha1().Widgets(namespace).Create(t.Context(), &v1alpha1.Widget{ObjectMeta: meta, Spec: specV1alpha1}, metav1.CreateOptions{})
+			_, err := clients.WorkshopV1alpha1().Widgets(namespace).Create(t.Context(),
+				&v1alpha1.Widget{ObjectMeta: meta, Spec: specV1alpha1}, metav1.CreateOptions{})
 			return err
 		},
 	}
@@ -153,7 +163,8 @@ func everyVersion(t *testing.T, clients versioned.Interface, namespace string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]any{specV1, specV1beta1, specV1alpha1}, []any{inV1.Spec, inBeta.Spec, inOld.Spec}); diff != "" {
+		if diff := cmp.Diff([]any{specV1, specV1beta1, specV1alpha1},
+			[]any{inV1.Spec, inBeta.Spec, inOld.Spec}); diff != "" {
 			t.Errorf("written in %s (-want +got):\n%s", version, diff)
 		}
 		got := []string{inV1.Annotations[material], inBeta.Annotations[material], inOld.Annotations[material]}
@@ -167,7 +178,8 @@ func everyVersion(t *testing.T, clients versioned.Interface, namespace string) {
 // itself is kept too.
 func oldClient(t *testing.T, clients versioned.Interface, namespace string) {
 	widgets := clients.WorkshopV1().Widgets(namespace)
-	if _, err := widgets.Create(t.Context(), &v1.Widget{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Spec: specV1}, metav1.CreateOptions{}); err != nil {
+	if _, err := widgets.Create(t.Context(), &v1.Widget{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Spec: specV1},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	oldWidgets := clients.WorkshopV1alpha1().Widgets(namespace)
@@ -186,6 +198,7 @@ func oldClient(t *testing.T, clients versioned.Interface, namespace string) {
 	want := specV1
 	want.Replicas = new(int32(4))
 	if diff := cmp.Diff(want, got.Spec); diff != "" || got.Annotations[v1alpha1.RemarkAnnotation] != "for the hall" {
-		t.Errorf("widget after the old client: annotations %v, want the remark (-want +got):\n%s", got.Annotations, diff)
+		t.Errorf("widget after the old client: annotations %v, want the remark (-want +got):\n%s",
+			got.Annotations, diff)
 	}
 }

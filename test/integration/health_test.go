@@ -40,8 +40,10 @@ func checksOf(t *testing.T, server envtest.Endpoint, path string) []string {
 // can do its work; what it lacks of the cluster is no reason to restart it, so /livez does not ask for that.
 func TestHealthChecks(t *testing.T) {
 	server := direct(t, shared)
-	always := []string{"ping", "log", "etcd", "poststarthook/generic-apiserver-start-informers", "poststarthook/priority-and-fairness-config-consumer"}
-	onlyReady := []string{"etcd-readiness", "etcd-alarms", "front-proxy-trust", "permissions", "informer-sync", "shutdown"}
+	always := []string{"ping", "log", "etcd", "poststarthook/generic-apiserver-start-informers",
+		"poststarthook/priority-and-fairness-config-consumer"}
+	onlyReady := []string{"etcd-readiness", "etcd-alarms", "front-proxy-trust", "permissions",
+		"informer-sync", "shutdown"}
 	for path, wanted := range map[string]struct{ with, without []string }{
 		"/readyz":  {slices.Concat(always, onlyReady), nil},
 		"/livez":   {always, onlyReady},
@@ -69,7 +71,8 @@ func TestHealthChecks(t *testing.T) {
 			excluded = append(excluded, "[+]"+name+" excluded: ok")
 		}
 		query := "?verbose&exclude=" + strings.Join(names, "&exclude=") + "&exclude=nothing"
-		want := append(excluded, `warn: some health checks cannot be excluded: no matches for "nothing"`, path[1:]+" check passed", "")
+		want := append(excluded, `warn: some health checks cannot be excluded: no matches for "nothing"`,
+			path[1:]+" check passed", "")
 		if diff := cmp.Diff(want, strings.Split(string(server.Get(t, path+query, nil).Body), "\n")); diff != "" {
 			t.Errorf("%s with all excluded (-want +got):\n%s", path, diff)
 		}
@@ -109,7 +112,8 @@ func TestHealthAccess(t *testing.T) {
 func TestHealthWithoutEtcd(t *testing.T) {
 	t.Parallel()
 	etcd, url := startEtcd(t)
-	s := serve(t, "--kubeconfig="+sharedKubeconfig(t), "--etcd-servers="+url, "--etcd-healthcheck-timeout=1s", "--etcd-readycheck-timeout=1s")
+	s := serve(t, "--kubeconfig="+sharedKubeconfig(t), "--etcd-servers="+url, "--etcd-healthcheck-timeout=1s",
+		"--etcd-readycheck-timeout=1s")
 	server := direct(t, shared)
 	server.URL = s.url
 	shared.Eventually(t, "the server to be ready", envtest.Patience, existing(server, "/readyz"))
@@ -119,7 +123,8 @@ func TestHealthWithoutEtcd(t *testing.T) {
 	}
 	shared.Eventually(t, "the server to notice that etcd is frozen", envtest.Patience, func(context.Context) error {
 		if a := server.Do(t, http.MethodGet, "/readyz", nil, nil); a.Status != http.StatusInternalServerError ||
-			!strings.Contains(string(a.Body), "[-]etcd failed: reason withheld\n[-]etcd-readiness failed: reason withheld\n") {
+			!strings.Contains(string(a.Body),
+				"[-]etcd failed: reason withheld\n[-]etcd-readiness failed: reason withheld\n") {
 			return fmt.Errorf("/readyz: %d %s, want 500 for the checks etcd and etcd-readiness", a.Status, a.Body)
 		}
 		return nil
@@ -153,7 +158,8 @@ func startEtcd(t *testing.T) (etcd *exec.Cmd, url string) {
 	url, peer := "http://"+freeAddress(t), "http://"+freeAddress(t)
 	etcd = exec.Command(shared.Binary("etcd"), "--name=test", "--data-dir="+t.TempDir(),
 		"--listen-client-urls="+url, "--advertise-client-urls="+url,
-		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=test="+peer, "--log-level=error")
+		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=test="+peer,
+		"--log-level=error")
 	if err := etcd.Start(); err != nil {
 		t.Fatal(err)
 	}

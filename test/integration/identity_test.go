@@ -31,7 +31,8 @@ func TestIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	accounts := shared.Client(t).CoreV1().ServiceAccounts("default")
-	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	token, err := shared.Token(t.Context(), "default", "robot")
@@ -60,7 +61,8 @@ func TestIdentity(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+			want, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(),
+				&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,14 +75,16 @@ func TestIdentity(t *testing.T) {
 				t.Error("the caller has no UID, so this shows nothing about UIDs")
 			}
 			if got.Authenticator != "RequestHeader" || got.ProxySubject != "CN=front-proxy-client" {
-				t.Errorf("accepted by %s for %s, want RequestHeader for CN=front-proxy-client", got.Authenticator, got.ProxySubject)
+				t.Errorf("accepted by %s for %s, want RequestHeader for CN=front-proxy-client", got.Authenticator,
+					got.ProxySubject)
 			}
 			proxy, err := certs.ReadCertificate(certs.Dir(shared.PKI()), certs.FrontProxyClientDir)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got.ProxyCertificateSHA256 != certs.Fingerprint(proxy) {
-				t.Errorf("the front proxy's certificate has the SHA-256 %s, want %s", got.ProxyCertificateSHA256, certs.Fingerprint(proxy))
+				t.Errorf("the front proxy's certificate has the SHA-256 %s, want %s", got.ProxyCertificateSHA256,
+					certs.Fingerprint(proxy))
 			}
 		})
 	}
@@ -104,7 +108,8 @@ func TestIdentityReviewStoresNothing(t *testing.T) {
 	if name, _, _ := unstructured.NestedString(created.Object, "status", "userInfo", "username"); name != "admin" {
 		t.Errorf("username %q, want admin", name)
 	}
-	if _, err := client.Resource(resource("identityreviews")).Get(t.Context(), "mine", metav1.GetOptions{}); err == nil {
+	if _, err := client.Resource(resource("identityreviews")).Get(t.Context(), "mine",
+		metav1.GetOptions{}); err == nil {
 		t.Error("get of a review succeeded; want an error, since nothing is stored")
 	}
 }
@@ -115,7 +120,8 @@ func allowReviews(t *testing.T) {
 	admin := shared.Client(t)
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: uniqueName(t)},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{v1.SchemeGroupVersion.Group}, Resources: []string{"identityreviews"}, Verbs: []string{"create"}}},
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{v1.SchemeGroupVersion.Group},
+			Resources: []string{"identityreviews"}, Verbs: []string{"create"}}},
 	}
 	if _, err := admin.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -123,7 +129,8 @@ func allowReviews(t *testing.T) {
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:authenticated"}},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind,
+			Name: "system:authenticated"}},
 	}
 	if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -137,7 +144,8 @@ func review(t *testing.T, config *rest.Config) identity.IdentityReviewStatus {
 	if err != nil {
 		t.Fatal(err)
 	}
-	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1.SchemeGroupVersion.String(), "kind": "IdentityReview"}}
+	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1.SchemeGroupVersion.String(),
+		"kind": "IdentityReview"}}
 	created, err := client.Resource(resource("identityreviews")).Create(t.Context(), obj, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -32,14 +32,16 @@ var informers = map[string]func(*rest.Config, string) (cache.SharedIndexInformer
 		if err != nil {
 			return nil, err
 		}
-		return dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, namespace, nil).ForResource(widgetCase.resource).Informer(), nil
+		return dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, namespace, nil).ForResource(
+			widgetCase.resource).Informer(), nil
 	},
 	"metadata": func(config *rest.Config, namespace string) (cache.SharedIndexInformer, error) {
 		client, err := metadata.NewForConfig(config)
 		if err != nil {
 			return nil, err
 		}
-		return metadatainformer.NewFilteredSharedInformerFactory(client, 0, namespace, nil).ForResource(widgetCase.resource).Informer(), nil
+		return metadatainformer.NewFilteredSharedInformerFactory(client, 0, namespace, nil).ForResource(
+			widgetCase.resource).Informer(), nil
 	},
 }
 
@@ -57,7 +59,8 @@ func observe(t *testing.T, e *envtest.Environment, kind string, watchList bool, 
 	t.Helper()
 	// The reflector asks for it once, when it starts.
 	clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, watchList)
-	o := &observer{name: fmt.Sprintf("%s informer, WatchList %t", kind, watchList), events: make(chan string, 100), traffic: &traffic{}}
+	o := &observer{name: fmt.Sprintf("%s informer, WatchList %t", kind, watchList), events: make(chan string, 100),
+		traffic: &traffic{}}
 	config := e.Admin(t)
 	config.Wrap(o.traffic.wrap)
 	var err error
@@ -114,7 +117,8 @@ func (o *observer) expect(t *testing.T, want ...string) {
 		case event := <-o.events:
 			got = append(got, event)
 		case <-deadline:
-			t.Fatalf("%s: within %s got %q, want %q; requests: %q", o.name, envtest.Patience, got, want, o.traffic.list())
+			t.Fatalf("%s: within %s got %q, want %q; requests: %q", o.name, envtest.Patience, got, want,
+				o.traffic.list())
 		}
 	}
 	slices.Sort(got)
@@ -141,7 +145,8 @@ func TestWidgetInformers(t *testing.T) {
 					t.Fatal(err)
 				}
 				o.expect(t, "add b")
-				patched, err := client.Patch(t.Context(), "b", types.MergePatchType, []byte(widgetCase.change), metav1.PatchOptions{})
+				patched, err := client.Patch(t.Context(), "b", types.MergePatchType, []byte(widgetCase.change),
+					metav1.PatchOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -159,7 +164,8 @@ func TestWidgetInformers(t *testing.T) {
 					t.Fatal(err)
 				}
 				got, err := meta.Accessor(cached)
-				if err != nil || got.GetResourceVersion() != patched.GetResourceVersion() || got.GetUID() != patched.GetUID() || got.GetGeneration() != 2 {
+				if err != nil || got.GetResourceVersion() != patched.GetResourceVersion() ||
+					got.GetUID() != patched.GetUID() || got.GetGeneration() != 2 {
 					t.Errorf("b in the store: %v (%v), want it as the patch returned it", cached, err)
 				}
 				want := []string{"list", "watch"}

@@ -20,7 +20,9 @@ func TestKubectlVersion(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &version); err != nil {
 		t.Fatal(err)
 	}
-	if version.ClientVersion.GitVersion != version.ServerVersion.GitVersion || !strings.HasPrefix(version.ServerVersion.GitVersion, "v"+envtest.Minor()+".") {
-		t.Errorf("client %s, server %s, want both the same v%s.x", version.ClientVersion.GitVersion, version.ServerVersion.GitVersion, envtest.Minor())
+	if version.ClientVersion.GitVersion != version.ServerVersion.GitVersion ||
+		!strings.HasPrefix(version.ServerVersion.GitVersion, "v"+envtest.Minor()+".") {
+		t.Errorf("client %s, server %s, want both the same v%s.x", version.ClientVersion.GitVersion,
+			version.ServerVersion.GitVersion, envtest.Minor())
 	}
 }

@@ -33,7 +33,8 @@ func TestLongHeads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := server.Do(t, http.MethodGet, "/apis/workshop.example.com/v1/gadgets"+tc.query, tc.header, nil)
-			if answer.Status != tc.want || tc.want != http.StatusOK && !strings.Contains(string(answer.Body), "request header list larger than peer's advertised limit") {
+			if answer.Status != tc.want || tc.want != http.StatusOK &&
+				!strings.Contains(string(answer.Body), "request header list larger than peer's advertised limit") {
 				t.Errorf("got %s, want %d", answer, tc.want)
 			}
 		})

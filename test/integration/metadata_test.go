@@ -58,7 +58,8 @@ var metadataCases = map[string]string{
 }
 
 // nameCases are names of objects to create.
-var nameCases = []string{"Upper", "a_b", "a..b", "-a", "a-", "a.b", "a/b", "a%b", "..", ".", strings.Repeat("a", 253), strings.Repeat("a", 254), "", "ä"}
+var nameCases = []string{"Upper", "a_b", "a..b", "-a", "a-", "a.b", "a/b", "a%b", "..", ".", strings.Repeat("a", 253),
+	strings.Repeat("a", 254), "", "ä"}
 
 // TestMetadata: metadata are rejected and warned of as the API server does for custom resources. Built-in kinds differ
 // in finalizers, which they reject instead of a warning.
@@ -113,7 +114,8 @@ func (k kindUnderTest) try(t *testing.T, namespace, verb, metadata string) []str
 	}
 	client := all.Resource(k.resource).Namespace(namespace)
 	obj := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": k.resource.GroupVersion().String(), "kind": k.kind, "metadata": map[string]any{"name": "o"}, "spec": map[string]any{"model": "m"},
+		"apiVersion": k.resource.GroupVersion().String(), "kind": k.kind, "metadata": map[string]any{"name": "o"},
+		"spec": map[string]any{"model": "m"},
 	}}
 	dryRun := []string{metav1.DryRunAll}
 	if verb == "create" {
@@ -125,7 +127,8 @@ func (k kindUnderTest) try(t *testing.T, namespace, verb, metadata string) []str
 		if _, err := client.Create(t.Context(), obj, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		_, err = client.Patch(t.Context(), "o", types.MergePatchType, []byte(`{"metadata":`+metadata+`}`), metav1.PatchOptions{DryRun: dryRun})
+		_, err = client.Patch(t.Context(), "o", types.MergePatchType, []byte(`{"metadata":`+metadata+`}`),
+			metav1.PatchOptions{DryRun: dryRun})
 		if err := client.Delete(t.Context(), "o", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +161,8 @@ func customKind(t *testing.T) schema.GroupVersionResource {
 		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"model":{"type":"string"}}}}}}}]}}`), crd); err != nil {
 		t.Fatal(err)
 	}
-	crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"})
 	if _, err := crds.Create(t.Context(), crd, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

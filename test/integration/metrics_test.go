@@ -51,11 +51,14 @@ func sumOf(t *testing.T, metrics []byte, name string, labels map[string]string) 
 
 // TestMetricsAccess: metrics tell of what goes on in the cluster, so they are for those who have the right to the path.
 func TestMetricsAccess(t *testing.T) {
-	scraper := shared.User(t, "scraper", rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}})
+	scraper := shared.User(t, "scraper", rbacv1.PolicyRule{Verbs: []string{"get"},
+		NonResourceURLs: []string{"/metrics"}})
 	body := string(envtest.NewEndpoint(t, shared.Servers[0].ConfigAs(shared, scraper)).Get(t, "/metrics", nil).Body)
 	for _, name := range []string{
-		"apiserver_request_total", "apiserver_request_duration_seconds", "apiserver_flowcontrol_current_limit_seats", "apiserver_storage_size_bytes",
-		"apiserver_admission_controller_admission_duration_seconds", "authentication_attempts", "etcd_request_duration_seconds",
+		"apiserver_request_total", "apiserver_request_duration_seconds", "apiserver_flowcontrol_current_limit_seats",
+		"apiserver_storage_size_bytes",
+		"apiserver_admission_controller_admission_duration_seconds", "authentication_attempts",
+		"etcd_request_duration_seconds",
 		"workqueue_depth", "process_resident_memory_bytes", "go_goroutines",
 	} {
 		if !strings.Contains(body, "\n# TYPE "+name+" ") {
@@ -66,7 +69,8 @@ func TestMetricsAccess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := envtest.NewEndpoint(t, shared.Servers[0].ConfigAs(shared, other)).Do(t, http.MethodGet, "/metrics", nil, nil); a.Status != http.StatusForbidden {
+	if a := envtest.NewEndpoint(t, shared.Servers[0].ConfigAs(shared, other)).Do(t, http.MethodGet, "/metrics", nil,
+		nil); a.Status != http.StatusForbidden {
 		t.Errorf("/metrics without the right: %d, want 403", a.Status)
 	}
 }
@@ -76,7 +80,8 @@ func TestMetricsCount(t *testing.T) {
 	for _, k := range kindCases {
 		t.Run(k.resource.Resource, func(t *testing.T) {
 			server, client := direct(t, shared), k.client(t, shared.Admin(t), shared.NewNamespace(t))
-			resource := map[string]string{"group": k.resource.Group, "version": k.resource.Version, "resource": k.resource.Resource}
+			resource := map[string]string{"group": k.resource.Group, "version": k.resource.Version,
+				"resource": k.resource.Resource}
 			with := func(labels ...string) map[string]string {
 				all := maps.Clone(resource)
 				for pair := range slices.Chunk(labels, 2) {
@@ -137,9 +142,10 @@ func TestMetricsCount(t *testing.T) {
 }
 
 func init() {
-	flaggedTopics = append(flaggedTopics, flaggedTopic{"storage metrics", func(*testing.T) ([]string, func(*testing.T, *envtest.Environment)) {
-		return []string{"--etcd-count-metric-poll-period=1s"}, testStorageMetrics
-	}})
+	flaggedTopics = append(flaggedTopics, flaggedTopic{"storage metrics",
+		func(*testing.T) ([]string, func(*testing.T, *envtest.Environment)) {
+			return []string{"--etcd-count-metric-poll-period=1s"}, testStorageMetrics
+		}})
 }
 
 // testStorageMetrics: the stored objects are counted, and priority and fairness knows how large a list of them is.
@@ -157,7 +163,8 @@ func testStorageMetrics(t *testing.T, e *envtest.Environment) {
 		server := direct(t, e)
 		resource := map[string]string{"group": k.resource.Group, "resource": k.resource.Resource}
 		e.Eventually(t, "the count of "+k.resource.Resource, envtest.Patience, func(context.Context) error {
-			objects, bytes := metric(t, server, "apiserver_resource_objects", resource), metric(t, server, "apiserver_resource_size_estimate_bytes", resource)
+			objects, bytes := metric(t, server, "apiserver_resource_objects", resource),
+				metric(t, server, "apiserver_resource_size_estimate_bytes", resource)
 			if objects < 3 || bytes < 450_000 {
 				return fmt.Errorf("%v objects of %v bytes, want at least 3 and 450000", objects, bytes)
 			}
@@ -165,7 +172,8 @@ func testStorageMetrics(t *testing.T, e *envtest.Environment) {
 		})
 		// One seat is 100 kB.
 		seats := func() float64 {
-			return metric(t, server, "apiserver_flowcontrol_work_estimated_seats_sum", map[string]string{"flow_schema": "exempt"})
+			return metric(t, server, "apiserver_flowcontrol_work_estimated_seats_sum",
+				map[string]string{"flow_schema": "exempt"})
 		}
 		before := seats()
 		if _, err := client.List(t.Context(), metav1.ListOptions{}); err != nil {

@@ -33,10 +33,12 @@ func TestOlderMinor(t *testing.T) {
 	if olderMinor() {
 		want = 1
 	}
-	if len(lines) != want || want > 0 && !strings.Contains(lines[0], `part="MutatingAdmissionPolicy" apis=["admissionregistration.k8s.io/v1, Resource=mutatingadmissionpolicies"`) {
+	if len(lines) != want || want > 0 && !strings.Contains(lines[0],
+		`part="MutatingAdmissionPolicy" apis=["admissionregistration.k8s.io/v1, Resource=mutatingadmissionpolicies"`) {
 		t.Errorf("Kubernetes %s: got %q, want %d lines", envtest.Minor(), lines, want)
 	}
-	if _, err := gadgetCase.client(t, shared.Admin(t), "").Create(t.Context(), gadgetCase.object(t, "older-minor"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+	if _, err := gadgetCase.client(t, shared.Admin(t), "").Create(t.Context(), gadgetCase.object(t, "older-minor"),
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 		t.Error(err)
 	}
 	direct(t, shared).Get(t, "/readyz", nil) // fails unless it is 200

@@ -36,29 +36,34 @@ func (m mutating) create(t *testing.T, namespace string) {
 		m.reinvocation = admissionregistrationv1.NeverReinvocationPolicy
 	}
 	mutation := admissionregistrationv1.Mutation{
-		PatchType: admissionregistrationv1.PatchTypeApplyConfiguration, ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: m.apply},
+		PatchType:          admissionregistrationv1.PatchTypeApplyConfiguration,
+		ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: m.apply},
 	}
 	if m.jsonPatch != "" {
 		mutation = admissionregistrationv1.Mutation{
-			PatchType: admissionregistrationv1.PatchTypeJSONPatch, JSONPatch: &admissionregistrationv1.JSONPatch{Expression: m.jsonPatch},
+			PatchType: admissionregistrationv1.PatchTypeJSONPatch,
+			JSONPatch: &admissionregistrationv1.JSONPatch{Expression: m.jsonPatch},
 		}
 	}
 	meta := metav1.ObjectMeta{Name: namespace + "-" + m.name}
-	policy := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
-		MatchConstraints: inCase(namespace, m.label, m.rule), MatchConditions: m.conditions,
-		Mutations: []admissionregistrationv1.Mutation{mutation}, ReinvocationPolicy: m.reinvocation,
-	}}
+	policy := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: meta,
+		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+			MatchConstraints: inCase(namespace, m.label, m.rule), MatchConditions: m.conditions,
+			Mutations: []admissionregistrationv1.Mutation{mutation}, ReinvocationPolicy: m.reinvocation,
+		}}
 	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{
 		ObjectMeta: meta, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: meta.Name},
 	}
 	if m.param != "" {
 		policy.Spec.ParamKind = configMapKind
-		binding.Spec.ParamRef = &admissionregistrationv1.ParamRef{Name: m.param, ParameterNotFoundAction: new(admissionregistrationv1.DenyAction)}
+		binding.Spec.ParamRef = &admissionregistrationv1.ParamRef{Name: m.param,
+			ParameterNotFoundAction: new(admissionregistrationv1.DenyAction)}
 	}
 	if _, err := client.MutatingAdmissionPolicies().Create(t.Context(), policy, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.MutatingAdmissionPolicyBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+	if _, err := client.MutatingAdmissionPolicyBindings().Create(t.Context(), binding,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -76,19 +81,28 @@ var mutatingPolicies = []mutating{
 		spec: Object.spec{grade: "Premium", parts: [Object.spec.parts{name: "frame", material: "ash"}]}}`},
 	{name: "json", label: "json", rule: rule("widgets", onCreate), jsonPatch: `[JSONPatch{op: "add", path: "/spec/parts/-", value: Object.spec.parts{name: "bolt"}},
 		JSONPatch{op: "remove", path: "/spec/parts/0"}]`},
-	{name: "invalid", label: "invalid", rule: rule("widgets", onCreate), apply: `Object{spec: Object.spec{maxReplicas: 1}}`},
-	{name: "immutable", label: "immutable", rule: rule("widgets", onUpdate), apply: `Object{spec: Object.spec{model: "other"}}`},
-	{name: "unknown", label: "unknown", rule: rule("widgets", onCreate), apply: `Object{spec: Object.spec{colour: "red"}}`},
-	{name: "condition", label: "condition", rule: rule("widgets", onCreate), apply: `Object{spec: Object.spec{grade: "Economy"}}`,
+	{name: "invalid", label: "invalid", rule: rule("widgets", onCreate),
+		apply: `Object{spec: Object.spec{maxReplicas: 1}}`},
+	{name: "immutable", label: "immutable", rule: rule("widgets", onUpdate),
+		apply: `Object{spec: Object.spec{model: "other"}}`},
+	{name: "unknown", label: "unknown", rule: rule("widgets", onCreate),
+		apply: `Object{spec: Object.spec{colour: "red"}}`},
+	{name: "condition", label: "condition", rule: rule("widgets", onCreate),
+		apply:      `Object{spec: Object.spec{grade: "Economy"}}`,
 		conditions: []admissionregistrationv1.MatchCondition{{Name: "few", Expression: "object.spec.replicas < 2"}}},
-	{name: "param", label: "param", rule: rule("widgets", onCreate), apply: `Object{spec: Object.spec{maxReplicas: int(params.data.most)}}`, param: "limit"},
-	{name: "status", label: "status", rule: rule("widgets/status", onUpdate), apply: `Object{status: Object.status{selector: "by=policy"}}`},
+	{name: "param", label: "param", rule: rule("widgets", onCreate),
+		apply: `Object{spec: Object.spec{maxReplicas: int(params.data.most)}}`, param: "limit"},
+	{name: "status", label: "status", rule: rule("widgets/status", onUpdate),
+		apply: `Object{status: Object.status{selector: "by=policy"}}`},
 	// Each notes whether it saw what the other does. Only if both are asked a second time have both seen it.
-	{name: "one", label: "again", rule: rule("widgets", onCreate), reinvocation: admissionregistrationv1.IfNeededReinvocationPolicy,
-		apply: `Object{metadata: Object.metadata{labels: {"one": "was-here", "one-saw-two": string("two" in object.metadata.labels)}}}`},
-	{name: "two", label: "again", rule: rule("widgets", onCreate), reinvocation: admissionregistrationv1.IfNeededReinvocationPolicy,
-		apply: `Object{metadata: Object.metadata{labels: {"two": "was-here", "two-saw-one": string("one" in object.metadata.labels)}}}`},
-	{name: "last", label: "last", rule: rule("widgets", onCreate), apply: `Object{metadata: Object.metadata{labels: {"in": "effect"}}}`},
+	{name: "one", label: "again", rule: rule("widgets", onCreate),
+		reinvocation: admissionregistrationv1.IfNeededReinvocationPolicy,
+		apply:        `Object{metadata: Object.metadata{labels: {"one": "was-here", "one-saw-two": string("two" in object.metadata.labels)}}}`},
+	{name: "two", label: "again", rule: rule("widgets", onCreate),
+		reinvocation: admissionregistrationv1.IfNeededReinvocationPolicy,
+		apply:        `Object{metadata: Object.metadata{labels: {"two": "was-here", "two-saw-one": string("one" in object.metadata.labels)}}}`},
+	{name: "last", label: "last", rule: rule("widgets", onCreate),
+		apply: `Object{metadata: Object.metadata{labels: {"in": "effect"}}}`},
 }
 
 // TestWidgetMutatingPolicy: the cluster's MutatingAdmissionPolicies change our objects before they are defaulted and
@@ -124,13 +138,15 @@ func TestWidgetMutatingPolicy(t *testing.T) {
 		fields map[string]any
 	}{
 		{"apply", nil, map[string]string{"by": "policy"}, map[string]any{
-			"grade": "Premium", "parts": []any{map[string]any{"name": "frame", "quantity": int64(1), "material": "ash"}, part("screw", 12)}}},
+			"grade": "Premium", "parts": []any{map[string]any{"name": "frame", "quantity": int64(1), "material": "ash"},
+				part("screw", 12)}}},
 		// The new part gets the default of a quantity that nobody gave.
 		{"json", nil, nil, map[string]any{"parts": []any{part("screw", 12), part("bolt", 1)}}},
 		{"condition", nil, nil, map[string]any{"grade": "Standard"}},
 		{"condition", map[string]any{"replicas": int64(1)}, nil, map[string]any{"grade": "Economy"}},
 		{"param", nil, nil, map[string]any{"maxReplicas": int64(8)}},
-		{"again", nil, map[string]string{"one": "was-here", "two": "was-here", "one-saw-two": "true", "two-saw-one": "true"}, nil},
+		{"again", nil, map[string]string{"one": "was-here", "two": "was-here", "one-saw-two": "true",
+			"two-saw-one": "true"}, nil},
 		{"none", nil, nil, map[string]any{"grade": "Standard", "maxReplicas": int64(5)}},
 	} {
 		t.Run(tc.label, func(t *testing.T) {
@@ -158,7 +174,8 @@ func TestWidgetMutatingPolicy(t *testing.T) {
 	})
 	t.Run("unknown", func(t *testing.T) {
 		_, err := create(t, "unknown", nil)
-		want := "policy '" + namespace + "-unknown' with binding '" + namespace + "-unknown' denied request: error applying patch: " +
+		want := "policy '" + namespace + "-unknown' with binding '" + namespace +
+			"-unknown' denied request: error applying patch: " +
 			"failed to convert patch object to typed object: .spec.colour: field not declared in schema"
 		if apierrors.ReasonForError(err) != metav1.StatusReasonInvalid || err.Error() != want {
 			t.Errorf("policy that sets a field that is not there: %v, want Invalid: %s", err, want)
@@ -179,11 +196,13 @@ func mutateUpdates(t *testing.T, namespace string) {
 	if diff := cmp.Diff([]string{"spec.model"}, invalidFields(t, err)); diff != "" {
 		t.Errorf("fields with errors where the policy changes what is immutable (-want +got):\n%s", diff)
 	}
-	got, err := newLabelled(t, shared, widgetCase, namespace, "status").patch("status", `{"status":{"replicas":1}}`, "status")
+	got, err := newLabelled(t, shared, widgetCase, namespace, "status").patch("status",
+		`{"status":{"replicas":1}}`, "status")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]any{"replicas": int64(1), "readyReplicas": int64(0), "selector": "by=policy"}, got.Object["status"]); diff != "" {
+	if diff := cmp.Diff(map[string]any{"replicas": int64(1), "readyReplicas": int64(0), "selector": "by=policy"},
+		got.Object["status"]); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
 }

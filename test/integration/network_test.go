@@ -31,7 +31,8 @@ func TestNetworks(t *testing.T) {
 					t.Fatal(err)
 				}
 				name := fmt.Sprintf("through-%d", i)
-				if _, err := gadgetCase.client(t, config, "").Create(t.Context(), gadgetCase.object(t, name), metav1.CreateOptions{}); err != nil {
+				if _, err := gadgetCase.client(t, config, "").Create(t.Context(), gadgetCase.object(t, name),
+					metav1.CreateOptions{}); err != nil {
 					t.Fatalf("create through kube-apiserver %d: %v", i+1, err)
 				}
 				other, err := e.ConfigAt(e.KubeAPIServers[1-i], envtest.Admin, "system:masters")
@@ -49,10 +50,11 @@ func TestNetworks(t *testing.T) {
 				}
 				stopOthers(t, e, s)
 				client := gadgetCase.client(t, e.Admin(t), "")
-				e.Eventually(t, fmt.Sprintf("server %d to answer alone", i+1), envtest.Patience, func(ctx context.Context) error {
-					_, err := client.Get(ctx, "through-0", metav1.GetOptions{})
-					return err
-				})
+				e.Eventually(t, fmt.Sprintf("server %d to answer alone", i+1), envtest.Patience,
+					func(ctx context.Context) error {
+						_, err := client.Get(ctx, "through-0", metav1.GetOptions{})
+						return err
+					})
 				startOthers(t, e, s)
 			}
 		})

@@ -102,7 +102,8 @@ func TestOpenAPIClient(t *testing.T) {
 
 // TestOpenAPICaching: who has a document need not fetch it again.
 func TestOpenAPICaching(t *testing.T) {
-	for name, server := range map[string]envtest.Endpoint{"direct": direct(t, shared), "through kube-apiserver": aggregator(t, shared)} {
+	for name, server := range map[string]envtest.Endpoint{"direct": direct(t, shared),
+		"through kube-apiserver": aggregator(t, shared)} {
 		paths := []string{"/openapi/v2"}
 		index := openAPIIndex(t, server)
 		for _, name := range groupVersionPaths() {
@@ -117,7 +118,8 @@ func TestOpenAPICaching(t *testing.T) {
 			etag := a.Header.Get("ETag")
 			again := server.Do(t, http.MethodGet, path, http.Header{"If-None-Match": {etag}}, nil)
 			if etag == "" || again.Status != http.StatusNotModified || len(again.Body) > 0 {
-				t.Errorf("%s %s: ETag %q; with it %d and %d bytes, want 304 and none", name, path, etag, again.Status, len(again.Body))
+				t.Errorf("%s %s: ETag %q; with it %d and %d bytes, want 304 and none", name, path, etag, again.Status,
+					len(again.Body))
 			}
 		}
 	}
@@ -139,7 +141,8 @@ func TestOpenAPIOutdatedHash(t *testing.T) {
 		want := server.Get(t, "/openapi/v3/"+name, nil)
 		got := server.Do(t, http.MethodGet, "/openapi/v3/"+name+"?hash=0123&timeout=32s", nil, nil)
 		if got.Status != http.StatusOK || !bytes.Equal(want.Body, got.Body) {
-			t.Errorf("%s by an outdated hash: %d with %d bytes (%.100s), want 200 with the current %d", name, got.Status, len(got.Body), got.Body, len(want.Body))
+			t.Errorf("%s by an outdated hash: %d with %d bytes (%.100s), want 200 with the current %d", name,
+				got.Status, len(got.Body), got.Body, len(want.Body))
 		}
 	}
 }
@@ -167,7 +170,8 @@ func TestOpenAPIMerged(t *testing.T) {
 	for _, name := range groupVersionPaths() {
 		path := openAPIIndex(t, merged)[name]
 		if path == "" || path != openAPIIndex(t, ours)[name] {
-			t.Errorf("OpenAPI v3 index of kube-apiserver: %s is at %q, want %q", name, path, openAPIIndex(t, ours)[name])
+			t.Errorf("OpenAPI v3 index of kube-apiserver: %s is at %q, want %q", name, path,
+				openAPIIndex(t, ours)[name])
 			continue
 		}
 		if !bytes.Equal(ours.Get(t, path, nil).Body, merged.Get(t, path, nil).Body) {
@@ -175,7 +179,8 @@ func TestOpenAPIMerged(t *testing.T) {
 		}
 	}
 	if envtest.Minor() != envtest.DefaultMinor {
-		return // in version 2, kube-apiserver renames definitions of the libraries that differ from its own, such as Scale
+		// in version 2, kube-apiserver renames definitions of the libraries that differ from its own, such as Scale
+		return
 	}
 	part, whole := readOpenAPI(t, ours, "/openapi/v2"), readOpenAPI(t, merged, "/openapi/v2")
 	for path, item := range part.Paths {
@@ -216,7 +221,8 @@ func TestOpenAPIComplete(t *testing.T) {
 					continue
 				}
 				gvk, _ := o["x-kubernetes-group-version-kind"].(map[string]any)
-				if o["x-kubernetes-action"] == nil || gvk["kind"] == nil || o["operationId"] == nil || o["description"] == nil {
+				if o["x-kubernetes-action"] == nil || gvk["kind"] == nil || o["operationId"] == nil ||
+					o["description"] == nil {
 					t.Errorf("%s %s: action %v, kind %v, operationId %v, description %v; want all of them",
 						method, path, o["x-kubernetes-action"], gvk, o["operationId"], o["description"])
 				}

@@ -32,19 +32,26 @@ var wrongSpecs = []wrong{
 	{"grade", "Golden", "spec.grade", []string{"spec.grade: FieldValueNotSupported"}, false},
 	{"negative replicas", int64(-1), "spec.replicas", []string{"spec.replicas: FieldValueInvalid"}, false},
 	{"replicas above the limit", int64(6), "spec.replicas", []string{"spec.replicas: FieldValueInvalid"}, false},
-	{"limit zero", int64(0), "spec.maxReplicas", []string{"spec.maxReplicas: FieldValueInvalid", "spec.replicas: FieldValueInvalid"}, false},
-	{"part twice", []any{map[string]any{"name": "a"}, map[string]any{"name": "a"}}, "spec.parts", []string{"spec.parts[1]: FieldValueDuplicate"}, true},
-	{"part without name", []any{map[string]any{"name": ""}}, "spec.parts", []string{"spec.parts[0].name: FieldValueRequired"}, true},
-	{"part's name", []any{map[string]any{"name": "a.b"}}, "spec.parts", []string{"spec.parts[0].name: FieldValueInvalid"}, true},
+	{"limit zero", int64(0), "spec.maxReplicas", []string{"spec.maxReplicas: FieldValueInvalid",
+		"spec.replicas: FieldValueInvalid"}, false},
+	{"part twice", []any{map[string]any{"name": "a"}, map[string]any{"name": "a"}}, "spec.parts",
+		[]string{"spec.parts[1]: FieldValueDuplicate"}, true},
+	{"part without name", []any{map[string]any{"name": ""}}, "spec.parts",
+		[]string{"spec.parts[0].name: FieldValueRequired"}, true},
+	{"part's name", []any{map[string]any{"name": "a.b"}}, "spec.parts",
+		[]string{"spec.parts[0].name: FieldValueInvalid"}, true},
 	{"too many parts", namedParts(65), "spec.parts", []string{"spec.parts: FieldValueTooMany"}, true},
 }
 
 // wrongStatuses are refused by the subresource status.
 var wrongStatuses = []wrong{
-	{"negative", int64(-1), "status.observedGeneration", []string{"status.observedGeneration: FieldValueInvalid"}, false},
-	{"more ready than there are", int64(1), "status.readyReplicas", []string{"status.readyReplicas: FieldValueInvalid"}, false},
+	{"negative", int64(-1), "status.observedGeneration",
+		[]string{"status.observedGeneration: FieldValueInvalid"}, false},
+	{"more ready than there are", int64(1), "status.readyReplicas",
+		[]string{"status.readyReplicas: FieldValueInvalid"}, false},
 	{"selector", "a in (b", "status.selector", []string{"status.selector: FieldValueInvalid"}, false},
-	{"condition", []any{map[string]any{"type": "Ready", "status": "Maybe", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}},
+	{"condition", []any{map[string]any{"type": "Ready", "status": "Maybe", "reason": "R", "message": "",
+		"lastTransitionTime": "2026-01-01T00:00:00Z"}},
 		"status.conditions", []string{"status.conditions[0].status: FieldValueNotSupported"}, false},
 }
 
@@ -60,7 +67,8 @@ func namedParts(n int) []any {
 func (w wrong) set(t *testing.T, obj *unstructured.Unstructured, version string) *unstructured.Unstructured {
 	t.Helper()
 	obj = obj.DeepCopy()
-	if err := unstructured.SetNestedField(obj.Object, w.value, strings.Split(renamed(version, w.field), ".")...); err != nil {
+	if err := unstructured.SetNestedField(obj.Object, w.value,
+		strings.Split(renamed(version, w.field), ".")...); err != nil {
 		t.Fatal(err)
 	}
 	return obj
@@ -108,7 +116,8 @@ func TestWidgetSameErrors(t *testing.T) {
 				w.compare(t, "update", err, k)
 				applied := w.set(t, k.object(t, valid.GetName()), version)
 				if !w.noApply {
-					_, err = client.Apply(t.Context(), valid.GetName(), applied, metav1.ApplyOptions{FieldManager: "test", Force: true})
+					_, err = client.Apply(t.Context(), valid.GetName(), applied,
+						metav1.ApplyOptions{FieldManager: "test", Force: true})
 					w.compare(t, "apply", err, k)
 				}
 			})
@@ -124,7 +133,8 @@ func TestWidgetSameErrors(t *testing.T) {
 		immutable.compare(t, "update of the immutable model", err, k)
 		after, err := client.Get(t.Context(), valid.GetName(), metav1.GetOptions{})
 		if err != nil || after.GetResourceVersion() != valid.GetResourceVersion() {
-			t.Errorf("after what was refused: %v, resourceVersion %s, want %s as before", err, after.GetResourceVersion(), valid.GetResourceVersion())
+			t.Errorf("after what was refused: %v, resourceVersion %s, want %s as before", err,
+				after.GetResourceVersion(), valid.GetResourceVersion())
 		}
 	})
 }
@@ -135,25 +145,33 @@ func TestWidgetApplyAcrossVersions(t *testing.T) {
 	current, old := inVersion("v1"), inVersion("v1alpha1")
 	apply := func(k kindCase, manager, spec string, force bool) (*unstructured.Unstructured, error) {
 		k.spec = spec
-		return k.client(t, config, namespace).Apply(t.Context(), "w", k.object(t, "w"), metav1.ApplyOptions{FieldManager: manager, Force: force})
+		return k.client(t, config, namespace).Apply(t.Context(), "w", k.object(t, "w"),
+			metav1.ApplyOptions{FieldManager: manager, Force: force})
 	}
-	if _, err := apply(current, "new", `{"model":"pendulum","replicas":2,"maxReplicas":5,"parts":[{"name":"frame","material":"oak"}]}`, false); err != nil {
+	if _, err := apply(current, "new",
+		`{"model":"pendulum","replicas":2,"maxReplicas":5,"parts":[{"name":"frame","material":"oak"}]}`,
+		false); err != nil {
 		t.Fatal(err)
 	}
 	_, err := apply(old, "old", `{"design":"pendulum","scale":{"desired":3}}`, false)
 	if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), `conflict with "new": .spec.replicas`) {
-		t.Errorf("apply of another number in v1alpha1: %v, want a conflict with the owner, by the name that its version has", err)
+		t.Errorf("apply of another number in v1alpha1: %v, want a conflict with the owner, by the name that its "+
+			"version has", err)
 	}
-	if _, err := apply(old, "old", `{"design":"pendulum","scale":{"desired":3},"parts":[{"name":"screw","count":12}]}`, true); err != nil {
+	if _, err := apply(old, "old", `{"design":"pendulum","scale":{"desired":3},"parts":[{"name":"screw","count":12}]}`,
+		true); err != nil {
 		t.Fatal(err)
 	}
-	got, err := apply(current, "new", `{"model":"pendulum","maxReplicas":5,"parts":[{"name":"frame","material":"oak"}]}`, false)
+	got, err := apply(current, "new",
+		`{"model":"pendulum","maxReplicas":5,"parts":[{"name":"frame","material":"oak"}]}`, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]any{"model": "pendulum", "grade": "Standard", "replicas": int64(3), "maxReplicas": int64(5), "parts": []any{
-		map[string]any{"name": "frame", "quantity": int64(1), "material": "oak"}, map[string]any{"name": "screw", "quantity": int64(12)},
-	}}
+	want := map[string]any{"model": "pendulum", "grade": "Standard", "replicas": int64(3), "maxReplicas": int64(5),
+		"parts": []any{
+			map[string]any{"name": "frame", "quantity": int64(1), "material": "oak"},
+			map[string]any{"name": "screw", "quantity": int64(12)},
+		}}
 	if diff := cmp.Diff(want, got.Object["spec"]); diff != "" {
 		t.Errorf("spec of both (-want +got):\n%s", diff)
 	}
@@ -174,7 +192,8 @@ func TestWidgetApplyAcrossVersions(t *testing.T) {
 // TestWidgetMergeAcrossVersions: a merge key works by the names of the version of the patch.
 func TestWidgetMergeAcrossVersions(t *testing.T) {
 	namespace, config := shared.NewNamespace(t), shared.Admin(t)
-	if _, err := inVersion("v1").client(t, config, namespace).Create(t.Context(), inVersion("v1").object(t, "w"), metav1.CreateOptions{}); err != nil {
+	if _, err := inVersion("v1").client(t, config, namespace).Create(t.Context(), inVersion("v1").object(t, "w"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for version, patch := range map[string]string{
@@ -182,10 +201,12 @@ func TestWidgetMergeAcrossVersions(t *testing.T) {
 		"v1alpha1": `{"spec":{"parts":[{"name":"frame","count":2}]}}`,
 	} {
 		reset := []byte(`{"spec":{"parts":[{"name":"frame","quantity":1}]}}`)
-		if _, err := inVersion("v1").client(t, config, namespace).Patch(t.Context(), "w", types.StrategicMergePatchType, reset, metav1.PatchOptions{}); err != nil {
+		if _, err := inVersion("v1").client(t, config, namespace).Patch(t.Context(), "w", types.StrategicMergePatchType,
+			reset, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := inVersion(version).client(t, config, namespace).Patch(t.Context(), "w", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		if _, err := inVersion(version).client(t, config, namespace).Patch(t.Context(), "w",
+			types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		got, err := inVersion("v1").client(t, config, namespace).Get(t.Context(), "w", metav1.GetOptions{})
@@ -196,7 +217,8 @@ func TestWidgetMergeAcrossVersions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []any{map[string]any{"name": "screw", "quantity": int64(12)}, map[string]any{"name": "frame", "quantity": int64(2), "material": "oak"}}
+		want := []any{map[string]any{"name": "screw", "quantity": int64(12)},
+			map[string]any{"name": "frame", "quantity": int64(2), "material": "oak"}}
 		slices.SortFunc(parts, func(a, b any) int {
 			return -strings.Compare(a.(map[string]any)["name"].(string), b.(map[string]any)["name"].(string))
 		})
@@ -217,7 +239,8 @@ func TestWidgetApplyKeepsMaterials(t *testing.T) {
 			t.Fatal(err)
 		}
 		obj.SetName("w")
-		_, err := k.client(t, config, namespace).Apply(t.Context(), "w", obj, metav1.ApplyOptions{FieldManager: manager})
+		_, err := k.client(t, config, namespace).Apply(t.Context(), "w", obj,
+			metav1.ApplyOptions{FieldManager: manager})
 		return err
 	}
 	if err := apply("v1", "b", `{"spec":{"model":"m","parts":[{"name":"p","material":"oak"}]}}`); err != nil {
@@ -233,13 +256,16 @@ func TestWidgetApplyKeepsMaterials(t *testing.T) {
 	}
 	parts, _, _ := unstructured.NestedSlice(got.Object, "spec", "parts")
 	want := []any{
-		map[string]any{"name": "p", "quantity": int64(1), "material": "oak"}, map[string]any{"name": "q", "quantity": int64(1), "material": "tin"},
+		map[string]any{"name": "p", "quantity": int64(1), "material": "oak"},
+		map[string]any{"name": "q", "quantity": int64(1), "material": "tin"},
 	}
 	if diff := cmp.Diff(want, parts); diff != "" || len(got.GetAnnotations()) > 0 {
 		t.Errorf("annotations %v, want none; parts (-want +got):\n%s", got.GetAnnotations(), diff)
 	}
-	err = apply("v1alpha1", "a", strings.Replace(ownQ, `"materials.workshop.example.com/q":"tin"`, `"materials.workshop.example.com/p":"pine"`, 1))
-	if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), `conflict with "b": .spec.parts[name="p"].material`) {
+	err = apply("v1alpha1", "a", strings.Replace(ownQ, `"materials.workshop.example.com/q":"tin"`,
+		`"materials.workshop.example.com/p":"pine"`, 1))
+	if !apierrors.IsConflict(err) || !strings.Contains(err.Error(),
+		`conflict with "b": .spec.parts[name="p"].material`) {
 		t.Errorf("apply of another manager's material: %v, want a conflict", err)
 	}
 }

@@ -38,7 +38,8 @@ func FuzzPatches(f *testing.F) {
 	for i := range byte(48) {
 		f.Add([]byte{i, i * 7, i * 13, i * 29, i, 5, 200, i * 3, i * 11, i * 5})
 	}
-	patchTypes := []types.PatchType{types.StrategicMergePatchType, types.ApplyYAMLPatchType, types.MergePatchType, types.JSONPatchType}
+	patchTypes := []types.PatchType{types.StrategicMergePatchType, types.ApplyYAMLPatchType, types.MergePatchType,
+		types.JSONPatchType}
 	f.Fuzz(func(t *testing.T, choices []byte) {
 		m := &mutator{choices: choices}
 		target := targets[m.choose(len(targets))]
@@ -53,7 +54,8 @@ func FuzzPatches(f *testing.F) {
 		}
 		answer := server.Do(t, http.MethodPatch, uri, http.Header{"Content-Type": {string(patchType)}}, body)
 		var got map[string]any
-		if err := utiljson.Unmarshal(answer.Body, &got); err != nil || answer.Status >= 500 || answer.Status >= 300 && got["kind"] != "Status" {
+		if err := utiljson.Unmarshal(answer.Body, &got); err != nil || answer.Status >= 500 || answer.Status >= 300 &&
+			got["kind"] != "Status" {
 			t.Fatalf("%s %s %s: %d %s", patchType, target.path, body, answer.Status, answer.Body)
 		}
 		if answer.Status >= 300 || patchType == types.JSONPatchType {
@@ -70,7 +72,8 @@ func FuzzPatches(f *testing.F) {
 			return
 		}
 		if want := merge(t, scheme, target.object, sent)[target.part]; !reflect.DeepEqual(want, got[target.part]) {
-			t.Fatalf("got %v, the library merges to %v: %s %s: %s", got[target.part], want, target.path, body, answer.Body)
+			t.Fatalf("got %v, the library merges to %v: %s %s: %s", got[target.part], want, target.path,
+				body, answer.Body)
 		}
 	})
 }
@@ -95,9 +98,11 @@ func patchTargets(f *testing.F) (envtest.Endpoint, []patchTarget) {
 			f.Fatal(err)
 		}
 		name := object.GetName()
-		server.Must(f, http.MethodPost, k.collection(k.resource.GroupVersion(), namespace), http.Header{"Content-Type": {"application/json"}}, body)
+		server.Must(f, http.MethodPost, k.collection(k.resource.GroupVersion(), namespace),
+			http.Header{"Content-Type": {"application/json"}}, body)
 		f.Cleanup(func() {
-			if err := k.client(f, shared.Admin(f), namespace).Delete(context.WithoutCancel(f.Context()), name, metav1.DeleteOptions{}); err != nil {
+			if err := k.client(f, shared.Admin(f), namespace).Delete(context.WithoutCancel(f.Context()), name,
+				metav1.DeleteOptions{}); err != nil {
 				f.Errorf("delete what was patched: %v", err)
 			}
 		})
@@ -337,7 +342,9 @@ func (m *mutator) mutate(object map[string]any, depth int) {
 }
 
 func (m *mutator) value() any {
-	return m.of("a", nil, int64(1), int64(4294967296), int64(-1), 1.5, 2.0, 1e19, true, []any{}, []any{nil}, []any{map[string]any{"name": []any{}}}, []any{"a", int64(1)},
-		map[string]any{}, map[string]any{"name": map[string]any{"a": int64(1)}}, map[string]any{"a": "b"}, "", "two words", int64(9007199254740993), []any{map[string]any{"name": "a"}},
+	return m.of("a", nil, int64(1), int64(4294967296), int64(-1), 1.5, 2.0, 1e19, true, []any{}, []any{nil},
+		[]any{map[string]any{"name": []any{}}}, []any{"a", int64(1)},
+		map[string]any{}, map[string]any{"name": map[string]any{"a": int64(1)}}, map[string]any{"a": "b"}, "",
+		"two words", int64(9007199254740993), []any{map[string]any{"name": "a"}},
 		json.Number("2.99999999999999999999"), json.Number("9007199254740993.0"), json.RawMessage(`"\ud800"`))
 }

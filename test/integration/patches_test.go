@@ -31,7 +31,8 @@ func TestPatchesThatDoNotFit(t *testing.T) {
 		return `{"apiVersion":"workshop.example.com/v1","kind":"Widget","metadata":{"name":"w"},` + content + `}`
 	}
 	scale := func(replicas string) string {
-		return `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"w"},"spec":{"replicas":` + replicas + `}}`
+		return `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"w"},"spec":{"replicas":` +
+			replicas + `}}`
 	}
 	for name, tc := range map[string]struct {
 		patchType   types.PatchType
@@ -39,42 +40,64 @@ func TestPatchesThatDoNotFit(t *testing.T) {
 		subresource string
 		field       string
 	}{
-		"merge key is an object":              {strategic, `{"spec":{"parts":[{"name":{"a":1}}]}}`, "", "spec.parts[0].name"},
-		"no merge key":                        {strategic, `{"spec":{"parts":[{"material":"x"}]}}`, "", "spec.parts[0].name"},
-		"element is null":                     {strategic, `{"spec":{"parts":[null]}}`, "", "spec.parts[0]"},
-		"finalizer is an object":              {strategic, `{"metadata":{"finalizers":[{"a":1}]}}`, "", "metadata.finalizers[0]"},
-		"owner without uid":                   {strategic, `{"metadata":{"ownerReferences":[{"name":"x"}]}}`, "", "metadata.ownerReferences[0].uid"},
-		"unknown directive":                   {strategic, `{"spec":{"$patch":"merge"}}`, "", "spec.$patch"},
-		"order of objects":                    {strategic, `{"spec":{"$setElementOrder/parts":[{"name":[]}]}}`, "", "spec.$setElementOrder/parts[0].name"},
-		"retain objects":                      {strategic, `{"spec":{"$retainKeys":[{}]}}`, "", "spec.$retainKeys"},
-		"delete objects":                      {strategic, `{"metadata":{"$deleteFromPrimitiveList/finalizers":[{}]}}`, "", "metadata.$deleteFromPrimitiveList/finalizers[0]"},
-		"rounded, strategic":                  {strategic, `{"spec":{"replicas":2.99999999999999999999}}`, "", "spec.replicas"},
-		"rounded, apply":                      {apply, widget(`"spec":{"replicas":2.99999999999999999999}`), "", "spec.replicas"},
-		"rounded, apply as YAML":              {apply, "apiVersion: workshop.example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec:\n  replicas: 2.99999999999999999999\n", "", "spec.replicas"},
-		"rounded, scale":                      {apply, scale("2.99999999999999999999"), "scale", "spec.replicas"},
-		"int32, strategic":                    {strategic, `{"spec":{"replicas":4294967296}}`, "", "spec.replicas"},
-		"int32, applied":                      {apply, widget(`"spec":{"model":"pendulum","replicas":4294967296}`), "", "spec.replicas"},
-		"int32 of a part, applied":            {apply, widget(`"spec":{"model":"pendulum","parts":[{"name":"q","quantity":2147483648}]}`), "", "spec.parts[0].quantity"},
-		"a fraction, applied":                 {apply, widget(`"spec":{"model":"pendulum","replicas":1.5}`), "", "spec.replicas"},
-		"int64, applied":                      {apply, widget(`"status":{"observedGeneration":9223372036854775808}`), "status", "status.observedGeneration"},
-		"int32 of the status, strategic":      {strategic, `{"status":{"replicas":4294967299}}`, "status", "status.replicas"},
-		"int32 of the status, applied":        {apply, widget(`"status":{"readyReplicas":4294967299}`), "status", "status.readyReplicas"},
-		"condition is a string":               {strategic, `{"status":{"conditions":["Ready"]}}`, "status", "status.conditions[0]"},
-		"merge key of a condition is a list":  {strategic, `{"status":{"conditions":[{"type":[]}]}}`, "status", "status.conditions[0].type"},
-		"scale beyond int32, strategic":       {strategic, `{"spec":{"replicas":4294967296}}`, "scale", "spec.replicas"},
-		"scale beyond int32, applied":         {apply, scale("4294967296"), "scale", "spec.replicas"},
-		"negative scale beyond int32":         {apply, scale("-4294967295"), "scale", "spec.replicas"},
-		"scale is a string, strategic":        {strategic, `{"spec":{"replicas":"2"}}`, "scale", "spec.replicas"},
-		"unknown directive of scale":          {strategic, `{"spec":{"$retain":[]}}`, "scale", "spec.$retain"},
-		"unknown directive of the status":     {strategic, `{"status":{"$setElementOrder":[]}}`, "status", "status.$setElementOrder"},
-		"managed fields are a string, status": {strategic, `{"metadata":{"managedFields":"x"}}`, "status", "metadata.managedFields"},
+		"merge key is an object": {strategic, `{"spec":{"parts":[{"name":{"a":1}}]}}`, "",
+			"spec.parts[0].name"},
+		"no merge key": {strategic, `{"spec":{"parts":[{"material":"x"}]}}`, "",
+			"spec.parts[0].name"},
+		"element is null": {strategic, `{"spec":{"parts":[null]}}`, "", "spec.parts[0]"},
+		"finalizer is an object": {strategic, `{"metadata":{"finalizers":[{"a":1}]}}`, "",
+			"metadata.finalizers[0]"},
+		"owner without uid": {strategic, `{"metadata":{"ownerReferences":[{"name":"x"}]}}`, "",
+			"metadata.ownerReferences[0].uid"},
+		"unknown directive": {strategic, `{"spec":{"$patch":"merge"}}`, "", "spec.$patch"},
+		"order of objects": {strategic, `{"spec":{"$setElementOrder/parts":[{"name":[]}]}}`, "",
+			"spec.$setElementOrder/parts[0].name"},
+		"retain objects": {strategic, `{"spec":{"$retainKeys":[{}]}}`, "", "spec.$retainKeys"},
+		"delete objects": {strategic, `{"metadata":{"$deleteFromPrimitiveList/finalizers":[{}]}}`,
+			"", "metadata.$deleteFromPrimitiveList/finalizers[0]"},
+		"rounded, strategic": {strategic, `{"spec":{"replicas":2.99999999999999999999}}`, "",
+			"spec.replicas"},
+		"rounded, apply": {apply, widget(`"spec":{"replicas":2.99999999999999999999}`), "",
+			"spec.replicas"},
+		"rounded, apply as YAML": {apply,
+			"apiVersion: workshop.example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec:\n  replicas: " +
+				"2.99999999999999999999\n", "", "spec.replicas"},
+		"rounded, scale":   {apply, scale("2.99999999999999999999"), "scale", "spec.replicas"},
+		"int32, strategic": {strategic, `{"spec":{"replicas":4294967296}}`, "", "spec.replicas"},
+		"int32, applied": {apply, widget(`"spec":{"model":"pendulum","replicas":4294967296}`), "",
+			"spec.replicas"},
+		"int32 of a part, applied": {apply, widget(
+			`"spec":{"model":"pendulum","parts":[{"name":"q","quantity":2147483648}]}`), "", "spec.parts[0].quantity"},
+		"a fraction, applied": {apply, widget(`"spec":{"model":"pendulum","replicas":1.5}`), "",
+			"spec.replicas"},
+		"int64, applied": {apply, widget(`"status":{"observedGeneration":9223372036854775808}`),
+			"status", "status.observedGeneration"},
+		"int32 of the status, strategic": {strategic, `{"status":{"replicas":4294967299}}`, "status",
+			"status.replicas"},
+		"int32 of the status, applied": {apply, widget(`"status":{"readyReplicas":4294967299}`), "status",
+			"status.readyReplicas"},
+		"condition is a string": {strategic, `{"status":{"conditions":["Ready"]}}`, "status",
+			"status.conditions[0]"},
+		"merge key of a condition is a list": {strategic, `{"status":{"conditions":[{"type":[]}]}}`, "status",
+			"status.conditions[0].type"},
+		"scale beyond int32, strategic": {strategic, `{"spec":{"replicas":4294967296}}`, "scale",
+			"spec.replicas"},
+		"scale beyond int32, applied":  {apply, scale("4294967296"), "scale", "spec.replicas"},
+		"negative scale beyond int32":  {apply, scale("-4294967295"), "scale", "spec.replicas"},
+		"scale is a string, strategic": {strategic, `{"spec":{"replicas":"2"}}`, "scale", "spec.replicas"},
+		"unknown directive of scale":   {strategic, `{"spec":{"$retain":[]}}`, "scale", "spec.$retain"},
+		"unknown directive of the status": {strategic, `{"status":{"$setElementOrder":[]}}`, "status",
+			"status.$setElementOrder"},
+		"managed fields are a string, status": {strategic, `{"metadata":{"managedFields":"x"}}`, "status",
+			"metadata.managedFields"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			options := metav1.PatchOptions{}
 			if tc.patchType == apply {
 				options.FieldManager, options.Force = "test", new(true)
 			}
-			_, err := client.Patch(t.Context(), "w", tc.patchType, []byte(tc.body), options, slices.DeleteFunc([]string{tc.subresource}, func(s string) bool { return s == "" })...)
+			_, err := client.Patch(t.Context(), "w", tc.patchType, []byte(tc.body), options,
+				slices.DeleteFunc([]string{tc.subresource}, func(s string) bool { return s == "" })...)
 			if diff := cmp.Diff([]string{tc.field}, invalidFields(t, err)); diff != "" {
 				t.Errorf("fields with errors (-want +got):\n%s\n%v", diff, err)
 			}
@@ -102,10 +125,14 @@ func TestPatchesThatFit(t *testing.T) {
 		replicas  int64
 	}{
 		{types.StrategicMergePatchType, `{"spec":{"replicas":3.0,"parts":[{"name":"screw","$patch":"delete"},{"name":"nut"}],"$setElementOrder/parts":[{"name":"nut"},{"name":"frame"}]}}`, []string{"nut", "frame"}, 3},
-		{types.StrategicMergePatchType, `{"spec":{"parts":[{"$patch":"replace"},{"name":"bolt"}]}}`, []string{"bolt"}, 3},
-		{types.ApplyYAMLPatchType, "{apiVersion: workshop.example.com/v1, kind: Widget, metadata: {name: w}, spec: {model: pendulum, replicas: 4.0, parts: [{name: nail}]}}", []string{"bolt", "nail"}, 4},
+		{types.StrategicMergePatchType, `{"spec":{"parts":[{"$patch":"replace"},{"name":"bolt"}]}}`,
+			[]string{"bolt"}, 3},
+		{types.ApplyYAMLPatchType,
+			"{apiVersion: workshop.example.com/v1, kind: Widget, metadata: {name: w}, spec: {model: pendulum, " +
+				"replicas: 4.0, parts: [{name: nail}]}}", []string{"bolt", "nail"}, 4},
 	} {
-		obj, err := client.Patch(t.Context(), "w", tc.patchType, []byte(tc.body), metav1.PatchOptions{FieldManager: "test", Force: forced(tc.patchType)})
+		obj, err := client.Patch(t.Context(), "w", tc.patchType, []byte(tc.body),
+			metav1.PatchOptions{FieldManager: "test", Force: forced(tc.patchType)})
 		if err != nil {
 			t.Fatalf("%s: %v", tc.body, err)
 		}
@@ -120,15 +147,18 @@ func TestPatchesThatFit(t *testing.T) {
 		}
 	}
 	status := `{"apiVersion":"workshop.example.com/v1","kind":"Widget","metadata":{"name":"w"},"status":{"observedGeneration":9007199254740993}}`
-	obj, err := client.Patch(t.Context(), "w", types.ApplyYAMLPatchType, []byte(status), metav1.PatchOptions{FieldManager: "test"}, "status")
+	obj, err := client.Patch(t.Context(), "w", types.ApplyYAMLPatchType, []byte(status),
+		metav1.PatchOptions{FieldManager: "test"}, "status")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, _, _ := unstructured.NestedInt64(obj.Object, "status", "observedGeneration"); got != 9007199254740993 {
 		t.Errorf("applied observedGeneration: %d, want 9007199254740993", got)
 	}
-	ambiguous := "{apiVersion: workshop.example.com/v1, kind: Widget, metadata: {name: w, labels: {1: a, \"1\": b}}, spec: {model: pendulum}}"
-	_, err = client.Patch(t.Context(), "w", types.ApplyYAMLPatchType, []byte(ambiguous), metav1.PatchOptions{FieldManager: "test"})
+	ambiguous := "{apiVersion: workshop.example.com/v1, kind: Widget, metadata: {name: w, labels: {1: a, \"1\": " +
+		"b}}, spec: {model: pendulum}}"
+	_, err = client.Patch(t.Context(), "w", types.ApplyYAMLPatchType, []byte(ambiguous),
+		metav1.PatchOptions{FieldManager: "test"})
 	if !apierrors.IsBadRequest(err) {
 		t.Errorf("apply with the keys 1 and \"1\": %v, want BadRequest", err)
 	}
@@ -154,13 +184,16 @@ func TestPatchesThatDoNotMerge(t *testing.T) {
 		t.Fatal(err)
 	}
 	failures := func() float64 {
-		return metric(t, direct(t, shared), "apiserver_request_total", map[string]string{"code": "500", "verb": "PATCH", "resource": "widgets", "dry_run": ""})
+		return metric(t, direct(t, shared), "apiserver_request_total",
+			map[string]string{"code": "500", "verb": "PATCH", "resource": "widgets", "dry_run": ""})
 	}
 	before := failures()
 	for _, dryRun := range [][]string{nil, {metav1.DryRunAll}} {
-		_, err := client.Patch(t.Context(), "w", types.StrategicMergePatchType, []byte(`{"spec":{"parts":[],"$setElementOrder/parts":[{"name":"a"}]}}`),
+		_, err := client.Patch(t.Context(), "w", types.StrategicMergePatchType,
+			[]byte(`{"spec":{"parts":[],"$setElementOrder/parts":[{"name":"a"}]}}`),
 			metav1.PatchOptions{DryRun: dryRun})
-		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "cannot be merged into the object: no elements") {
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(),
+			"cannot be merged into the object: no elements") {
 			t.Errorf("dry run %v: %v, want Invalid that says why", dryRun, err)
 		}
 	}
@@ -175,9 +208,11 @@ func TestCostlyJSONPatch(t *testing.T) {
 	if _, err := client.Create(t.Context(), widgetCase.object(t, "w"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	body := `[{"op":"add","path":"/x","value":[` + strings.Repeat("0,", 9_000) + `0]}` + strings.Repeat(`,{"op":"add","path":"/x/0","value":0}`, 9000) + "]"
+	body := `[{"op":"add","path":"/x","value":[` + strings.Repeat("0,", 9_000) + `0]}` +
+		strings.Repeat(`,{"op":"add","path":"/x/0","value":0}`, 9000) + "]"
 	_, err := client.Patch(t.Context(), "w", types.JSONPatchType, []byte(body), metav1.PatchOptions{})
-	if !apierrors.IsRequestEntityTooLargeError(err) || !strings.Contains(err.Error(), "the 9001 operations of a JSON patch, 9000 of them insertions,") {
+	if !apierrors.IsRequestEntityTooLargeError(err) || !strings.Contains(err.Error(),
+		"the 9001 operations of a JSON patch, 9000 of them insertions,") {
 		t.Errorf("got %v, want 413 that names the number of operations", err)
 	}
 }
@@ -185,7 +220,8 @@ func TestCostlyJSONPatch(t *testing.T) {
 // TestInvalidUTF8: no text is stored that was not sent.
 func TestInvalidUTF8(t *testing.T) {
 	namespace := shared.NewNamespace(t)
-	if _, err := widgetCase.client(t, shared.Admin(t), namespace).Create(t.Context(), widgetCase.object(t, "w"), metav1.CreateOptions{}); err != nil {
+	if _, err := widgetCase.client(t, shared.Admin(t), namespace).Create(t.Context(), widgetCase.object(t, "w"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	collection := "/apis/workshop.example.com/v1/namespaces/" + namespace + "/widgets"
@@ -196,17 +232,21 @@ func TestInvalidUTF8(t *testing.T) {
 		{http.MethodPost, collection, "application/json", whole},
 		{http.MethodPost, collection, "", whole},
 		{http.MethodPost, collection, "application/yaml", whole},
-		{http.MethodPost, collection, "application/yaml", "{apiVersion: workshop.example.com/v1, kind: Widget, metadata: {name: w, annotations: {a: !!binary gIGC}}, spec: {model: pendulum}}"},
+		{http.MethodPost, collection, "application/yaml",
+			"{apiVersion: workshop.example.com/v1, kind: Widget, metadata: {name: w, annotations: {a: !!binary " +
+				"gIGC}}, spec: {model: pendulum}}"},
 		{http.MethodPut, collection + "/w", "application/json", whole},
 		{http.MethodPatch, collection + "/w", string(types.MergePatchType), part},
 		{http.MethodPatch, collection + "/w", string(types.StrategicMergePatchType), part},
-		{http.MethodPatch, collection + "/w", string(types.JSONPatchType), `[{"op":"add","path":"/metadata/annotations","value":{"a":"` + "\xff" + `"}}]`},
+		{http.MethodPatch, collection + "/w", string(types.JSONPatchType),
+			`[{"op":"add","path":"/metadata/annotations","value":{"a":"` + "\xff" + `"}}]`},
 		{http.MethodPatch, collection + "/w?fieldManager=test", string(types.ApplyYAMLPatchType), whole},
 		{http.MethodPatch, collection + "/w?fieldManager=test", string(types.ApplyYAMLPatchType), "{apiVersion: workshop.example.com/v1, kind: Widget, metadata: {name: w, annotations: {a: !!binary gIGC}}}"},
 	} {
 		for _, body := range []string{tc.body, surrogate.Replace(tc.body)} {
 			header := http.Header{"Content-Type": {tc.contentType}}
-			if a := direct(t, shared).Do(t, tc.method, tc.path, header, []byte(body)); a.Status != http.StatusBadRequest {
+			if a := direct(t, shared).Do(t, tc.method, tc.path, header,
+				[]byte(body)); a.Status != http.StatusBadRequest {
 				t.Errorf("%s as %q of %q: got %d with %s, want 400", tc.method, tc.contentType, body, a.Status, a.Body)
 			}
 		}
@@ -220,7 +260,8 @@ func TestJSONPatchComparesNull(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, subresource := range []string{"", "status", "scale"} {
-		_, err := client.Patch(t.Context(), "w", types.JSONPatchType, []byte(`[{"op":"add","path":"/x","value":[1]},{"op":"test","path":"/x","value":[null]}]`),
+		_, err := client.Patch(t.Context(), "w", types.JSONPatchType,
+			[]byte(`[{"op":"add","path":"/x","value":[1]},{"op":"test","path":"/x","value":[null]}]`),
 			metav1.PatchOptions{}, strings.Fields(subresource)...)
 		if !apierrors.IsInvalid(err) {
 			t.Errorf("%q: got %v, want Invalid", subresource, err)
@@ -235,7 +276,8 @@ func TestSchemaErrorsAreBounded(t *testing.T) {
 	long := strings.Repeat("a", 1<<18)
 	part := `{"name":"` + long + `",` + `"unknown":1}`
 	body := `{"apiVersion":"workshop.example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"model":"pendulum","parts":[` + part + "," + part + `]}}`
-	_, err := client.Patch(t.Context(), "w", types.ApplyYAMLPatchType, []byte(body), metav1.PatchOptions{FieldManager: "test"})
+	_, err := client.Patch(t.Context(), "w", types.ApplyYAMLPatchType, []byte(body),
+		metav1.PatchOptions{FieldManager: "test"})
 	if !apierrors.IsBadRequest(err) || len(err.Error()) > 4<<10 {
 		t.Errorf("got an error of %d bytes, want a BadRequest of at most 4 KiB: %.1000v", len(err.Error()), err)
 	}

@@ -31,15 +31,22 @@ func TestMissingPermission(t *testing.T) {
 	t.Parallel()
 	// Identity and authorization are delegated with other credentials: it is the rights of --kubeconfig that count.
 	kubeconfig, delegated := newAccount(t, "few-rights"), sharedKubeconfig(t)
-	s := serve(t, "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+delegated, "--authorization-kubeconfig="+delegated)
+	s := serve(t, "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+delegated,
+		"--authorization-kubeconfig="+delegated)
 	rights := manifestRights(t)
 	if olderMinor() {
-		rights = slices.DeleteFunc(rights, func(r right) bool { return strings.Contains(r.name, " mutatingadmissionpolic") }) // of an API that is not served
+		// of an API that is not served
+		rights = slices.DeleteFunc(rights, func(r right) bool {
+			return strings.Contains(r.name,
+				" mutatingadmissionpolic")
+		})
 	}
 	proxy := issue(t, readCA(t, shared, certs.FrontProxyCADir), certs.FrontProxyUser)
 	write := func() (int, string) {
-		return directRequest(t, shared, s.url, proxy, http.MethodPost, "/apis/"+gadgetCase.resource.GroupVersion().String()+"/gadgets?dryRun=All",
-			http.Header{"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}}, []byte(named(t, "gadget.yaml", "g")))
+		return directRequest(t, shared, s.url, proxy, http.MethodPost,
+			"/apis/"+gadgetCase.resource.GroupVersion().String()+"/gadgets?dryRun=All",
+			http.Header{"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}},
+			[]byte(named(t, "gadget.yaml", "g")))
 	}
 	// refused waits for a 503 that names exactly these rights.
 	refused := func(when string, want ...string) {
@@ -51,7 +58,8 @@ func TestMissingPermission(t *testing.T) {
 			}
 			return nil
 		})
-		if status, body := directRequest(t, shared, s.url, nil, http.MethodGet, "/readyz?verbose", nil, nil); status != http.StatusInternalServerError ||
+		if status, body := directRequest(t, shared, s.url, nil, http.MethodGet, "/readyz?verbose", nil,
+			nil); status != http.StatusInternalServerError ||
 			!strings.Contains(body, "[-]permissions failed") {
 			t.Errorf("/readyz %s: %d %s, want 500 that names the check permissions", when, status, body)
 		}
@@ -75,7 +83,8 @@ func TestMissingPermission(t *testing.T) {
 	}
 	set(rights)
 	shared.Eventually(t, "the server to be ready after the grant", 2*envtest.Patience, func(context.Context) error {
-		if status, body := directRequest(t, shared, s.url, nil, http.MethodGet, "/readyz?verbose", nil, nil); status != http.StatusOK {
+		if status, body := directRequest(t, shared, s.url, nil, http.MethodGet, "/readyz?verbose", nil,
+			nil); status != http.StatusOK {
 			return fmt.Errorf("%d %s", status, body)
 		}
 		return nil
@@ -113,7 +122,8 @@ func manifestRights(t *testing.T) []right {
 				for _, verb := range rule.Verbs {
 					rights = append(rights, right{
 						verb + " " + schema.GroupResource{Group: rule.APIGroups[0], Resource: resource}.String(),
-						rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: []string{resource}, Verbs: []string{verb}},
+						rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: []string{resource},
+							Verbs: []string{verb}},
 					})
 				}
 			}

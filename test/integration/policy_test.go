@@ -48,7 +48,8 @@ func newLabelled(t *testing.T, e *envtest.Environment, kind kindCase, namespace,
 }
 
 // create creates an object with these fields of the spec over those of the sample.
-func (l labelled) create(name string, spec map[string]any, options ...metav1.CreateOptions) (*unstructured.Unstructured, error) {
+func (l labelled) create(name string, spec map[string]any,
+	options ...metav1.CreateOptions) (*unstructured.Unstructured, error) {
 	l.t.Helper()
 	obj := l.kind.object(l.t, name)
 	obj.SetLabels(map[string]string{caseLabel: l.label})
@@ -62,7 +63,8 @@ func (l labelled) patch(name, patch string, subresources ...string) (*unstructur
 
 // inCase limits a policy to the objects of a case in a namespace, or in none: a selector of namespaces says nothing
 // about cluster-scoped objects.
-func inCase(namespace, label string, rule admissionregistrationv1.RuleWithOperations) *admissionregistrationv1.MatchResources {
+func inCase(namespace, label string,
+	rule admissionregistrationv1.RuleWithOperations) *admissionregistrationv1.MatchResources {
 	return &admissionregistrationv1.MatchResources{
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
 		ObjectSelector:    &metav1.LabelSelector{MatchLabels: map[string]string{caseLabel: label}},
@@ -70,10 +72,12 @@ func inCase(namespace, label string, rule admissionregistrationv1.RuleWithOperat
 	}
 }
 
-func rule(resource string, operations ...admissionregistrationv1.OperationType) admissionregistrationv1.RuleWithOperations {
+func rule(resource string,
+	operations ...admissionregistrationv1.OperationType) admissionregistrationv1.RuleWithOperations {
 	return admissionregistrationv1.RuleWithOperations{
 		Operations: operations,
-		Rule:       admissionregistrationv1.Rule{APIGroups: []string{widgetCase.resource.Group}, APIVersions: []string{"*"}, Resources: []string{resource}},
+		Rule: admissionregistrationv1.Rule{APIGroups: []string{widgetCase.resource.Group},
+			APIVersions: []string{"*"}, Resources: []string{resource}},
 	}
 }
 
@@ -99,7 +103,8 @@ func (v validating) apply(t *testing.T, e *envtest.Environment) (remove func()) 
 		v.binding.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
 	}
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: v.binding}
-	if _, err := client.ValidatingAdmissionPolicyBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+	if _, err := client.ValidatingAdmissionPolicyBindings().Create(t.Context(), binding,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	remove = sync.OnceFunc(func() {
@@ -144,9 +149,11 @@ func (d denial) check(err error) error {
 	if d.reason == metav1.StatusReasonForbidden {
 		reason, code = d.reason, http.StatusForbidden
 	}
-	message := fmt.Sprintf("ValidatingAdmissionPolicy '%[1]s' with binding '%[1]s' denied request: %s", d.policy, d.message)
+	message := fmt.Sprintf("ValidatingAdmissionPolicy '%[1]s' with binding '%[1]s' denied request: %s",
+		d.policy, d.message)
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Code != code || status.Status().Reason != reason || !strings.HasSuffix(err.Error(), message) {
+	if !errors.As(err, &status) || status.Status().Code != code || status.Status().Reason != reason ||
+		!strings.HasSuffix(err.Error(), message) {
 		return fmt.Errorf("got %s, want %d %s: %s", fmt.Sprint(err), code, reason, message)
 	}
 	if causes := status.Status().Details.Causes; len(causes) != 1 || causes[0].Message != message {

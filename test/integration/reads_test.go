@@ -45,7 +45,8 @@ func (k readKind) path(namespace string) string {
 	return path + "/" + k.resource.Resource
 }
 
-func (k readKind) create(t *testing.T, client dynamic.ResourceInterface, name string, labels map[string]string) *unstructured.Unstructured {
+func (k readKind) create(t *testing.T, client dynamic.ResourceInterface, name string,
+	labels map[string]string) *unstructured.Unstructured {
 	t.Helper()
 	obj := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": k.resource.GroupVersion().String(), "kind": k.kind,
@@ -61,7 +62,8 @@ func (k readKind) create(t *testing.T, client dynamic.ResourceInterface, name st
 }
 
 // patchLabel changes an object in the way that every kind allows. A value of nil removes the label.
-func patchLabel(t *testing.T, client dynamic.ResourceInterface, name, label string, value any) *unstructured.Unstructured {
+func patchLabel(t *testing.T, client dynamic.ResourceInterface, name, label string,
+	value any) *unstructured.Unstructured {
 	t.Helper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{label: value}}})
 	if err != nil {
@@ -135,7 +137,8 @@ func expect(t *testing.T, events watch.Interface, want watch.EventType, obj *uns
 	}
 }
 
-func mustList(t *testing.T, client dynamic.ResourceInterface, options metav1.ListOptions) *unstructured.UnstructuredList {
+func mustList(t *testing.T, client dynamic.ResourceInterface,
+	options metav1.ListOptions) *unstructured.UnstructuredList {
 	t.Helper()
 	list, err := client.List(t.Context(), options)
 	if err != nil {

@@ -27,14 +27,18 @@ func TestWidgetScaleInvalid(t *testing.T) {
 	newWidget(t, namespace, "w")
 	eachWidgetVersion(t, func(t *testing.T, k kindCase) {
 		client := k.client(t, shared.Admin(t), namespace)
-		for replicas, message := range map[int]string{-1: "greater than or equal to 0", 6: "must not be greater than spec.maxReplicas"} {
+		for replicas, message := range map[int]string{-1: "greater than or equal to 0",
+			6: "must not be greater than spec.maxReplicas"} {
 			patch := fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas)
-			_, err := client.Patch(t.Context(), "w", types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "scale")
-			if diff := cmp.Diff([]string{"spec.replicas"}, invalidFields(t, err)); diff != "" || !strings.Contains(err.Error(), message) {
+			_, err := client.Patch(t.Context(), "w", types.MergePatchType, []byte(patch),
+				metav1.PatchOptions{}, "scale")
+			if diff := cmp.Diff([]string{"spec.replicas"}, invalidFields(t, err)); diff != "" ||
+				!strings.Contains(err.Error(), message) {
 				t.Errorf("%d replicas (-want +got):\n%s\n%v, want %s", replicas, diff, err, message)
 			}
 		}
-		_, err := client.Patch(t.Context(), "w", types.MergePatchType, []byte(`{"metadata":{"uid":"other"}}`), metav1.PatchOptions{}, "scale")
+		_, err := client.Patch(t.Context(), "w", types.MergePatchType, []byte(`{"metadata":{"uid":"other"}}`),
+			metav1.PatchOptions{}, "scale")
 		if !apierrors.IsConflict(err) {
 			t.Errorf("scale of a widget with another UID: %v, want Conflict", err)
 		}
@@ -73,7 +77,8 @@ func TestWidgetAutoscaler(t *testing.T) {
 		}
 		if replicas, _, _ := unstructured.NestedInt64(widget.Object, "spec", "replicas"); replicas != 3 {
 			hpa, err := autoscalers.Get(ctx, "w", metav1.GetOptions{})
-			return errors.Join(fmt.Errorf("%d replicas, want 3; the autoscaler says %+v", replicas, hpa.Status.Conditions), err)
+			return errors.Join(fmt.Errorf("%d replicas, want 3; the autoscaler says %+v", replicas,
+				hpa.Status.Conditions), err)
 		}
 		return nil
 	})

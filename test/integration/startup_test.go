@@ -108,7 +108,8 @@ func serve(t *testing.T, args ...string) *server {
 	s := &server{url: "https://127.0.0.1:" + port, done: make(chan struct{})}
 	s.cmd = exec.Command(shared.ServerBinary(), append([]string{
 		"serve", "--bind-address=127.0.0.1", "--secure-port=" + port, "--data-dir=" + dir,
-		"--tls-cert-file=" + filepath.Join(serving, certs.CertFile), "--tls-private-key-file=" + filepath.Join(serving, certs.KeyFile),
+		"--tls-cert-file=" + filepath.Join(serving, certs.CertFile), "--tls-private-key-file=" +
+			filepath.Join(serving, certs.KeyFile),
 	}, args...)...)
 	s.cmd.Stdout, s.cmd.Stderr = s, s
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -161,7 +162,8 @@ func sharedKubeconfig(t *testing.T) string {
 func newAccount(t *testing.T, name string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := shared.Client(t).CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+	if _, err := shared.Client(t).CoreV1().ServiceAccounts("default").Create(t.Context(), account,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	path, err := shared.AccountKubeconfig(t.Context(), "default", name)

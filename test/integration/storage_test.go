@@ -113,7 +113,8 @@ func checkSnapshot(t *testing.T, e *envtest.Environment, file string, objects in
 // checkStorage checks that the storage is well and can be defragmented under the running server.
 func checkStorage(t *testing.T, e *envtest.Environment) {
 	t.Helper()
-	if out := runStorage(t, e.StorageCommand(t.Context(), "status")); !strings.Contains(out, " leader ") || !strings.Contains(out, " healthy ") {
+	if out := runStorage(t, e.StorageCommand(t.Context(), "status")); !strings.Contains(out, " leader ") ||
+		!strings.Contains(out, " healthy ") {
 		t.Errorf("status: got\n%swant a healthy leader", out)
 	}
 	if out := runStorage(t, e.StorageCommand(t.Context(), "defrag")); strings.Count(out, "\n") != 2 {
@@ -127,7 +128,8 @@ func restore(t *testing.T, args ...string) {
 	binary := shared.ServerBinary()
 	args = append([]string{"storage", "restore"}, args...)
 	runStorage(t, exec.CommandContext(t.Context(), binary, args...))
-	if out, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput(); err == nil || !strings.Contains(string(out), "expected an empty directory") {
+	if out, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "expected an empty directory") {
 		t.Errorf("second restore: got %v\n%swant it refused", err, out)
 	}
 }
@@ -156,7 +158,8 @@ func loseExternal(t *testing.T, e *envtest.Environment, file string) {
 }
 
 // checkRestored checks that the objects are those that were saved, and that clients learn that the past is gone.
-func checkRestored(t *testing.T, e *envtest.Environment, k kindCase, namespace string, want []unstructured.Unstructured, lost string) {
+func checkRestored(t *testing.T, e *envtest.Environment, k kindCase, namespace string, want []unstructured.Unstructured,
+	lost string) {
 	t.Helper()
 	client := k.client(t, e.Admin(t), namespace)
 	var got *unstructured.UnstructuredList
@@ -169,7 +172,8 @@ func checkRestored(t *testing.T, e *envtest.Environment, k kindCase, namespace s
 	}
 	after := create(t, k, e, namespace, "lost")
 	if compareRV(t, after, lost) <= 0 {
-		t.Errorf("%s: first resource version after the restore: got %s, want more than the last before, %s", k.resource.Resource, after, lost)
+		t.Errorf("%s: first resource version after the restore: got %s, want more than the last before, %s",
+			k.resource.Resource, after, lost)
 	}
 	// That of an object that is as it was, and that of one that is gone.
 	for _, old := range []string{got.Items[0].GetResourceVersion(), lost} {
@@ -180,7 +184,8 @@ func checkRestored(t *testing.T, e *envtest.Environment, k kindCase, namespace s
 		}
 		event := <-w.ResultChan()
 		if err := apierrors.FromObject(event.Object); event.Type != watch.Error || !apierrors.IsResourceExpired(err) {
-			t.Errorf("%s: watch from resource version %s: got %s %v, want 410 Expired", k.resource.Resource, old, event.Type, err)
+			t.Errorf("%s: watch from resource version %s: got %s %v, want 410 Expired", k.resource.Resource, old,
+				event.Type, err)
 		}
 		w.Stop()
 	}
@@ -201,7 +206,8 @@ func TestEmbeddedStorageIsPrivate(t *testing.T) {
 	cmd := shared.StorageCommand(t.Context(), "status")
 	runAs(t, cmd, nobody)
 	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "permission denied; start the server, run this as the server's user") {
+	if err == nil || !strings.Contains(string(out),
+		"permission denied; start the server, run this as the server's user") {
 		t.Errorf("status as user %d: got %v, %swant permission denied", nobody, err, out)
 	}
 }

@@ -18,7 +18,8 @@ type surface struct {
 }
 
 var surfaces = []surface{{
-	resource: metav1.APIResource{Name: "identityreviews", SingularName: "identityreview", Kind: "IdentityReview", Verbs: metav1.Verbs{"create"}},
+	resource: metav1.APIResource{Name: "identityreviews", SingularName: "identityreview", Kind: "IdentityReview",
+		Verbs: metav1.Verbs{"create"}},
 }}
 
 // everyVerb is what a resource offers that is stored.

@@ -19,7 +19,8 @@ const asTable = ";as=Table;g=meta.k8s.io;v=v1"
 func tableOf(t *testing.T, data []byte) metav1.Table {
 	t.Helper()
 	var table metav1.Table
-	if err := json.Unmarshal(data, &table); err != nil || table.Kind != "Table" || table.APIVersion != "meta.k8s.io/v1" {
+	if err := json.Unmarshal(data, &table); err != nil || table.Kind != "Table" ||
+		table.APIVersion != "meta.k8s.io/v1" {
 		t.Fatalf("got %s (%v), want a Table", data, err)
 	}
 	return table
@@ -51,8 +52,10 @@ func TestTableColumns(t *testing.T) {
 			}
 			server := aggregator(t, shared)
 			for _, suffix := range []string{"", "/" + name, "?limit=1"} {
-				table := tableOf(t, server.Get(t, path+suffix, http.Header{"Accept": {"application/json" + asTable}}).Body)
-				if diff := cmp.Diff(want, table.ColumnDefinitions, cmpopts.IgnoreFields(metav1.TableColumnDefinition{}, "Description")); diff != "" {
+				table := tableOf(t, server.Get(t, path+suffix,
+					http.Header{"Accept": {"application/json" + asTable}}).Body)
+				if diff := cmp.Diff(want, table.ColumnDefinitions,
+					cmpopts.IgnoreFields(metav1.TableColumnDefinition{}, "Description")); diff != "" {
 					t.Errorf("GET %s (-want +got):\n%s", path+suffix, diff)
 				}
 				for _, column := range table.ColumnDefinitions {

@@ -37,7 +37,8 @@ type collector struct {
 }
 
 // Export implements the protocol.
-func (c *collector) Export(_ context.Context, req *collectorv1.ExportTraceServiceRequest) (*collectorv1.ExportTraceServiceResponse, error) {
+func (c *collector) Export(_ context.Context,
+	req *collectorv1.ExportTraceServiceRequest) (*collectorv1.ExportTraceServiceResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, resource := range req.ResourceSpans {
@@ -74,12 +75,17 @@ func prepareTracing(t *testing.T) ([]string, func(*testing.T, *envtest.Environme
 	})
 	// Without a sampling rate only those requests are traced whose client asks for it.
 	config := filepath.Join(t.TempDir(), "tracing.yaml")
-	if err := os.WriteFile(config, []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: "+l.Addr().String()+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(config,
+		[]byte("apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: "+l.Addr().String()+"\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	// Spans are sent after 100 ms instead of 5 s.
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
-	return []string{"--tracing-config-file=" + config}, func(t *testing.T, e *envtest.Environment) { testTracing(t, e, c) }
+	return []string{"--tracing-config-file=" + config}, func(t *testing.T,
+		e *envtest.Environment) {
+		testTracing(t, e, c)
+	}
 }
 
 // testTracing: a client's trace goes through kube-apiserver, which does not trace, to our server and on to its etcd.
@@ -93,8 +99,10 @@ func testTracing(t *testing.T, e *envtest.Environment, c *collector) {
 		t.Fatal(err)
 	}
 	// Who has no privileges cannot make our server trace: it would have come before the administrator's trace.
-	user := e.User(t, "untraced", rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{install.GroupVersions()[0].Group}, Resources: []string{"*"}})
-	envtest.NewEndpoint(t, user).Get(t, path, http.Header{"Traceparent": {"00-11111111111111111111111111111111-" + parent + "-01"}})
+	user := e.User(t, "untraced", rbacv1.PolicyRule{Verbs: []string{"list"},
+		APIGroups: []string{install.GroupVersions()[0].Group}, Resources: []string{"*"}})
+	envtest.NewEndpoint(t, user).Get(t, path, http.Header{"Traceparent": {"00-11111111111111111111111111111111-" +
+		parent + "-01"}})
 	if a := aggregator(t, e).Do(t, http.MethodPost, path, header, body); a.Status != http.StatusCreated {
 		t.Fatalf("create: %d %s, want 201", a.Status, a.Body)
 	}
@@ -114,11 +122,14 @@ func testTracing(t *testing.T, e *envtest.Environment, c *collector) {
 		}
 		return nil
 	})
-	if got := hex.EncodeToString(request.ParentSpanId); got != parent || !strings.HasPrefix(request.Name, "POST /apis/"+k.resource.Group+"/"+k.resource.Version+"/") {
-		t.Errorf("span of the request: %s under %s, want POST %s under the client's %s", request.Name, got, path, parent)
+	if got := hex.EncodeToString(request.ParentSpanId); got != parent ||
+		!strings.HasPrefix(request.Name, "POST /apis/"+k.resource.Group+"/"+k.resource.Version+"/") {
+		t.Errorf("span of the request: %s under %s, want POST %s under the client's %s", request.Name,
+			got, path, parent)
 	}
 	for _, want := range []string{"Create", "etcdserverpb.KV/Txn"} {
-		e.Eventually(t, "the span "+want, envtest.Patience, func(context.Context) error { return below(c.spans(trace), request, want) })
+		e.Eventually(t, "the span "+want, envtest.Patience,
+			func(context.Context) error { return below(c.spans(trace), request, want) })
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -28,7 +28,8 @@ func TestFrontProxyCAChanges(t *testing.T) {
 	}
 	oldProxy, newProxy := issue(t, oldCA, certs.FrontProxyUser), issue(t, newCA, certs.FrontProxyUser)
 	status := func(pair *certs.KeyPair) int {
-		status, _ := directReview(t, e, pair, http.Header{"X-Remote-User": {"someone"}, "X-Remote-Group": {"system:masters"}})
+		status, _ := directReview(t, e, pair, http.Header{"X-Remote-User": {"someone"},
+			"X-Remote-Group": {"system:masters"}})
 		return status
 	}
 	if got := status(newProxy); got != http.StatusUnauthorized {
@@ -53,13 +54,15 @@ func TestFrontProxyCAChanges(t *testing.T) {
 	// kube-apiserver adds CAs to the ConfigMap and takes none out before it expires: that is an administrator's step.
 	admin := e.Client(t)
 	e.Eventually(t, "the old CA to be refused", envtest.Patience, func(ctx context.Context) error {
-		cm, err := admin.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{})
+		cm, err := admin.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "extension-apiserver-authentication",
+			metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		if only := string(certs.Bundle{newCA.Certificate}.PEM()); cm.Data["requestheader-client-ca-file"] != only {
 			cm.Data["requestheader-client-ca-file"] = only
-			if _, err := admin.CoreV1().ConfigMaps(metav1.NamespaceSystem).Update(ctx, cm, metav1.UpdateOptions{}); err != nil && !apierrors.IsConflict(err) {
+			if _, err := admin.CoreV1().ConfigMaps(metav1.NamespaceSystem).Update(ctx, cm,
+				metav1.UpdateOptions{}); err != nil && !apierrors.IsConflict(err) {
 				return err
 			}
 		}
@@ -78,7 +81,8 @@ func TestFrontProxyCAChanges(t *testing.T) {
 // writeTrust replaces kube-apiserver's --requestheader-client-ca-file, which it reads again when it changes.
 func writeTrust(t *testing.T, e *envtest.Environment, bundle certs.Bundle) {
 	t.Helper()
-	err := certs.WriteFiles(filepath.Join(e.PKI(), certs.FrontProxyCADir), map[string]certs.File{certs.CertFile: {Data: bundle.PEM(), Mode: 0o644}})
+	err := certs.WriteFiles(filepath.Join(e.PKI(), certs.FrontProxyCADir),
+		map[string]certs.File{certs.CertFile: {Data: bundle.PEM(), Mode: 0o644}})
 	if err != nil {
 		t.Fatal(err)
 	}

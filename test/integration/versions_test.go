@@ -39,6 +39,7 @@ func renamed(version, field string) string {
 	if version != v1alpha1.SchemeGroupVersion.Version {
 		return field
 	}
-	return strings.NewReplacer("spec.model", "spec.design", "spec.grade", "spec.quality", "spec.replicas", "spec.scale.desired",
+	return strings.NewReplacer("spec.model", "spec.design", "spec.grade", "spec.quality", "spec.replicas",
+		"spec.scale.desired",
 		"spec.maxReplicas", "spec.scale.limit", "].quantity", "].count").Replace(field)
 }

@@ -42,14 +42,16 @@ func TestWidgetStorageMigration(t *testing.T) {
 		}
 		runDocumented(t, shared, "add-a-resource.md", `kubectl get \S+ --all-namespaces .*`)
 		if version := storedVersion(t, store, key); version != install.GroupVersions()[0].Version {
-			t.Errorf("stored as %s after the migration from %s, want %s", version, gv.Version, install.GroupVersions()[0].Version)
+			t.Errorf("stored as %s after the migration from %s, want %s", version, gv.Version,
+				install.GroupVersions()[0].Version)
 		}
 	}
 	after, err := client.Get(t.Context(), "w", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if after.GetGeneration() != before.GetGeneration() || after.GetUID() != before.GetUID() || len(after.GetAnnotations()) != 0 {
+	if after.GetGeneration() != before.GetGeneration() || after.GetUID() != before.GetUID() ||
+		len(after.GetAnnotations()) != 0 {
 		t.Errorf("widget after two migrations: %+v, want it unchanged: %+v", after, before)
 	}
 }
@@ -57,7 +59,8 @@ func TestWidgetStorageMigration(t *testing.T) {
 // embeddedStore is the etcd inside our server, past everything that guards it.
 func embeddedStore(t *testing.T, e *envtest.Environment) *clientv3.Client {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Context: t.Context(), Endpoints: []string{"unix://" + filepath.Join(e.Dir, "data-1", "etcd.sock")}})
+	client, err := clientv3.New(clientv3.Config{Context: t.Context(),
+		Endpoints: []string{"unix://" + filepath.Join(e.Dir, "data-1", "etcd.sock")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +99,8 @@ func storedBytes(t *testing.T, store *clientv3.Client, key string) []byte {
 // rewrite stores an object in another version.
 func rewrite(t *testing.T, store *clientv3.Client, key string, gv schema.GroupVersion) {
 	t.Helper()
-	obj, err := runtime.Decode(hubCodecs.UniversalDecoder(schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}), storedBytes(t, store, key))
+	obj, err := runtime.Decode(hubCodecs.UniversalDecoder(
+		schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}), storedBytes(t, store, key))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +117,8 @@ func rewrite(t *testing.T, store *clientv3.Client, key string, gv schema.GroupVe
 func storedVersion(t *testing.T, store *clientv3.Client, key string) string {
 	t.Helper()
 	var unknown runtime.Unknown
-	if _, _, err := protobuf.NewSerializer(hubScheme, hubScheme).Decode(storedBytes(t, store, key), nil, &unknown); err != nil {
+	if _, _, err := protobuf.NewSerializer(hubScheme, hubScheme).Decode(storedBytes(t, store, key), nil,
+		&unknown); err != nil {
 		t.Fatal(err)
 	}
 	gv, err := schema.ParseGroupVersion(unknown.APIVersion)

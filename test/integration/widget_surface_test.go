@@ -13,7 +13,8 @@ var widgetSurface = surface{
 	},
 	subresources: []metav1.APIResource{
 		{Name: "widgets/console", Kind: "Widget", Namespaced: true, Verbs: metav1.Verbs{"get"}},
-		{Name: "widgets/scale", Group: "autoscaling", Version: "v1", Kind: "Scale", Namespaced: true, Verbs: metav1.Verbs{"get", "patch", "update"}},
+		{Name: "widgets/scale", Group: "autoscaling", Version: "v1", Kind: "Scale", Namespaced: true,
+			Verbs: metav1.Verbs{"get", "patch", "update"}},
 		{Name: "widgets/status", Kind: "Widget", Namespaced: true, Verbs: metav1.Verbs{"get", "patch", "update"}},
 	},
 	columns: []metav1.TableColumnDefinition{

@@ -37,14 +37,22 @@ func TestWidgetInvalid(t *testing.T) {
 		{"model no label", map[string]any{"model": "Two Words"}, []string{"spec.model"}},
 		{"grade unknown", map[string]any{"model": "m", "grade": "Luxury"}, []string{"spec.grade"}},
 		{"replicas negative", map[string]any{"model": "m", "replicas": int64(-1)}, []string{"spec.replicas"}},
-		{"replicas above maxReplicas", map[string]any{"model": "m", "replicas": int64(3), "maxReplicas": int64(2)}, []string{"spec.replicas"}},
-		{"maxReplicas zero", map[string]any{"model": "m", "replicas": int64(0), "maxReplicas": int64(0)}, []string{"spec.maxReplicas"}},
-		{"part twice", map[string]any{"model": "m", "parts": []any{part("a", 1), part("a", 1)}}, []string{"spec.parts[1]"}},
-		{"part quantity zero", map[string]any{"model": "m", "parts": []any{part("a", 0)}}, []string{"spec.parts[0].quantity"}},
-		{"part name no label", map[string]any{"model": "m", "parts": []any{part("A", 1)}}, []string{"spec.parts[0].name"}},
-		{"part material long", map[string]any{"model": "m", "parts": []any{map[string]any{"name": "a", "material": strings.Repeat("x", 64)}}}, []string{"spec.parts[0].material"}},
+		{"replicas above maxReplicas", map[string]any{"model": "m", "replicas": int64(3), "maxReplicas": int64(2)},
+			[]string{"spec.replicas"}},
+		{"maxReplicas zero", map[string]any{"model": "m", "replicas": int64(0), "maxReplicas": int64(0)},
+			[]string{"spec.maxReplicas"}},
+		{"part twice", map[string]any{"model": "m", "parts": []any{part("a", 1), part("a", 1)}},
+			[]string{"spec.parts[1]"}},
+		{"part quantity zero", map[string]any{"model": "m", "parts": []any{part("a", 0)}},
+			[]string{"spec.parts[0].quantity"}},
+		{"part name no label", map[string]any{"model": "m", "parts": []any{part("A", 1)}},
+			[]string{"spec.parts[0].name"}},
+		{"part material long", map[string]any{"model": "m",
+			"parts": []any{map[string]any{"name": "a", "material": strings.Repeat("x",
+				64)}}}, []string{"spec.parts[0].material"}},
 		{"too many parts", map[string]any{"model": "m", "parts": manyParts(65)}, []string{"spec.parts"}},
-		{"several at once", map[string]any{"grade": "Luxury", "replicas": int64(-1)}, []string{"spec.grade", "spec.model", "spec.replicas"}},
+		{"several at once", map[string]any{"grade": "Luxury", "replicas": int64(-1)},
+			[]string{"spec.grade", "spec.model", "spec.replicas"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			obj := widgetCase.object(t, "invalid")
@@ -68,7 +76,8 @@ func TestWidgetUpdateRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	patch := func(body string, subresources ...string) (*unstructured.Unstructured, error) {
-		return client.Patch(t.Context(), "w", types.MergePatchType, []byte(body), metav1.PatchOptions{}, subresources...)
+		return client.Patch(t.Context(), "w", types.MergePatchType, []byte(body), metav1.PatchOptions{},
+			subresources...)
 	}
 	_, err := patch(`{"spec":{"model":"other"}}`)
 	if diff := cmp.Diff([]string{"spec.model"}, invalidFields(t, err)); diff != "" {
@@ -85,7 +94,8 @@ func TestWidgetUpdateRules(t *testing.T) {
 	}
 	replicas, _, _ := unstructured.NestedInt64(changed.Object, "status", "replicas")
 	if changed.GetGeneration() != 2 || replicas != 0 {
-		t.Errorf("after a change of spec and status through the main resource: generation %d, status.replicas %d; want 2 and 0",
+		t.Errorf("after a change of spec and status through the main resource: generation %d, status.replicas %d; "+
+			"want 2 and 0",
 			changed.GetGeneration(), replicas)
 	}
 	changed, err = patch(`{"spec":{"grade":"Premium"},"status":{"replicas":7}}`, "status")
@@ -95,7 +105,8 @@ func TestWidgetUpdateRules(t *testing.T) {
 	replicas, _, _ = unstructured.NestedInt64(changed.Object, "status", "replicas")
 	grade, _, _ := unstructured.NestedString(changed.Object, "spec", "grade")
 	if changed.GetGeneration() != 2 || replicas != 7 || grade != "Economy" {
-		t.Errorf("after a change of spec and status through /status: generation %d, status.replicas %d, spec.grade %s; want 2, 7 and Economy",
+		t.Errorf("after a change of spec and status through /status: generation %d, status.replicas %d, spec.grade "+
+			"%s; want 2, 7 and Economy",
 			changed.GetGeneration(), replicas, grade)
 	}
 }

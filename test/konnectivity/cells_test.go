@@ -53,7 +53,8 @@ func TestTunnels(t *testing.T) {
 	t.Parallel()
 	all := cells()
 	log := filepath.Join(t.TempDir(), "audit.log")
-	e := start(t, envtest.Options{Network: envtest.ClusterIPRouting, Tunnels: []envtest.Tunnel{all[0].tunnel}, ServerArgs: auditArgs(t, log)})
+	e := start(t, envtest.Options{Network: envtest.ClusterIPRouting, Tunnels: []envtest.Tunnel{all[0].tunnel},
+		ServerArgs: auditArgs(t, log)})
 	bigList(t, e)
 	for i, c := range all {
 		t.Run(c.name, func(t *testing.T) {
@@ -105,7 +106,8 @@ func TestTunnels(t *testing.T) {
 func userConfig(t *testing.T, e *envtest.Environment, name string) *rest.Config {
 	config := rest.CopyConfig(e.Admin(t))
 	config.Impersonate = rest.ImpersonationConfig{
-		UserName: name, UID: "8aee5a4a", Groups: []string{"system:masters", "makers of ö"}, Extra: map[string][]string{"example.com/scope": {"a", "b c"}},
+		UserName: name, UID: "8aee5a4a", Groups: []string{"system:masters", "makers of ö"},
+		Extra: map[string][]string{"example.com/scope": {"a", "b c"}},
 	}
 	return config
 }
@@ -127,7 +129,8 @@ func noRoute(t *testing.T, e *envtest.Environment) {
 // clusterIP is the address of our Service.
 func clusterIP(t *testing.T, e *envtest.Environment) string {
 	t.Helper()
-	service, err := e.Client(t).CoreV1().Services(envtest.Namespace).Get(t.Context(), envtest.ServiceName, metav1.GetOptions{})
+	service, err := e.Client(t).CoreV1().Services(envtest.Namespace).Get(t.Context(), envtest.ServiceName,
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +193,8 @@ func unavailable(t *testing.T, e *envtest.Environment, reason string) {
 				return nil
 			}
 		}
-		return fmt.Errorf("got %w and conditions %v, want FailedDiscoveryCheck with %q", answer, service.Status.Conditions, reason)
+		return fmt.Errorf("got %w and conditions %v, want FailedDiscoveryCheck with %q", answer,
+			service.Status.Conditions, reason)
 	})
 }
 
@@ -198,7 +202,8 @@ func unavailable(t *testing.T, e *envtest.Environment, reason string) {
 func auditArgs(t *testing.T, log string) []string {
 	t.Helper()
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
-	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
+	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	return []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log}
@@ -222,11 +227,13 @@ func audited(t *testing.T, log, user string) {
 			continue
 		}
 		done.Insert(strings.TrimSuffix(event.Verb+" "+event.ObjectRef.Resource+"/"+event.ObjectRef.Subresource, "/"))
-		if event.User.UID != "8aee5a4a" || len(event.User.Extra["example.com/scope"]) != 2 || !sets.New(event.User.Groups...).Has("makers of ö") {
+		if event.User.UID != "8aee5a4a" || len(event.User.Extra["example.com/scope"]) != 2 ||
+			!sets.New(event.User.Groups...).Has("makers of ö") {
 			t.Errorf("%s %s as %+v, want the whole identity", event.Verb, event.RequestURI, event.User)
 		}
 	}
-	want := sets.New("create identityreviews", "create widgets", "get widgets", "list widgets", "watch widgets", "update widgets", "patch widgets",
+	want := sets.New("create identityreviews", "create widgets", "get widgets", "list widgets", "watch widgets",
+		"update widgets", "patch widgets",
 		"delete widgets", "list gadgets", "get widgets/console")
 	if missing := want.Difference(done); missing.Len() > 0 {
 		t.Errorf("our server has no audit event of %s for %v; it has %v", user, sets.List(missing), sets.List(done))

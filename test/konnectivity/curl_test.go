@@ -32,7 +32,8 @@ func curled(t *testing.T, e *envtest.Environment) {
 	}
 	ip := strings.TrimSuffix(clusterIP(t, e), ":443")
 	words := strings.Fields(strings.ReplaceAll(string(found[1]), "<cluster IP>", ip))
-	cmd := exec.CommandContext(t.Context(), words[0], append(words[1:], "--silent", "--show-error", "--max-time", "60")...)
+	cmd := exec.CommandContext(t.Context(), words[0], append(words[1:], "--silent", "--show-error",
+		"--max-time", "60")...)
 	cmd.Dir = filepath.Join(e.PKI(), certs.KonnectivityAPIServerClientDir)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

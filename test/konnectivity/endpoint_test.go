@@ -78,7 +78,8 @@ func (d dialer) dial(t *testing.T) net.Conn {
 }
 
 func newDialer(e *envtest.Environment, mode envtest.Mode) dialer {
-	socket, address := filepath.Join(e.Dir, "control-plane-1", "konnectivity-server.socket"), fmt.Sprintf("%s:%d", envtest.NodeAddress, endpointPort)
+	socket, address := filepath.Join(e.Dir, "control-plane-1", "konnectivity-server.socket"),
+		fmt.Sprintf("%s:%d", envtest.NodeAddress, endpointPort)
 	if mode == envtest.GRPCOverUDS {
 		return func(ctx context.Context) (net.Conn, error) { return grpcTunnel(ctx, socket, address) }
 	}

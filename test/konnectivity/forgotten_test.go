@@ -46,7 +46,8 @@ type forgotten struct {
 func TestMeasureForgotten(t *testing.T) {
 	for _, mode := range []envtest.Mode{envtest.GRPCOverUDS, envtest.HTTPConnectOverUDS} {
 		t.Run(string(mode), func(t *testing.T) {
-			e := start(t, envtest.Options{Network: envtest.EndpointRouting, Unregistered: true, Tunnels: []envtest.Tunnel{{Mode: mode}}})
+			e := start(t, envtest.Options{Network: envtest.EndpointRouting, Unregistered: true,
+				Tunnels: []envtest.Tunnel{{Mode: mode}}})
 			(&forgotten{e: e, mode: mode, dialer: newDialer(e, mode)}).measure(t)
 		})
 	}
@@ -189,7 +190,8 @@ func (f *forgotten) clients(metrics testutil.Metrics) float64 {
 func (f *forgotten) held(t *testing.T) string {
 	t.Helper()
 	metrics := f.metrics(t)
-	return fmt.Sprintf("%v established, %v clients, %+v", sum(metrics, serverMetric+"established_connections", nil), f.clients(metrics), heldIn(metrics))
+	return fmt.Sprintf("%v established, %v clients, %+v", sum(metrics, serverMetric+"established_connections", nil),
+		f.clients(metrics), heldIn(metrics))
 }
 
 func fromAgent(metrics testutil.Metrics) float64 {

@@ -40,7 +40,8 @@ func serial(cert *x509.Certificate) string { return cert.SerialNumber.String() }
 
 // handshake shows a konnectivity server the certificate of a pair of g, and returns what the server showed and whether
 // it took ours. The CAs of the generations are trusted.
-func handshake(t *testing.T, conn net.Conn, name string, g generation, pair string, trusted ...generation) (*x509.Certificate, error) {
+func handshake(t *testing.T, conn net.Conn, name string, g generation, pair string,
+	trusted ...generation) (*x509.Certificate, error) {
 	t.Helper()
 	defer conn.Close()
 	roots := x509.NewCertPool()
@@ -50,7 +51,8 @@ func handshake(t *testing.T, conn net.Conn, name string, g generation, pair stri
 	ours := certificate(t, g, pair)
 	var theirs *x509.Certificate
 	client := tls.Client(conn, &tls.Config{ //nolint:gosec // with TLS 1.3 a client learns that it was refused only when it reads
-		RootCAs: roots, ServerName: name, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12,
+		RootCAs: roots, ServerName: name, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12,
+		MaxVersion: tls.VersionTLS12,
 		// Not Certificates: of those, only one of a CA that the server names is shown.
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &ours, nil },
 		VerifyConnection: func(state tls.ConnectionState) error {
@@ -93,7 +95,8 @@ func accepted(t *testing.T, e *envtest.Environment, g generation, want bool) {
 	_, asAgent := handshake(t, agent, host(t, k), g, certs.KonnectivityAgentDir, live)
 	_, asAPIServer := handshake(t, apiServer, "127.0.0.1", g, certs.KonnectivityAPIServerClientDir, live)
 	for who, err := range map[string]error{"an agent": asAgent, "kube-apiserver": asAPIServer} {
-		if refused := err != nil && strings.Contains(err.Error(), "remote error: tls:"); refused == want || err != nil && !refused {
+		if refused := err != nil && strings.Contains(err.Error(), "remote error: tls:"); refused == want ||
+			err != nil && !refused {
 			t.Errorf("the server answers %s with a certificate of %s: %v; want it accepted: %t", who, g, err, want)
 		}
 	}
@@ -125,7 +128,8 @@ func refusedByKubeAPIServer(t *testing.T, e *envtest.Environment, old generation
 }
 
 // refused restarts a server with the leaf of an old pair, and waits for the client's log to say why it refuses that.
-func refused(t *testing.T, e *envtest.Environment, k *envtest.KubeAPIServer, old generation, pair, log string, effect func(context.Context) error) {
+func refused(t *testing.T, e *envtest.Environment, k *envtest.KubeAPIServer, old generation, pair, log string,
+	effect func(context.Context) error) {
 	t.Helper()
 	before, err := os.ReadFile(log)
 	if err != nil {

@@ -31,7 +31,8 @@ const controlPlanePort = 8443
 func TestSecondControlPlaneNode(t *testing.T) {
 	t.Parallel()
 	tunnel := envtest.Tunnel{Mode: envtest.GRPCOverUDS}
-	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Unregistered: true, Tunnels: []envtest.Tunnel{tunnel, tunnel}})
+	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Unregistered: true,
+		Tunnels: []envtest.Tunnel{tunnel, tunnel}})
 	first, second := e.KubeAPIServers[0], e.KubeAPIServers[1]
 	// The control plane endpoint leads to the kube-apiserver that is always ready, and agents' address to both servers.
 	balance(t, e, controlPlanePort, strings.TrimPrefix(first.URL, "https://"))
@@ -69,7 +70,8 @@ func TestSecondControlPlaneNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	joined := call(t, configs[1])
-	e.Eventually(t, "calls through the second kube-apiserver", envtest.Patience, func(context.Context) error { return joined.enough(50) })
+	e.Eventually(t, "calls through the second kube-apiserver", envtest.Patience,
+		func(context.Context) error { return joined.enough(50) })
 	joined.end(t)
 
 	// kubeadm upgrade writes another manifest of kube-apiserver, and leaves the server alone.
@@ -77,7 +79,8 @@ func TestSecondControlPlaneNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	upgraded := call(t, configs[1])
-	e.Eventually(t, "calls through the upgraded kube-apiserver", envtest.Patience, func(context.Context) error { return upgraded.enough(50) })
+	e.Eventually(t, "calls through the upgraded kube-apiserver", envtest.Patience,
+		func(context.Context) error { return upgraded.enough(50) })
 	upgraded.end(t)
 	counted(t, e, 2, agents)
 
@@ -85,7 +88,8 @@ func TestSecondControlPlaneNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Resource(v1.SchemeGroupVersion.WithResource("widgets")).Namespace("default").Create(t.Context(), widget("joined"), metav1.CreateOptions{}); err != nil {
+	if _, err := client.Resource(v1.SchemeGroupVersion.WithResource("widgets")).Namespace("default").Create(t.Context(),
+		widget("joined"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, events, watch.Added) // through the first, by the watch that was open all the time
@@ -112,7 +116,8 @@ func watchWidgets(t *testing.T, config *rest.Config) watch.Interface {
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, err := client.Resource(v1.SchemeGroupVersion.WithResource("widgets")).Watch(t.Context(), metav1.ListOptions{})
+	events, err := client.Resource(v1.SchemeGroupVersion.WithResource("widgets")).Watch(t.Context(),
+		metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,12 +129,13 @@ func watchWidgets(t *testing.T, config *rest.Config) watch.Interface {
 func counted(t *testing.T, e *envtest.Environment, kubeAPIServers int, agents []*envtest.KonnectivityProcess) {
 	t.Helper()
 	began := time.Now()
-	e.Eventually(t, fmt.Sprintf("the agents to have %d servers", kubeAPIServers), envtest.Patience, func(ctx context.Context) error {
-		if found := live.Check(ctx, liveState(e, kubeAPIServers, agents...)); len(found) > 0 {
-			return fmt.Errorf("%+v", found)
-		}
-		return nil
-	})
+	e.Eventually(t, fmt.Sprintf("the agents to have %d servers", kubeAPIServers), envtest.Patience,
+		func(ctx context.Context) error {
+			if found := live.Check(ctx, liveState(e, kubeAPIServers, agents...)); len(found) > 0 {
+				return fmt.Errorf("%+v", found)
+			}
+			return nil
+		})
 	t.Logf("%d servers after %.1f s", kubeAPIServers, time.Since(began).Seconds())
 }
 

@@ -24,10 +24,12 @@ import (
 // brings agents back.
 func TestServerKubeconfig(t *testing.T) {
 	t.Parallel()
-	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Unregistered: true, Tunnels: []envtest.Tunnel{{Mode: envtest.GRPCOverUDS}}})
+	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Unregistered: true,
+		Tunnels: []envtest.Tunnel{{Mode: envtest.GRPCOverUDS}}})
 	flags := documentedKubeconfig(t, e)
 	if got, want := days(t, flags["lifetime"]), 365; got != want {
-		t.Errorf("konnectivity/README.md makes a kubeconfig for %d days, want %d as konnectivity's other leaves", got, want)
+		t.Errorf("konnectivity/README.md makes a kubeconfig for %d days, want %d as konnectivity's other leaves", got,
+			want)
 	}
 	for _, tc := range []struct {
 		name, server string
@@ -95,7 +97,8 @@ func documentedKubeconfig(t *testing.T, e *envtest.Environment) map[string]strin
 	}
 	script := "printf '%s\\n' " + strings.ReplaceAll(command[1], "/etc/kubernetes/admin.conf", admin)
 	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
-	cmd.Env = append(os.Environ(), "k=/etc/kubernetes/konnectivity", "PATH="+filepath.Dir(e.Binary("kubectl"))+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "k=/etc/kubernetes/konnectivity",
+		"PATH="+filepath.Dir(e.Binary("kubectl"))+":"+os.Getenv("PATH"))
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%s: %v", script, err)
@@ -126,8 +129,9 @@ func issueKubeconfig(t *testing.T, e *envtest.Environment, server string, lifeti
 	t.Helper()
 	opts := kubeconfig.Options{
 		Client: certs.ClientOptions{User: "system:konnectivity-server", Lifetime: lifetime},
-		CA:     filepath.Join(e.PKI(), "client-ca"), Server: server, ServerCAFile: filepath.Join(e.PKI(), "control-plane-ca", certs.CertFile),
-		Out: filepath.Join(t.TempDir(), "konnectivity-server.kubeconfig"),
+		CA:     filepath.Join(e.PKI(), "client-ca"), Server: server,
+		ServerCAFile: filepath.Join(e.PKI(), "control-plane-ca", certs.CertFile),
+		Out:          filepath.Join(t.TempDir(), "konnectivity-server.kubeconfig"),
 	}
 	if _, err := kubeconfig.Write(t.Context(), opts); err != nil {
 		t.Fatal(err)

@@ -39,7 +39,8 @@ func (h held) least(other held) held {
 func TestMeasureLeaks(t *testing.T) {
 	for _, mode := range envtest.Modes() {
 		t.Run(string(mode), func(t *testing.T) {
-			e := start(t, envtest.Options{Network: envtest.EndpointRouting, Tunnels: []envtest.Tunnel{{Mode: mode, Agents: 1}}})
+			e := start(t, envtest.Options{Network: envtest.EndpointRouting,
+				Tunnels: []envtest.Tunnel{{Mode: mode, Agents: 1}}})
 			k, config := only(e), e.Admin(t)
 			restart := func(times int) {
 				for range times {
@@ -52,14 +53,16 @@ func TestMeasureLeaks(t *testing.T) {
 			}
 			restart(warmUp)
 			apiServer, server := least(t, e)
-			t.Logf("%s, after %3d restarts: kube-apiserver %+v, konnectivity server %+v", mode, warmUp, apiServer, server)
+			t.Logf("%s, after %3d restarts: kube-apiserver %+v, konnectivity server %+v", mode, warmUp,
+				apiServer, server)
 			for n := warmUp + restarts/2; n <= warmUp+restarts; n += restarts / 2 {
 				restart(restarts / 2)
 				a, s := least(t, e)
 				t.Logf("%s, after %3d restarts: kube-apiserver %+v, konnectivity server %+v", mode, n, a, s)
 				// One for each restart would be a leak. Half of that is more than what comes and goes.
 				if a.descriptors > apiServer.descriptors+restarts/2 || s.descriptors > server.descriptors+restarts/2 {
-					t.Errorf("descriptors grew with each restart: from %+v and %+v to %+v and %+v", apiServer, server, a, s)
+					t.Errorf("descriptors grew with each restart: from %+v and %+v to %+v and %+v",
+						apiServer, server, a, s)
 				}
 			}
 		})

@@ -54,7 +54,8 @@ func TestMain(m *testing.M) {
 		Pdeathsig:   syscall.SIGKILL,
 	}
 	if err := cmd.Start(); err != nil {
-		noNamespaces = fmt.Sprintf("network namespaces need root, or user namespaces, which this system refuses: %v", err)
+		noNamespaces = fmt.Sprintf("network namespaces need root, or user namespaces, which this system refuses: %v",
+			err)
 		os.Exit(m.Run())
 	}
 	err := cmd.Wait()
@@ -104,7 +105,10 @@ func answers(t testing.TB, e *envtest.Environment, config *rest.Config) {
 	t.Helper()
 	config = rest.CopyConfig(config)
 	config.Timeout = time.Second // so that a request which hangs is soon another one
-	e.Eventually(t, "our API to answer", patience, func(ctx context.Context) error { return get(ctx, config, gadgets+"?limit=1") })
+	e.Eventually(t, "our API to answer", patience, func(
+		ctx context.Context) error {
+		return get(ctx, config, gadgets+"?limit=1")
+	})
 }
 
 // get gets a path, once.
@@ -121,7 +125,8 @@ func read(ctx context.Context, config *rest.Config, path string) ([]byte, error)
 		return nil, err
 	}
 	through, err := rest.HTTPWrappersForConfig(config, &http.Transport{
-		TLSClientConfig: tlsConfig, DialContext: config.Dial, DisableKeepAlives: true, DisableCompression: config.DisableCompression,
+		TLSClientConfig: tlsConfig, DialContext: config.Dial, DisableKeepAlives: true,
+		DisableCompression: config.DisableCompression,
 	})
 	if err != nil {
 		return nil, err

@@ -19,7 +19,8 @@ import (
 func TestMeasureRecovery(t *testing.T) {
 	for _, mode := range envtest.Modes() {
 		t.Run(string(mode), func(t *testing.T) {
-			suffer(t, start(t, envtest.Options{Network: envtest.EndpointRouting, Tunnels: []envtest.Tunnel{{Mode: mode, Agents: 1}}}))
+			suffer(t, start(t, envtest.Options{Network: envtest.EndpointRouting,
+				Tunnels: []envtest.Tunnel{{Mode: mode, Agents: 1}}}))
 		})
 	}
 }
@@ -28,7 +29,8 @@ func TestMeasureRecovery(t *testing.T) {
 // client-go looks for another one every 5 minutes.
 func TestMeasureRenewal(t *testing.T) {
 	const lifetime = 7 * time.Minute
-	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Unregistered: true, Tunnels: []envtest.Tunnel{{Mode: envtest.GRPCOverUDS}}})
+	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Unregistered: true,
+		Tunnels: []envtest.Tunnel{{Mode: envtest.GRPCOverUDS}}})
 	issued := issueKubeconfig(t, e, only(e).URL, lifetime)
 	end := time.Now().Add(lifetime)
 	serveWith(t, e, issued)

@@ -69,7 +69,8 @@ type counts struct{ packets, failures float64 }
 func count(ctx context.Context, e *envtest.Environment) (counts, error) {
 	agent, err := metricsOf(ctx, only(e).Agents[0])
 	return counts{
-		packets:  sum(agent, agentMetric+"stream_packets_total", labels{"segment": "from_agent", "packet_type": "DATA"}),
+		packets: sum(agent, agentMetric+"stream_packets_total",
+			labels{"segment": "from_agent", "packet_type": "DATA"}),
 		failures: sum(agent, agentMetric+"endpoint_dial_failure_total", nil),
 	}, err
 }
@@ -103,7 +104,8 @@ func carried(ctx context.Context, t *testing.T, e *envtest.Environment, mode env
 	within(apiServer, egressMetric+"dial_duration_seconds_count", dial, 1, many)
 	if mode == envtest.GRPCOverUDS {
 		within(apiServer, "konnectivity_network_proxy_client_client_connections", labels{"status": "ok"}, 1, many)
-		within(apiServer, "konnectivity_network_proxy_client_stream_packets_total", labels{"segment": "from_client", "packet_type": "DATA"}, 1, many)
+		within(apiServer, "konnectivity_network_proxy_client_stream_packets_total",
+			labels{"segment": "from_client", "packet_type": "DATA"}, 1, many)
 		within(server, serverMetric+"grpc_connections", labels{"service_method": "Proxy"}, 1, many)
 	} else {
 		within(server, serverMetric+"http_connections", nil, 1, many)
@@ -112,14 +114,16 @@ func carried(ctx context.Context, t *testing.T, e *envtest.Environment, mode env
 	within(server, serverMetric+"established_connections", nil, 1, many)
 	within(server, serverMetric+"dial_duration_seconds_count", nil, 1, many)
 	within(server, serverMetric+"stream_packets_total", labels{"segment": "to_agent", "packet_type": "DATA"}, 1, many)
-	within(server, serverMetric+"stream_packets_total", labels{"segment": "from_agent", "packet_type": "DATA"}, listPackets, many)
+	within(server, serverMetric+"stream_packets_total", labels{"segment": "from_agent", "packet_type": "DATA"},
+		listPackets, many)
 	within(server, serverMetric+"pending_backend_dials", nil, 0, 0)
 	within(agent, agentMetric+"open_server_connections", nil, 1, 1)
 	within(agent, agentMetric+"open_endpoint_connections", nil, 1, many)
 	within(agent, agentMetric+"dial_duration_seconds_count", nil, 1, many)
 	// Before the first use kube-proxy may not have had the Service yet.
 	within(agent, agentMetric+"endpoint_dial_failure_total", nil, before.failures, before.failures)
-	within(agent, agentMetric+"stream_packets_total", labels{"segment": "from_agent", "packet_type": "DATA"}, before.packets+listPackets, many)
+	within(agent, agentMetric+"stream_packets_total", labels{"segment": "from_agent", "packet_type": "DATA"},
+		before.packets+listPackets, many)
 	return errors.Join(errs...)
 }
 

@@ -41,12 +41,14 @@ func TestMeasurePending(t *testing.T) {
 				})
 				given := pending(t, k)
 				later := time.Now().Add(time.Minute)
-				if err := wait.PollUntilContextCancel(t.Context(), time.Second, true, func(context.Context) (bool, error) {
-					return time.Now().After(later), nil
-				}); err != nil {
+				if err := wait.PollUntilContextCancel(t.Context(), time.Second, true,
+					func(context.Context) (bool, error) {
+						return time.Now().After(later), nil
+					}); err != nil {
 					t.Fatal(err)
 				}
-				t.Logf("%s, --backend-dial-timeout=%s: before %s; agent given up %s; a minute later %s", mode, timeout, before, given, pending(t, k))
+				t.Logf("%s, --backend-dial-timeout=%s: before %s; agent given up %s; a minute later %s", mode, timeout,
+					before, given, pending(t, k))
 			})
 		}
 	}
@@ -60,5 +62,6 @@ func pending(t *testing.T, k *envtest.KubeAPIServer) string {
 		t.Fatal(err)
 	}
 	return fmt.Sprintf("%v pending dials, %v HTTP connections, %+v",
-		sum(metrics, serverMetric+"pending_backend_dials", nil), sum(metrics, serverMetric+"http_connections", nil), heldIn(metrics))
+		sum(metrics, serverMetric+"pending_backend_dials", nil), sum(metrics, serverMetric+"http_connections", nil),
+		heldIn(metrics))
 }

@@ -30,14 +30,16 @@ type fault struct {
 
 func faults() []fault {
 	return []fault{
-		{"agent killed and started again", each(func(_ context.Context, _ *envtest.Environment, k *envtest.KubeAPIServer) error {
+		{"agent killed and started again", each(func(_ context.Context, _ *envtest.Environment,
+			k *envtest.KubeAPIServer) error {
 			k.Agents[0].Kill()
 			return nil
 		}),
 			each(func(ctx context.Context, _ *envtest.Environment, k *envtest.KubeAPIServer) error {
 				return k.Agents[0].Start(ctx)
 			}), time.Minute},
-		{"server killed and started again", each(func(_ context.Context, _ *envtest.Environment, k *envtest.KubeAPIServer) error {
+		{"server killed and started again", each(func(_ context.Context, _ *envtest.Environment,
+			k *envtest.KubeAPIServer) error {
 			k.ProxyServer.Kill()
 			return nil
 		}),
@@ -57,7 +59,8 @@ func faults() []fault {
 }
 
 // each does the same for each kube-apiserver.
-func each(f func(context.Context, *envtest.Environment, *envtest.KubeAPIServer) error) func(*testing.T, *envtest.Environment) {
+func each(f func(context.Context, *envtest.Environment,
+	*envtest.KubeAPIServer) error) func(*testing.T, *envtest.Environment) {
 	return func(t *testing.T, e *envtest.Environment) {
 		t.Helper()
 		for _, k := range e.KubeAPIServers {
@@ -146,19 +149,20 @@ func recovered(t *testing.T, configs []*rest.Config, began time.Time) []time.Dur
 		all.Go(func() {
 			good := 0
 			var last error
-			err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 2*envtest.Patience, true, func(ctx context.Context) (bool, error) {
-				ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-				defer cancel()
-				sent := time.Since(began)
-				if last = get(ctx, config, gadgets+"?limit=1"); last != nil {
-					good = 0
-					return false, nil
-				}
-				if good++; good == 1 {
-					took[i] = sent
-				}
-				return good == inARow, nil
-			})
+			err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 2*envtest.Patience, true,
+				func(ctx context.Context) (bool, error) {
+					ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+					defer cancel()
+					sent := time.Since(began)
+					if last = get(ctx, config, gadgets+"?limit=1"); last != nil {
+						good = 0
+						return false, nil
+					}
+					if good++; good == 1 {
+						took[i] = sent
+					}
+					return good == inARow, nil
+				})
 			if err != nil {
 				errs[i] = fmt.Errorf("wait for our API at kube-apiserver %d: %w: %w", i+1, err, last)
 			}

@@ -27,7 +27,8 @@ import (
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Tunnels: []envtest.Tunnel{
-		{Mode: envtest.GRPCOverUDS, Agents: 1, ServerCount: 1}, {Mode: envtest.HTTPConnectOverTCP, Agents: 1, ServerCount: 1, MutualTLS: true},
+		{Mode: envtest.GRPCOverUDS, Agents: 1, ServerCount: 1},
+		{Mode: envtest.HTTPConnectOverTCP, Agents: 1, ServerCount: 1, MutualTLS: true},
 	}})
 	tokens, certificates := e.KubeAPIServers[0], e.KubeAPIServers[1]
 	wrongAudience, err := e.AgentToken(t.Context(), "https://kubernetes.default.svc")
@@ -48,12 +49,16 @@ func TestRefused(t *testing.T) {
 		server bool
 		says   string
 	}{
-		{"wrong audience", tokens, []string{"--service-account-token-path=" + wrongAudience}, true, "Client authentication failed"},
-		{"no token", tokens, []string{"--service-account-token-path="}, true, "Authentication context was not found in metadata"},
-		{"wrong CA of the server", tokens, []string{"--ca-cert=" + filepath.Join(e.PKI(), certs.ServingCADir, certs.CertFile)}, false,
+		{"wrong audience", tokens, []string{"--service-account-token-path=" + wrongAudience}, true,
+			"Client authentication failed"},
+		{"no token", tokens, []string{"--service-account-token-path="}, true,
+			"Authentication context was not found in metadata"},
+		{"wrong CA of the server", tokens, []string{"--ca-cert=" +
+			filepath.Join(e.PKI(), certs.ServingCADir, certs.CertFile)}, false,
 			"certificate signed by unknown authority"},
 		// The server names the CA that it accepts, and the agent then shows no certificate of another.
-		{"certificate of kube-apiserver's side", certificates, pair(certs.KonnectivityAPIServerClientDir, certs.CertFile, certs.KeyFile), false,
+		{"certificate of kube-apiserver's side", certificates,
+			pair(certs.KonnectivityAPIServerClientDir, certs.CertFile, certs.KeyFile), false,
 			refusedByTLS},
 		{"no certificate", certificates, []string{"--agent-cert=", "--agent-key="}, false, refusedByTLS},
 	} {
@@ -108,8 +113,10 @@ func blackHole(t *testing.T, e *envtest.Environment) {
 	}
 	meta.Labels = map[string]string{discoveryv1.LabelServiceName: meta.Name}
 	if _, err := admin.DiscoveryV1().EndpointSlices(envtest.Namespace).Create(t.Context(), &discoveryv1.EndpointSlice{
-		ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
-		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+		ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4,
+		Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address},
+			Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -120,8 +127,9 @@ func blackHole(t *testing.T, e *envtest.Environment) {
 	if _, err := client.APIServices().Create(t.Context(), &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: "v1.hole.example.com"},
 		Spec: apiregistrationv1.APIServiceSpec{
-			Group: "hole.example.com", Version: "v1", GroupPriorityMinimum: 1000, VersionPriority: 10, CABundle: caBundle(t, e),
-			Service: &apiregistrationv1.ServiceReference{Namespace: envtest.Namespace, Name: meta.Name, Port: &port},
+			Group: "hole.example.com", Version: "v1", GroupPriorityMinimum: 1000, VersionPriority: 10,
+			CABundle: caBundle(t, e),
+			Service:  &apiregistrationv1.ServiceReference{Namespace: envtest.Namespace, Name: meta.Name, Port: &port},
 		},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -132,18 +140,20 @@ func blackHole(t *testing.T, e *envtest.Environment) {
 	}
 	for i, k := range e.KubeAPIServers {
 		sent, slowest := 0, time.Duration(0)
-		e.Eventually(t, "the agent to give up a dial into the black hole", envtest.Patience, func(ctx context.Context) error {
-			began := time.Now()
-			if err := get(ctx, configs[i], gadgets+"?limit=1"); err != nil {
-				t.Errorf("our API beside the black hole: %v", err)
-			}
-			sent, slowest = sent+1, max(slowest, time.Since(began))
-			metrics, err := metricsOf(ctx, k.Agents[0])
-			if err == nil && sum(metrics, agentMetric+"endpoint_dial_failure_total", labels{"reason": "timeout"}) == 0 {
-				err = errors.New("it has not")
-			}
-			return err
-		})
+		e.Eventually(t, "the agent to give up a dial into the black hole", envtest.Patience,
+			func(ctx context.Context) error {
+				began := time.Now()
+				if err := get(ctx, configs[i], gadgets+"?limit=1"); err != nil {
+					t.Errorf("our API beside the black hole: %v", err)
+				}
+				sent, slowest = sent+1, max(slowest, time.Since(began))
+				metrics, err := metricsOf(ctx, k.Agents[0])
+				if err == nil && sum(metrics, agentMetric+"endpoint_dial_failure_total",
+					labels{"reason": "timeout"}) == 0 {
+					err = errors.New("it has not")
+				}
+				return err
+			})
 		t.Logf("%s: %d requests to our API meanwhile, the slowest %s", k.URL, sent, slowest.Round(time.Millisecond))
 	}
 }

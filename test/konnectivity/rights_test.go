@@ -52,17 +52,21 @@ func TestRights(t *testing.T) {
 
 	// The server renews its Lease each 15 s.
 	const update = "update leases.coordination.k8s.io"
-	e.Eventually(t, "the server to renew its Lease, and its agent to watch it", envtest.Patience, func(context.Context) error {
-		data := auditLog(t, log)[seen:]
-		onlyUpdates := slices.DeleteFunc(slices.Clone(serverRights), func(right string) bool { return right != update })
-		return errors.Join(append(rights.Compare(server.Name, data, onlyUpdates, nil), rights.Compare(agentUser, data, agentRights, nil)...)...)
-	})
+	e.Eventually(t, "the server to renew its Lease, and its agent to watch it", envtest.Patience,
+		func(context.Context) error {
+			data := auditLog(t, log)[seen:]
+			onlyUpdates := slices.DeleteFunc(slices.Clone(serverRights),
+				func(right string) bool { return right != update })
+			return errors.Join(append(rights.Compare(server.Name, data, onlyUpdates, nil),
+				rights.Compare(agentUser, data, agentRights, nil)...)...)
+		})
 	// It deletes its Lease when it is told to stop.
 	if err := k.ProxyServer.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	data := auditLog(t, log)[seen:]
-	for _, err := range append(rights.Compare(server.Name, data, serverRights, nil), rights.Compare(agentUser, data, agentRights, nil)...) {
+	for _, err := range append(rights.Compare(server.Name, data, serverRights, nil),
+		rights.Compare(agentUser, data, agentRights, nil)...) {
 		t.Error(err)
 	}
 }

@@ -32,13 +32,15 @@ type rotation struct {
 func rotations(t *testing.T) []rotation {
 	t.Helper()
 	var out []rotation
-	for line := range strings.Lines(scripttest.Section(t, filepath.Join("..", "..", "docs", "konnectivity.md"), "Rotation")) {
+	for line := range strings.Lines(scripttest.Section(t, filepath.Join("..", "..", "docs", "konnectivity.md"),
+		"Rotation")) {
 		cells := strings.Split(strings.TrimSpace(line), " | ")
 		if len(cells) != 5 || strings.HasPrefix(line, "| rotation |") {
 			continue
 		}
 		list := func(cell string) []string { return strings.Split(strings.TrimSuffix(cell, " |"), ", ") }
-		out = append(out, rotation{strings.TrimPrefix(cells[0], "| "), cells[1], cells[2], [2][]string{list(cells[3]), list(cells[4])}})
+		out = append(out, rotation{strings.TrimPrefix(cells[0], "| "), cells[1], cells[2],
+			[2][]string{list(cells[3]), list(cells[4])}})
 	}
 	if len(out) != 4 {
 		t.Fatalf("docs/konnectivity.md has %d rotations in its table, want new leaves and three steps to other CAs: %+v", len(out), out)
@@ -63,7 +65,8 @@ func newGeneration(t *testing.T, e *envtest.Environment, sameCAs generation) gen
 		names = append(names, host(t, k))
 	}
 	if _, err := certs.Init(t.Context(), certs.InitOptions{
-		Dir: dir, Service: certs.Service{Name: envtest.ServiceName, Namespace: envtest.Namespace}, With: []string{certs.SetKonnectivity},
+		Dir: dir, Service: certs.Service{Name: envtest.ServiceName, Namespace: envtest.Namespace},
+		With:                         []string{certs.SetKonnectivity},
 		KonnectivityAgentServerNames: names,
 	}); err != nil {
 		t.Fatal(err)
@@ -115,7 +118,8 @@ func (r *rotation) install(t *testing.T, e *envtest.Environment, same, next gene
 		t.Fatalf("docs/konnectivity.md, row %q: tls.crt is %q, want same or new", r.name, r.leaf)
 	}
 	for _, pair := range []string{
-		certs.KonnectivityServerDir, certs.KonnectivityAPIServerClientDir, certs.KonnectivityAgentServerDir, certs.KonnectivityAgentDir,
+		certs.KonnectivityServerDir, certs.KonnectivityAPIServerClientDir, certs.KonnectivityAgentServerDir,
+		certs.KonnectivityAgentDir,
 	} {
 		var bundle []byte
 		for _, g := range r.trusted(t, same, next) {
@@ -161,7 +165,8 @@ func (r *rotation) restart(t *testing.T, e *envtest.Environment) {
 		}
 		for i, took := range recovered(t, configs, began) {
 			if slices.Contains(r.restarts[i], part) {
-				t.Logf("after the restart of %s: %s answers after %.1f s", part, e.KubeAPIServers[i].URL, took.Seconds())
+				t.Logf("after the restart of %s: %s answers after %.1f s", part, e.KubeAPIServers[i].URL,
+					took.Seconds())
 			}
 		}
 	}
@@ -184,7 +189,8 @@ func restart(t *testing.T, e *envtest.Environment, k *envtest.KubeAPIServer, par
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Tunnels: []envtest.Tunnel{
-		{Mode: envtest.HTTPConnectOverTCP, Agents: 1, ServerCount: 1, MutualTLS: true}, {Mode: envtest.GRPCOverUDS, Agents: 1, ServerCount: 1},
+		{Mode: envtest.HTTPConnectOverTCP, Agents: 1, ServerCount: 1, MutualTLS: true},
+		{Mode: envtest.GRPCOverUDS, Agents: 1, ServerCount: 1},
 	}})
 	configs, err := e.AdminConfigs()
 	if err != nil {

@@ -25,14 +25,18 @@ func TestTwoServers(t *testing.T) {
 	tunnel := func(count int) envtest.Tunnel {
 		return envtest.Tunnel{Mode: envtest.GRPCOverUDS, ServerCount: count}
 	}
-	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Unregistered: true, Tunnels: []envtest.Tunnel{tunnel(2), tunnel(2)}})
+	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Unregistered: true,
+		Tunnels: []envtest.Tunnel{tunnel(2), tunnel(2)}})
 	listener, err := e.ListenOnNode(balancerPort)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var targets []func(context.Context) (net.Conn, error)
 	for _, k := range e.KubeAPIServers {
-		targets = append(targets, func(ctx context.Context) (net.Conn, error) { return e.DialFromNode(ctx, k.Address()) })
+		targets = append(targets, func(ctx context.Context) (net.Conn,
+			error) {
+			return e.DialFromNode(ctx, k.Address())
+		})
 	}
 	envtest.Forward(t, listener, targets...)
 
@@ -52,22 +56,23 @@ func TestTwoServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It has what it was told to have, and looks for no more.
-	e.Eventually(t, "one kube-apiserver to have the agent and the other to have none", envtest.Patience, func(ctx context.Context) error {
-		var with, without int
-		for _, config := range configs {
-			err := get(ctx, config, gadgets+"?limit=1")
-			switch {
-			case err == nil:
-				with++
-			case strings.Contains(err.Error(), "No agent available"):
-				without++
+	e.Eventually(t, "one kube-apiserver to have the agent and the other to have none", envtest.Patience,
+		func(ctx context.Context) error {
+			var with, without int
+			for _, config := range configs {
+				err := get(ctx, config, gadgets+"?limit=1")
+				switch {
+				case err == nil:
+					with++
+				case strings.Contains(err.Error(), "No agent available"):
+					without++
+				}
 			}
-		}
-		if with != 1 || without != 1 {
-			return fmt.Errorf("%d answer and %d say that they have no agent", with, without)
-		}
-		return nil
-	})
+			if with != 1 || without != 1 {
+				return fmt.Errorf("%d answer and %d say that they have no agent", with, without)
+			}
+			return nil
+		})
 	var found []string
 	for _, f := range live.Check(t.Context(), liveState(e, 2, agent)) {
 		found = append(found, f.ID)
@@ -93,23 +98,26 @@ func liveState(e *envtest.Environment, kubeAPIServers int, agents ...*envtest.Ko
 // balanced starts an agent that reaches the servers through the load balancer, and waits until it has so many.
 func balanced(t *testing.T, e *envtest.Environment, servers float64) *envtest.KonnectivityProcess {
 	t.Helper()
-	agent, err := e.NewAgent(t.Context(), only(e), "--proxy-server-host="+envtest.NodeAddress, fmt.Sprintf("--proxy-server-port=%d", balancerPort))
+	agent, err := e.NewAgent(t.Context(), only(e), "--proxy-server-host="+envtest.NodeAddress,
+		fmt.Sprintf("--proxy-server-port=%d", balancerPort))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := agent.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	e.Eventually(t, fmt.Sprintf("the agent to have %v servers", servers), envtest.Patience, func(ctx context.Context) error {
-		metrics, err := metricsOf(ctx, agent)
-		if err != nil {
-			return err
-		}
-		open, known := sum(metrics, agentMetric+"open_server_connections", nil), sum(metrics, agentMetric+"known_server_count", nil)
-		if open != servers || known != servers {
-			return fmt.Errorf("it has %v of %v that it knows", open, known)
-		}
-		return nil
-	})
+	e.Eventually(t, fmt.Sprintf("the agent to have %v servers", servers), envtest.Patience,
+		func(ctx context.Context) error {
+			metrics, err := metricsOf(ctx, agent)
+			if err != nil {
+				return err
+			}
+			open, known := sum(metrics, agentMetric+"open_server_connections", nil),
+				sum(metrics, agentMetric+"known_server_count", nil)
+			if open != servers || known != servers {
+				return fmt.Errorf("it has %v of %v that it knows", open, known)
+			}
+			return nil
+		})
 	return agent
 }

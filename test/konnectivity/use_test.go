@@ -49,7 +49,8 @@ func bigList(t testing.TB, e *envtest.Environment) {
 		_, _ = random.Read(data)
 		obj := gadget(fmt.Sprintf("big-%d", i))
 		obj.SetAnnotations(map[string]string{"example.com/ballast": fmt.Sprintf("%x", data)})
-		if _, err := client.Resource(v1.SchemeGroupVersion.WithResource("gadgets")).Create(t.Context(), obj, metav1.CreateOptions{}); err != nil {
+		if _, err := client.Resource(v1.SchemeGroupVersion.WithResource("gadgets")).Create(t.Context(), obj,
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -57,13 +58,15 @@ func bigList(t testing.TB, e *envtest.Environment) {
 
 func gadget(name string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1.SchemeGroupVersion.String(), "kind": "Gadget", "metadata": map[string]any{"name": name}, "spec": map[string]any{"purpose": "is carried"},
+		"apiVersion": v1.SchemeGroupVersion.String(), "kind": "Gadget", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{"purpose": "is carried"},
 	}}
 }
 
 func widget(name string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1.SchemeGroupVersion.String(), "kind": "Widget", "metadata": map[string]any{"name": name}, "spec": map[string]any{"model": "pendulum"},
+		"apiVersion": v1.SchemeGroupVersion.String(), "kind": "Widget", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{"model": "pendulum"},
 	}}
 }
 
@@ -105,7 +108,8 @@ func use(t *testing.T, config *rest.Config, whileOpen func()) {
 		t.Fatalf("update: %v", err)
 	}
 	expect(t, events, watch.Modified)
-	if _, err := widgets.Patch(t.Context(), "w", types.MergePatchType, []byte(`{"metadata":{"labels":{"patched":"yes"}}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := widgets.Patch(t.Context(), "w", types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"patched":"yes"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatalf("patch: %v", err)
 	}
 	expect(t, events, watch.Modified)
@@ -135,7 +139,8 @@ func sameIdentity(t *testing.T, config *rest.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	want, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(),
+		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +157,8 @@ func sameIdentity(t *testing.T, config *rest.Config) {
 		t.Errorf("identity (-kube-apiserver +our server):\n%s", diff)
 	}
 	if got.Status.Authenticator != "RequestHeader" || got.Status.ProxySubject != "CN="+certs.FrontProxyUser {
-		t.Errorf("accepted by %s for %s, want RequestHeader for the front proxy", got.Status.Authenticator, got.Status.ProxySubject)
+		t.Errorf("accepted by %s for %s, want RequestHeader for the front proxy", got.Status.Authenticator,
+			got.Status.ProxySubject)
 	}
 }
 

@@ -37,7 +37,8 @@ func testAdmitted(c *cluster) {
 	weak := base.pod.Spec
 	weak.Containers[0].SecurityContext = nil
 	for name, spec := range map[string]corev1.PodSpec{"with hostNetwork": exception, "without securityContext": weak} {
-		if err := c.tryPod(base.GetNamespace(), spec); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "violates PodSecurity \"restricted:") {
+		if err := c.tryPod(base.GetNamespace(), spec); !apierrors.IsForbidden(err) ||
+			!strings.Contains(err.Error(), "violates PodSecurity \"restricted:") {
 			c.Errorf("pod %s in a restricted namespace: %v, want it forbidden", name, err)
 		}
 	}
@@ -47,7 +48,8 @@ func testAdmitted(c *cluster) {
 func (c *cluster) tryPod(namespace string, spec corev1.PodSpec) error {
 	c.Helper()
 	_, err := c.client.CoreV1().Pods(namespace).Create(c.Context(),
-		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "try-"}, Spec: spec}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "try-"}, Spec: spec},
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
 }
 
@@ -57,7 +59,9 @@ func testOneReplica(c *cluster) {
 	c.apply(c.pick(text, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "StatefulSet"))
 	w := server(c, parse(c, text))
 	namespace, set := w.GetNamespace(), "statefulset/"+w.GetName()
-	want := w.GetName() + " keeps its data in the pod (embedded storage) and can have 1 replica, found 2; for more use the component external-etcd"
+	want := w.GetName() +
+		" keeps its data in the pod (embedded storage) and can have 1 replica, found 2; for more use the component " +
+		"external-etcd"
 	refused := func(stderr string, err error) error {
 		if err == nil || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 {
 			return fmt.Errorf("failed: %t, with %q; want it to fail with one line, %q", err != nil, stderr, want)

@@ -45,7 +45,8 @@ func serverOptions(t testing.TB, args []string) *apiserver.Options {
 // TestArguments gives the arguments of every container to the very binary, with its files where they are mounted from
 // here. All of them being right, what is left to complain of is that there is no cluster.
 func TestArguments(t *testing.T) {
-	binaries := map[string]string{"extension-apiserver": build(t, "cmd/extension-apiserver"), "certgen": build(t, "cmd/certgen")}
+	binaries := map[string]string{"extension-apiserver": build(t, "cmd/extension-apiserver"),
+		"certgen": build(t, "cmd/certgen")}
 	mounts := t.TempDir()
 	if _, err := certs.Init(t.Context(), certs.InitOptions{
 		Dir: mounts, With: []string{}, Service: certs.Service{Name: envtest.ServiceName, Namespace: envtest.Namespace},
@@ -73,8 +74,10 @@ func TestArguments(t *testing.T) {
 				}
 				code, out := runWithoutCluster(t, binaries[c.Name], args)
 				want := map[string]string{
-					"extension-apiserver": "extension-apiserver: --kubeconfig is not set and this is no pod of a cluster",
-					"certgen":             "certgen: --kubeconfig: read kubeconfig: invalid configuration: no configuration has been provided",
+					"extension-apiserver": "extension-apiserver: --kubeconfig is not set and this is no pod of a " +
+						"cluster",
+					"certgen": "certgen: --kubeconfig: read kubeconfig: invalid configuration: no " +
+						"configuration has been provided",
 				}[c.Name]
 				if code != 2 || !strings.HasPrefix(out, want) || strings.Count(out, "\n"+c.Name+": ") > 0 {
 					t.Errorf("%s %s: got exit code %d and\n%s\nwant 2 and only %q", w.GetName(), args, code, out, want)
@@ -83,10 +86,12 @@ func TestArguments(t *testing.T) {
 		})
 	}
 	// The same for what is wrong.
-	if _, out := runWithoutCluster(t, binaries["extension-apiserver"], []string{"serve", "--shutdown-delay-duration=15"}); !strings.Contains(out, "shutdown-delay-duration") {
+	if _, out := runWithoutCluster(t, binaries["extension-apiserver"],
+		[]string{"serve", "--shutdown-delay-duration=15"}); !strings.Contains(out, "shutdown-delay-duration") {
 		t.Errorf("a wrong flag is not found: %s", out)
 	}
-	if _, out := runWithoutCluster(t, binaries["certgen"], []string{"renew", "--wiat=10m"}); !strings.Contains(out, "--wiat") {
+	if _, out := runWithoutCluster(t, binaries["certgen"], []string{"renew", "--wiat=10m"}); !strings.Contains(
+		out, "--wiat") {
 		t.Errorf("a wrong flag is not found: %s", out)
 	}
 }

@@ -78,9 +78,12 @@ func testCertgen(c *cluster) {
 	c.testReplacedSecrets(text, kubeconfig, args)
 	c.rotateCA(kubeconfig)
 	c.compareRights(serverNamespace, certgenAccount, objects, map[string]string{
-		"list endpointslices.discovery.k8s.io":                    "the Service has the name of a host here; the suite uninstall uses it on kind",
-		"get endpointslices.discovery.k8s.io /kubernetes":         "a kube-apiserver on 127.0.0.1 does not enter itself; the suite uninstall uses it on kind",
-		"create secrets " + serverNamespace + "/" + servingSecret: "kube-apiserver asks for it inside of a patch; testReplacedSecrets takes it away",
+		"list endpointslices.discovery.k8s.io": "the Service has the name of a host here; the " +
+			"suite uninstall uses it on kind",
+		"get endpointslices.discovery.k8s.io /kubernetes": "a kube-apiserver on 127.0.0.1 does not enter " +
+			"itself; the suite uninstall uses it on kind",
+		"create secrets " + serverNamespace + "/" +
+			servingSecret: "kube-apiserver asks for it inside of a patch; testReplacedSecrets takes it away",
 	})
 	c.attackAPIServices(text, kubeconfig)
 	if _, stderr, err := c.kubectl(c.pick(text, "APIService"), "delete", "-f", "-"); err != nil {
@@ -97,12 +100,14 @@ func (c *cluster) testReplacedSecrets(text, kubeconfig string, args []string) {
 		c.Fatal(err)
 	}
 	// As another account: what is forbidden to this one is an error in the end.
-	few := strings.NewReplacer("name: "+certgenAccount, "name: few-rights", "  - create\n  - patch\n", "  - patch\n").Replace(
+	few := strings.NewReplacer("name: "+certgenAccount, "name: few-rights", "  - create\n  - patch\n",
+		"  - patch\n").Replace(
 		c.pick(text, "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"))
 	c.apply(few)
 	fewKubeconfig := c.accountKubeconfig("few-rights")
 	c.eventually("certgen to be refused what it lacks", func(context.Context) error {
-		if out, err := c.certgen(fewKubeconfig, args); err == nil || !strings.Contains(out, `cannot create resource "secrets"`) {
+		if out, err := c.certgen(fewKubeconfig, args); err == nil ||
+			!strings.Contains(out, `cannot create resource "secrets"`) {
 			return fmt.Errorf("without the right to create: %w\n%s", err, out)
 		}
 		return nil
@@ -127,10 +132,12 @@ func (c *cluster) testReplacedSecrets(text, kubeconfig string, args []string) {
 	// With the pair still there it lacks its CA; without it there would be a new CA that nobody trusts.
 	for _, want := range []string{"expected the CA of ", "servers with a certificate of it would be refused"} {
 		before := c.secrets()
-		if out, err := c.certgen(kubeconfig, args); err == nil || !strings.Contains(out, want) || c.secrets() != before {
+		if out, err := c.certgen(kubeconfig, args); err == nil || !strings.Contains(out, want) ||
+			c.secrets() != before {
 			c.Errorf("with a lost CA: %v\n%s\nwant it refused with %q and the Secrets as they were", err, out, want)
 		}
-		if err := secrets.Delete(c.Context(), servingSecret, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := secrets.Delete(c.Context(), servingSecret, metav1.DeleteOptions{}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			c.Fatal(err)
 		}
 	}
@@ -151,7 +158,8 @@ func (c *cluster) testReplacedSecrets(text, kubeconfig string, args []string) {
 func (c *cluster) forgetDamagedCA(kubeconfig string, args []string) {
 	c.Helper()
 	damage := `{"data":{"tls.crt":"ZGFtYWdlZA=="}}`
-	if _, stderr, err := c.kubectl("", "patch", "secret", caSecret, "--namespace", serverNamespace, "--type=merge", "--patch", damage); err != nil {
+	if _, stderr, err := c.kubectl("", "patch", "secret", caSecret, "--namespace", serverNamespace, "--type=merge",
+		"--patch", damage); err != nil {
 		c.Fatalf("%v %s", err, stderr)
 	}
 	before := c.secrets()
@@ -165,7 +173,8 @@ func (c *cluster) forgetDamagedCA(kubeconfig string, args []string) {
 		c.Fatal(err)
 	}
 	commands, _, _ = strings.Cut(commands, "\n")
-	scripttest.Shell(c.T, ".", commands, "KUBECONFIG="+admin, "PATH="+filepath.Dir(c.env.Binary("kubectl"))+":"+os.Getenv("PATH"))
+	scripttest.Shell(c.T, ".", commands, "KUBECONFIG="+admin,
+		"PATH="+filepath.Dir(c.env.Binary("kubectl"))+":"+os.Getenv("PATH"))
 	if out, err := c.certgen(kubeconfig, args); err != nil {
 		c.Errorf("with the old CA forgotten: %v\n%s", err, out)
 	}
@@ -186,8 +195,10 @@ func (c *cluster) checkCertificates() {
 	if err != nil {
 		c.Fatal(err)
 	}
-	if serving.Type != corev1.SecretTypeTLS || string(serving.Data[certs.BundleFile]) != string(ca.Data[certs.CertFile]) {
-		c.Errorf("serving Secret: type %s, ca.crt\n%s\nwant %s", serving.Type, serving.Data[certs.BundleFile], ca.Data[certs.CertFile])
+	if serving.Type != corev1.SecretTypeTLS || string(serving.Data[certs.BundleFile]) != string(
+		ca.Data[certs.CertFile]) {
+		c.Errorf("serving Secret: type %s, ca.crt\n%s\nwant %s", serving.Type, serving.Data[certs.BundleFile],
+			ca.Data[certs.CertFile])
 	}
 	config, err := c.env.AdminConfig()
 	if err != nil {
@@ -253,7 +264,8 @@ func (c *cluster) attackAPIServices(text, kubeconfig string) {
 		c.Fatal(err)
 	}
 	patch := func(patch string) error {
-		_, err := client.ApiregistrationV1().APIServices().Patch(c.Context(), "v1.workshop.example.com", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		_, err := client.ApiregistrationV1().APIServices().Patch(c.Context(), "v1.workshop.example.com",
+			types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	}
 	refused := func(err error) bool {
@@ -291,7 +303,8 @@ func (c *cluster) attackAPIServices(text, kubeconfig string) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	if err := patch(fmt.Sprintf(`{"spec":{"caBundle":%q}}`, base64.StdEncoding.EncodeToString(secret.Data[certs.CertFile]))); err != nil {
+	if err := patch(fmt.Sprintf(`{"spec":{"caBundle":%q}}`,
+		base64.StdEncoding.EncodeToString(secret.Data[certs.CertFile]))); err != nil {
 		c.Errorf("the caBundle alone: %v, want it allowed", err)
 	}
 	// An administrator may all that.
@@ -340,11 +353,13 @@ func (c *cluster) rotateCA(kubeconfig string) {
 	}
 	for _, a := range all {
 		patch := fmt.Sprintf(`{"spec":{"service":{"port":%d}}}`, port)
-		if _, err := cluster.Aggregator.ApiregistrationV1().APIServices().Patch(c.Context(), a.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		if _, err := cluster.Aggregator.ApiregistrationV1().APIServices().Patch(c.Context(), a.Name,
+			types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			c.Fatal(err)
 		}
 	}
-	args := []string{"rotate", rotation.ServingCA, "--secret=" + servingSecret, "--ca-secret=" + caSecret, "--service=" + serverName,
+	args := []string{"rotate", rotation.ServingCA, "--secret=" + servingSecret, "--ca-secret=" + caSecret,
+		"--service=" + serverName,
 		"--namespace=" + serverNamespace, "--hold=1s", "--kube-apiserver=" + config.Host}
 	before := c.secrets()
 	c.eventually("the API to answer, and certgen to replace its CA", func(context.Context) error {

@@ -73,14 +73,18 @@ func (c *cluster) kubectl(stdin string, args ...string) (stdout, stderr string, 
 
 // hostNetworkWarning is what kube-apiserver says of the one exception from the level "restricted", and of nothing else
 // in it.
-const hostNetworkWarning = `Warning: would violate PodSecurity "restricted:` + `latest": host namespaces (hostNetwork=true), ` + // for make verify, apart
+// for make verify, apart
+const hostNetworkWarning = `Warning: would violate PodSecurity "restricted:` +
+	`latest": host namespaces (hostNetwork=true), ` +
 	"hostPort (container \"extension-apiserver\" uses hostPort 10443)\n"
 
 // apply applies objects as a deployment would, and takes every other warning for a failure.
 func (c *cluster) apply(manifests string, args ...string) {
 	c.Helper()
-	args = append([]string{"apply", "--server-side", "--force-conflicts", "--field-manager=manifests-test", "-f", "-"}, args...)
-	if _, stderr, err := c.kubectl(manifests, args...); err != nil || strings.Replace(stderr, hostNetworkWarning, "", 1) != "" {
+	args = append([]string{"apply", "--server-side", "--force-conflicts", "--field-manager=manifests-test", "-f", "-"},
+		args...)
+	if _, stderr, err := c.kubectl(manifests, args...); err != nil ||
+		strings.Replace(stderr, hostNetworkWarning, "", 1) != "" {
 		c.Errorf("kubectl %s: %v\n%s", strings.Join(args, " "), err, stderr)
 	}
 }
@@ -107,7 +111,8 @@ func (c *cluster) pick(rendered string, kinds ...string) string {
 func (c *cluster) applyCRDs() {
 	c.Helper()
 	for module, paths := range map[string][]string{
-		"github.com/cert-manager/cert-manager": {"deploy/crds/cert-manager.io_certificates.yaml", "deploy/crds/cert-manager.io_issuers.yaml"},
+		"github.com/cert-manager/cert-manager": {"deploy/crds/cert-manager.io_certificates.yaml",
+			"deploy/crds/cert-manager.io_issuers.yaml"},
 		"github.com/prometheus-operator/prometheus-operator": {
 			"example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
 			"example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
@@ -130,7 +135,8 @@ func (c *cluster) applyCRDs() {
 		}
 		args[0] = "wait"
 		args = append(args, "--for=condition=Established", "--timeout=60s")
-		c.eventually("the CRDs to be established", func(context.Context) error { // kubectl fails at conditions that are still null
+		// kubectl fails at conditions that are still null
+		c.eventually("the CRDs to be established", func(context.Context) error {
 			if _, stderr, err := c.kubectl("", args...); err != nil {
 				return fmt.Errorf("kubectl wait: %w\n%s", err, stderr)
 			}

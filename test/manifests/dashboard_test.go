@@ -88,12 +88,14 @@ func dashboardProblems(r rendered) []string {
 	}
 	var problems []string
 	name := service(r, r.objects).Name
-	for what, got := range map[string]string{"uid": d.UID, "title": d.Title, "folder": cm.Annotations["k8s-sidecar-target-directory"]} {
+	for what, got := range map[string]string{"uid": d.UID, "title": d.Title,
+		"folder": cm.Annotations["k8s-sidecar-target-directory"]} {
 		if got != name {
 			problems = append(problems, fmt.Sprintf("the %s is %q, want %q", what, got, name))
 		}
 	}
-	want := map[string]string{"job": "label_values(up{job='" + name + "'}, job)", "apiservices": alerted(r.T, r.objects)}
+	want := map[string]string{"job": "label_values(up{job='" + name + "'}, job)",
+		"apiservices": alerted(r.T, r.objects)}
 	for _, v := range d.Templating.List {
 		if query, ok := want[v.Name]; ok && query == v.Query {
 			delete(want, v.Name)
@@ -104,7 +106,8 @@ func dashboardProblems(r rendered) []string {
 	}
 	// From 39 on Grafana 11 migrates nothing.
 	if d.SchemaVersion < 39 || d.Editable == nil || *d.Editable {
-		problems = append(problems, fmt.Sprintf("schemaVersion %d, want 39 or later, and editable false", d.SchemaVersion))
+		problems = append(problems, fmt.Sprintf("schemaVersion %d, want 39 or later, and editable false",
+			d.SchemaVersion))
 	}
 	return slices.Concat(problems, layoutProblems(d.Panels), queryProblems(r, d), thresholdProblems(r, d))
 }
@@ -128,7 +131,8 @@ func layoutProblems(panels []panel) []string {
 		}
 		for _, other := range panels[:i] {
 			if b := other.GridPos; a.X < b.X+b.W && b.X < a.X+a.W && a.Y < b.Y+b.H && b.Y < a.Y+a.H {
-				problems = append(problems, fmt.Sprintf("panels %q and %q overlap: %+v, %+v", other.Title, p.Title, b, a))
+				problems = append(problems, fmt.Sprintf("panels %q and %q overlap: %+v, %+v", other.Title,
+					p.Title, b, a))
 			}
 		}
 		switch p.Type {
@@ -139,20 +143,24 @@ func layoutProblems(panels []panel) []string {
 			problems = append(problems, fmt.Sprintf("panel %q: unexpected type %q", p.Title, p.Type))
 		}
 		if p.Title == "" || p.Description == "" {
-			problems = append(problems, fmt.Sprintf("panel %q: title %q, description %q, want both", p.Title, p.Title, p.Description))
+			problems = append(problems, fmt.Sprintf("panel %q: title %q, description %q, want both", p.Title, p.Title,
+				p.Description))
 		}
 		if unit := p.FieldConfig.Defaults.Unit; !slices.Contains(units, unit) {
 			problems = append(problems, fmt.Sprintf("panel %q: unit %q, want one of %v", p.Title, unit, units))
 		}
 		if p.Datasource.UID != "${datasource}" || p.Datasource.Type != "prometheus" || len(p.Targets) == 0 {
-			problems = append(problems, fmt.Sprintf("panel %q: data source %+v with %d queries, want ${datasource} and some", p.Title, p.Datasource, len(p.Targets)))
+			problems = append(problems,
+				fmt.Sprintf("panel %q: data source %+v with %d queries, want ${datasource} and some", p.Title,
+					p.Datasource, len(p.Targets)))
 		}
 	}
 	return problems
 }
 
 // variables stand for the values that Grafana puts in.
-var variables = strings.NewReplacer("$job", "JOB", "$namespace", "NAMESPACE", "$instance", "INSTANCE", "$apiservices", "APISERVICES", "$__rate_interval", "5m", "$__range", "6h")
+var variables = strings.NewReplacer("$job", "JOB", "$namespace", "NAMESPACE", "$instance", "INSTANCE", "$apiservices",
+	"APISERVICES", "$__rate_interval", "5m", "$__range", "6h")
 
 // labelValues is the query of a variable.
 var labelValues = regexp.MustCompile(`^label_values\((.+), \w+\)$`)
@@ -179,7 +187,8 @@ func (d *dashboard) questions(t testing.TB) []question {
 	}
 	for _, v := range d.Templating.List {
 		if v.Type == "query" {
-			out = append(out, question{by: "variable " + v.Name, expression: labelValues.ReplaceAllString(v.Query, "$1")})
+			out = append(out, question{by: "variable " + v.Name,
+				expression: labelValues.ReplaceAllString(v.Query, "$1")})
 		}
 	}
 	var expressions []string
@@ -216,7 +225,8 @@ func queryProblems(r rendered, d *dashboard) []string {
 			}
 			chosen := s.label("job", "JOB") && s.label("namespace", "NAMESPACE") && s.label("instance", "INSTANCE")
 			if !chosen && of == "the server" {
-				problems = append(problems, fmt.Sprintf("%s: %s is asked for without job, namespace and instance as they were chosen", q.by, s))
+				problems = append(problems,
+					fmt.Sprintf("%s: %s is asked for without job, namespace and instance as they were chosen", q.by, s))
 			}
 		}
 	}
@@ -227,7 +237,8 @@ func queryProblems(r rendered, d *dashboard) []string {
 		for _, target := range p.Targets {
 			for _, label := range regexp.MustCompile(`{{(\w+)}}`).FindAllStringSubmatch(target.LegendFormat, -1) {
 				if !regexp.MustCompile(`by \([^)]*\b` + label[1] + `\b`).MatchString(target.Expr) {
-					problems = append(problems, fmt.Sprintf("%s: the legend has %s, by which %s is not grouped", p.Title, label[1], target.Expr))
+					problems = append(problems, fmt.Sprintf("%s: the legend has %s, by which %s is not grouped",
+						p.Title, label[1], target.Expr))
 				}
 			}
 		}
@@ -263,11 +274,16 @@ func thresholdProblems(r rendered, d *dashboard) []string {
 	for _, p := range d.Panels {
 		for _, name := range alertName.FindAllString(p.Description, -1) {
 			if !known.Has(name) {
-				problems = append(problems, fmt.Sprintf("panel %q names the alert %s, which there is not", p.Title, name))
+				problems = append(problems, fmt.Sprintf("panel %q names the alert %s, which there is not",
+					p.Title, name))
 			}
 		}
-		if slices.ContainsFunc(p.Targets, func(t target) bool { return strings.Contains(t.Expr, "process_resident_memory_bytes") }) && !p.reddens(limit, limit) {
-			problems = append(problems, fmt.Sprintf("panel %q: %v, want red from the limit %v on", p.Title, p.FieldConfig.Defaults.Thresholds.Steps, limit))
+		if slices.ContainsFunc(p.Targets, func(t target) bool {
+			return strings.Contains(t.Expr,
+				"process_resident_memory_bytes")
+		}) && !p.reddens(limit, limit) {
+			problems = append(problems, fmt.Sprintf("panel %q: %v, want red from the limit %v on", p.Title,
+				p.FieldConfig.Defaults.Thresholds.Steps, limit))
 		}
 	}
 	return problems
@@ -276,8 +292,10 @@ func thresholdProblems(r rendered, d *dashboard) []string {
 func alertProblems(t testing.TB, a alert, p panel) []string {
 	t.Helper()
 	var problems []string
-	if minutes, ok := strings.CutSuffix(a.For, "m"); !strings.Contains(p.Description, "("+a.Annotations["runbook_url"]+")") || ok && !strings.Contains(p.Description, " for "+minutes+" minutes.") {
-		problems = append(problems, fmt.Sprintf("panel %q: description %q, want the runbook of %s, %s, and for %q", p.Title, p.Description, a.Alert, a.Annotations["runbook_url"], a.For))
+	if minutes, ok := strings.CutSuffix(a.For, "m"); !strings.Contains(p.Description,
+		"("+a.Annotations["runbook_url"]+")") || ok && !strings.Contains(p.Description, " for "+minutes+" minutes.") {
+		problems = append(problems, fmt.Sprintf("panel %q: description %q, want the runbook of %s, %s, and for %q",
+			p.Title, p.Description, a.Alert, a.Annotations["runbook_url"], a.For))
 	}
 	expressions := []string{a.Expr}
 	for _, target := range p.Targets {
@@ -289,7 +307,8 @@ func alertProblems(t testing.TB, a alert, p panel) []string {
 		if !slices.ContainsFunc(queries[1:], func(q query) bool {
 			return slices.ContainsFunc(q.Selectors, func(shown selector) bool { return shown.String() == s.String() })
 		}) {
-			problems = append(problems, fmt.Sprintf("panel %q does not show %s, which the alert %s is about", p.Title, s, a.Alert))
+			problems = append(problems, fmt.Sprintf("panel %q does not show %s, which the alert %s is about",
+				p.Title, s, a.Alert))
 		}
 	}
 	switch steps := p.FieldConfig.Defaults.Thresholds.Steps; {
@@ -304,7 +323,8 @@ func alertProblems(t testing.TB, a alert, p panel) []string {
 			problems = append(problems, fmt.Sprintf("panel %q: %v, want red above 0, as %s", p.Title, steps, a.Alert))
 		}
 	case !p.reddens(*of.Above, *of.Above):
-		problems = append(problems, fmt.Sprintf("panel %q: %v, want red from %v on, as %s", p.Title, steps, *of.Above, a.Alert))
+		problems = append(problems, fmt.Sprintf("panel %q: %v, want red from %v on, as %s", p.Title, steps,
+			*of.Above, a.Alert))
 	}
 	return problems
 }

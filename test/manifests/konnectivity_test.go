@@ -34,7 +34,8 @@ func konnectivity(t testing.TB, resources, components []string) string {
 		}
 		return "[" + strings.Join(out, ", ") + "]"
 	}
-	writeFile(t, filepath.Join(dir, "kustomization.yaml"), fmt.Sprintf("resources: %s\ncomponents: %s\n", list(resources), list(components)))
+	writeFile(t, filepath.Join(dir, "kustomization.yaml"),
+		fmt.Sprintf("resources: %s\ncomponents: %s\n", list(resources), list(components)))
 	return kustomize(t, dir)
 }
 
@@ -44,15 +45,19 @@ var konnectivitySets = []struct {
 	resources, components []string
 }{
 	{"restricted", []string{"server/rbac"}, nil},
-	{"restricted", []string{"agents/base"}, []string{"agents/components/network-policy", "agents/components/monitoring"}},
+	{"restricted", []string{"agents/base"}, []string{"agents/components/network-policy",
+		"agents/components/monitoring"}},
 	{"restricted", []string{"agents/base"}, []string{"agents/components/daemonset"}},
-	{"restricted", []string{"agents/base"}, []string{"agents/components/mtls", "certificates", "certificates/monitoring"}},
+	{"restricted", []string{"agents/base"}, []string{"agents/components/mtls", "certificates",
+		"certificates/monitoring"}},
 	{"privileged", []string{"server/static-pod", "kube-apiserver-pod.yaml"}, []string{"server/kube-apiserver"}},
-	{"privileged", []string{"server/static-pod"}, []string{"server/static-pod/components/mtls", "server/static-pod/components/http-connect-tcp"}},
+	{"privileged", []string{"server/static-pod"}, []string{"server/static-pod/components/mtls",
+		"server/static-pod/components/http-connect-tcp"}},
 	{"privileged", []string{"server/static-pod"}, []string{"server/static-pod/components/http-connect-uds"}},
 	{"baseline", []string{"kube-apiserver-deployment.yaml"}, []string{"server/sidecar", "images"}},
-	{"baseline", []string{"kube-apiserver-deployment.yaml"}, []string{"server/sidecar", "server/sidecar/components/mtls",
-		"server/sidecar/components/http-connect-uds", "images"}},
+	{"baseline", []string{"kube-apiserver-deployment.yaml"},
+		[]string{"server/sidecar", "server/sidecar/components/mtls",
+			"server/sidecar/components/http-connect-uds", "images"}},
 }
 
 // testKonnectivity has kube-apiserver try every object of konnectivity, and every pod that would be made of them at its
@@ -68,15 +73,18 @@ func testKonnectivity(c *cluster) {
 		c.apply(text, "--dry-run=server", "--validate=strict")
 		for _, w := range slices.Concat(workloads(c, parse(c, text)), staticPods(c, text)) {
 			if w.GetKind() != "Pod" && w.pod.Spec.NodeSelector[corev1.LabelOSStable] != string(corev1.Linux) {
-				c.Errorf("%q: %s %s has the node selector %v, want Linux", set.components, w.GetKind(), w.GetName(), w.pod.Spec.NodeSelector)
+				c.Errorf("%q: %s %s has the node selector %v, want Linux", set.components, w.GetKind(), w.GetName(),
+					w.pod.Spec.NodeSelector)
 			}
 			if err := c.tryPodAt(set.level, w.pod.Spec); err != nil {
 				c.Errorf("%q: pod of %s %s: %v", set.components, w.GetKind(), w.GetName(), err)
 			}
 			// The level is the strictest.
-			if stricter := map[string]string{"privileged": "baseline", "baseline": "restricted"}[set.level]; stricter != "" {
+			if stricter := map[string]string{"privileged": "baseline",
+				"baseline": "restricted"}[set.level]; stricter != "" {
 				if err := c.tryPodAt(stricter, w.pod.Spec); err == nil {
-					c.Errorf("%q: pod of %s %s is admitted at the level %s", set.components, w.GetKind(), w.GetName(), stricter)
+					c.Errorf("%q: pod of %s %s is admitted at the level %s", set.components, w.GetKind(),
+						w.GetName(), stricter)
 				}
 			}
 			if set.level == "baseline" {
@@ -112,7 +120,8 @@ func (c *cluster) podSecurity(level string) {
 	if level == "" {
 		label = strings.Replace(label, "=", "-", 1)
 	}
-	if _, stderr, err := c.kubectl("", "label", "--overwrite", "namespace", metav1.NamespaceSystem, label+level); err != nil {
+	if _, stderr, err := c.kubectl("", "label", "--overwrite", "namespace", metav1.NamespaceSystem,
+		label+level); err != nil {
 		c.Fatalf("kubectl label: %v\n%s", err, stderr)
 	}
 }
@@ -122,7 +131,8 @@ func (c *cluster) tryPodAt(level string, spec corev1.PodSpec) error {
 	c.Helper()
 	c.podSecurity(level)
 	_, err := c.client.CoreV1().Pods(metav1.NamespaceSystem).Create(c.Context(),
-		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "try-"}, Spec: spec}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "try-"}, Spec: spec},
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
 }
 
@@ -134,46 +144,66 @@ var alertCases = []struct {
 	want        []string // the label that tells what it is about, or "fires" where there is none
 }{
 	{"agents are connected", "KonnectivityNoAgent", []string{openConnections("a", 0), openConnections("b", 1)}, 1, nil},
-	{"no agent is connected", "KonnectivityNoAgent", []string{openConnections("a", 0), openConnections("b", 0)}, 1, []string{"fires"}},
+	{"no agent is connected", "KonnectivityNoAgent", []string{openConnections("a", 0), openConnections("b", 0)}, 1,
+		[]string{"fires"}},
 	{"no agent is scraped", "KonnectivityNoAgent", nil, 1, []string{"fires"}},
 
-	{"all have all", "KonnectivityKubeAPIServerWithoutAgent", append(kubeAPIServers(1, 1), openConnections("a", 2), openConnections("b", 2)), 1, nil},
-	{"one has too few", "KonnectivityKubeAPIServerWithoutAgent", append(kubeAPIServers(1, 1), openConnections("a", 2), openConnections("b", 1)), 1, []string{"b"}},
-	{"a wrong count", "KonnectivityKubeAPIServerWithoutAgent", append(kubeAPIServers(1, 1, 1), openConnections("a", 1), openConnections("b", 1)), 1, []string{"a", "b"}},
-	{"one was left behind", "KonnectivityKubeAPIServerWithoutAgent", append(kubeAPIServers(1, 1), openConnections("a", 3)), 1, nil},
-	{"a kube-apiserver is down", "KonnectivityKubeAPIServerWithoutAgent", append(kubeAPIServers(1, 0), openConnections("a", 1)), 1, nil},
+	{"all have all", "KonnectivityKubeAPIServerWithoutAgent",
+		append(kubeAPIServers(1, 1), openConnections("a", 2), openConnections("b", 2)), 1, nil},
+	{"one has too few", "KonnectivityKubeAPIServerWithoutAgent",
+		append(kubeAPIServers(1, 1), openConnections("a", 2), openConnections("b", 1)), 1, []string{"b"}},
+	{"a wrong count", "KonnectivityKubeAPIServerWithoutAgent",
+		append(kubeAPIServers(1, 1, 1), openConnections("a", 1), openConnections("b", 1)), 1, []string{"a", "b"}},
+	{"one was left behind", "KonnectivityKubeAPIServerWithoutAgent",
+		append(kubeAPIServers(1, 1), openConnections("a", 3)), 1, nil},
+	{"a kube-apiserver is down", "KonnectivityKubeAPIServerWithoutAgent",
+		append(kubeAPIServers(1, 0), openConnections("a", 1)), 1, nil},
 
 	{"knows of all", "KonnectivityServerCountTooHigh", append(kubeAPIServers(1, 0), knownServers("a", 2)), 1, nil},
-	{"a count too high", "KonnectivityServerCountTooHigh", append(kubeAPIServers(1, 1), knownServers("a", 3), knownServers("b", 2)), 1, []string{"a"}},
+	{"a count too high", "KonnectivityServerCountTooHigh",
+		append(kubeAPIServers(1, 1), knownServers("a", 3), knownServers("b", 2)), 1, []string{"a"}},
 
 	{"kube-apiservers are known", "KonnectivityKubeAPIServersUnknown", kubeAPIServers(1, 0), 1, nil},
 	{"all are down", "KonnectivityKubeAPIServersUnknown", kubeAPIServers(0, 0), 1, []string{"fires"}},
 	{"another job", "KonnectivityKubeAPIServersUnknown", []string{`up{job="kubelet"} 1 1`}, 1, []string{"fires"}},
 
-	{"a dial fails now and then", "KonnectivityDialsFail", []string{`apiserver_egress_dialer_dial_failure_count{stage="connect"} 0+5x10`}, 10, nil},
+	{"a dial fails now and then", "KonnectivityDialsFail",
+		[]string{`apiserver_egress_dialer_dial_failure_count{stage="connect"} 0+5x10`}, 10, nil},
 	{"dials fail", "KonnectivityDialsFail", []string{
-		`apiserver_egress_dialer_dial_failure_count{stage="connect",instance="a"} 0+4x10`, `apiserver_egress_dialer_dial_failure_count{stage="connect",instance="b"} 0+4x10`,
+		`apiserver_egress_dialer_dial_failure_count{stage="connect",instance="a"} 0+4x10`,
+		`apiserver_egress_dialer_dial_failure_count{stage="connect",instance="b"} 0+4x10`,
 		`apiserver_egress_dialer_dial_failure_count{stage="proxy"} 100x10`,
 	}, 10, []string{"connect"}},
-	{"dials failed once", "KonnectivityEndpointDialsFail", []string{`konnectivity_network_proxy_agent_endpoint_dial_failure_total 500x10`}, 10, nil},
+	{"dials failed once", "KonnectivityEndpointDialsFail",
+		[]string{`konnectivity_network_proxy_agent_endpoint_dial_failure_total 500x10`}, 10, nil},
 	{"dials of two agents fail", "KonnectivityEndpointDialsFail", []string{
-		`konnectivity_network_proxy_agent_endpoint_dial_failure_total{pod="a"} 0+4x10`, `konnectivity_network_proxy_agent_endpoint_dial_failure_total{pod="b"} 0+4x10`,
+		`konnectivity_network_proxy_agent_endpoint_dial_failure_total{pod="a"} 0+4x10`,
+		`konnectivity_network_proxy_agent_endpoint_dial_failure_total{pod="b"} 0+4x10`,
 	}, 10, []string{"fires"}},
 
-	{"none is due", "KonnectivityCertificateExpires", []string{`konnectivity_certificates_due{instance="a"} 0 0`}, 1, nil},
-	{"some are due", "KonnectivityCertificateExpires", []string{`konnectivity_certificates_due{instance="a"} 0 0`, `konnectivity_certificates_due{instance="b"} 1 1`}, 1, []string{"b"}},
-	{"the check failed", "KonnectivityCertificateExpires", []string{`konnectivity_certificates_due{instance="a"} 127 127`}, 1, []string{"a"}},
+	{"none is due", "KonnectivityCertificateExpires", []string{`konnectivity_certificates_due{instance="a"} 0 0`}, 1,
+		nil},
+	{"some are due", "KonnectivityCertificateExpires", []string{`konnectivity_certificates_due{instance="a"} 0 0`,
+		`konnectivity_certificates_due{instance="b"} 1 1`}, 1, []string{"b"}},
+	{"the check failed", "KonnectivityCertificateExpires",
+		[]string{`konnectivity_certificates_due{instance="a"} 127 127`}, 1, []string{"a"}},
 
-	{"checked yesterday", "KonnectivityCertificatesUnchecked", append(checked("a", "0x4320", "0x4320"), alive("a")), 1440, nil},
-	{"one of two is checked", "KonnectivityCertificatesUnchecked", append(checked("a", "0x4320", "0x4320"), alive("a"), alive("b")), 1440, []string{"fires"}},
-	{"checked three days ago", "KonnectivityCertificatesUnchecked", append(checked("a", "0x4320", "0x4320"), checked("b", "0x4320", "0+60x4320")...), 4320, []string{"a"}},
+	{"checked yesterday", "KonnectivityCertificatesUnchecked",
+		append(checked("a", "0x4320", "0x4320"), alive("a")), 1440, nil},
+	{"one of two is checked", "KonnectivityCertificatesUnchecked",
+		append(checked("a", "0x4320", "0x4320"), alive("a"), alive("b")), 1440, []string{"fires"}},
+	{"checked three days ago", "KonnectivityCertificatesUnchecked",
+		append(checked("a", "0x4320", "0x4320"), checked("b", "0x4320", "0+60x4320")...), 4320, []string{"a"}},
 	{"never checked", "KonnectivityCertificatesUnchecked", []string{alive("a"), `node_textfile_mtime_seconds{instance="a",file="/var/lib/node_exporter/other.prom"} 0x4320`}, 4320, []string{"fires"}},
-	{"succeeded yesterday", "KonnectivityCertificateCheckFails", append(cronJob("demo"), succeeded("demo", "0+60x4320")), 4320, nil},
-	{"succeeded in one of two namespaces", "KonnectivityCertificateCheckFails", append(cronJob("demo"), append(cronJob("kube-system"),
-		succeeded("demo", "0+60x4320"), succeeded("kube-system", "0x4320"))...), 4320, []string{"kube-system"}},
+	{"succeeded yesterday", "KonnectivityCertificateCheckFails",
+		append(cronJob("demo"), succeeded("demo", "0+60x4320")), 4320, nil},
+	{"succeeded in one of two namespaces", "KonnectivityCertificateCheckFails",
+		append(cronJob("demo"), append(cronJob("kube-system"),
+			succeeded("demo", "0+60x4320"), succeeded("kube-system", "0x4320"))...), 4320, []string{"kube-system"}},
 	{"never succeeded", "KonnectivityCertificateCheckFails", cronJob("demo"), 4320, []string{"demo"}},
 	{"new", "KonnectivityCertificateCheckFails", cronJob("demo"), 1440, nil},
-	{"checked no more", "KonnectivityCertificatesUnchecked", append(checked("a", "0 0", "0 0"), alive("a")), 60, []string{"fires"}},
+	{"checked no more", "KonnectivityCertificatesUnchecked", append(checked("a", "0 0", "0 0"), alive("a")), 60,
+		[]string{"fires"}},
 }
 
 func openConnections(pod string, servers int) string {
@@ -201,7 +231,8 @@ func alive(instance string) string {
 func checked(instance, due, modified string) []string {
 	return []string{
 		fmt.Sprintf("konnectivity_certificates_due{instance=%q} %s", instance, due),
-		fmt.Sprintf(`node_textfile_mtime_seconds{instance=%q,file="/var/lib/node_exporter/konnectivity.prom"} %s`, instance, modified),
+		fmt.Sprintf(`node_textfile_mtime_seconds{instance=%q,file="/var/lib/node_exporter/konnectivity.prom"} %s`,
+			instance, modified),
 	}
 }
 
@@ -229,7 +260,8 @@ func TestKonnectivityAlerts(t *testing.T) {
 		Minute int
 	}
 	expressions, tested := map[string]string{}, map[string]bool{}
-	for _, a := range alerts(t, parse(t, konnectivity(t, []string{"agents/base"}, []string{"agents/components/monitoring", "certificates/monitoring"}))) {
+	for _, a := range alerts(t, parse(t, konnectivity(t, []string{"agents/base"},
+		[]string{"agents/components/monitoring", "certificates/monitoring"}))) {
 		expressions[a.Alert] = a.Expr
 	}
 	var questions []evaluation
@@ -271,14 +303,17 @@ func TestKonnectivityNetworkPolicy(t *testing.T) {
 		port int32
 		want bool
 	}{
-		"Prometheus":          {peer{"monitoring", labels.Set{"app.kubernetes.io/name": "prometheus"}, "10.244.0.5", nil}, 8093, true},
-		"another agent":       {peer{metav1.NamespaceSystem, agent, "10.244.0.4", nil}, 8093, true},
-		"another port":        {peer{metav1.NamespaceSystem, agent, "10.244.0.4", nil}, 8094, false},
-		"a neighbour":         {peer{metav1.NamespaceSystem, labels.Set{"k8s-app": "kube-dns"}, "10.244.0.3", nil}, 8093, false},
+		"Prometheus": {peer{"monitoring", labels.Set{"app.kubernetes.io/name": "prometheus"}, "10.244.0.5",
+			nil}, 8093, true},
+		"another agent": {peer{metav1.NamespaceSystem, agent, "10.244.0.4", nil}, 8093, true},
+		"another port":  {peer{metav1.NamespaceSystem, agent, "10.244.0.4", nil}, 8094, false},
+		"a neighbour": {peer{metav1.NamespaceSystem, labels.Set{"k8s-app": "kube-dns"}, "10.244.0.3", nil},
+			8093, false},
 		"who says it is one":  {peer{"default", agent, "10.244.0.9", nil}, 8093, false},
 		"anybody from beyond": {peer{address: "203.0.113.9"}, 8093, false},
 	} {
-		if got := allowed(t, policies, networkingv1.PolicyTypeIngress, tc.from, to, tc.port, corev1.ProtocolTCP); got != tc.want {
+		if got := allowed(t, policies, networkingv1.PolicyTypeIngress, tc.from, to, tc.port,
+			corev1.ProtocolTCP); got != tc.want {
 			t.Errorf("%s: got %t, want %t", name, got, tc.want)
 		}
 	}

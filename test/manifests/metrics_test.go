@@ -150,7 +150,8 @@ spec:
 					return err
 				}
 				_, err = io.Copy(io.Discard, resp.Body)
-				if err = errors.Join(err, resp.Body.Close()); err == nil && resp.StatusCode == http.StatusTooManyRequests {
+				if err = errors.Join(err, resp.Body.Close()); err == nil &&
+					resp.StatusCode == http.StatusTooManyRequests {
 					err = rejected
 				}
 				return err

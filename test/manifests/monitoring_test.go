@@ -68,14 +68,16 @@ func runMonitoring(t testing.TB, command string, questions, answers any) {
 
 // matches says whether the selector asks for the metric, or for a part of the histogram of that name.
 func (s selector) matches(metric string) bool {
-	return slices.ContainsFunc([]string{"", "_bucket", "_count", "_sum"}, func(part string) bool { return s.label("__name__", metric+part) })
+	return slices.ContainsFunc([]string{"", "_bucket", "_count", "_sum"},
+		func(part string) bool { return s.label("__name__", metric+part) })
 }
 
 // label says whether the selector takes metrics with this value of a label; it must have a matcher for it.
 func (s selector) label(name, value string) bool {
 	for _, m := range s {
 		if m.Label == name {
-			return m.Op == "=" && m.Value == value || m.Op == "=~" && regexp.MustCompile("^(?:"+m.Value+")$").MatchString(value)
+			return m.Op == "=" && m.Value == value || m.Op == "=~" &&
+				regexp.MustCompile("^(?:"+m.Value+")$").MatchString(value)
 		}
 	}
 	return false

@@ -38,15 +38,18 @@ func nameProblems(r rendered) []string {
 	var problems []string
 	name := service(r, r.objects).Name
 	for _, obj := range r.objects {
-		if kind := obj.GetKind(); kind != "Namespace" && kind != "APIService" && !strings.HasPrefix(obj.GetName(), name) {
+		if kind := obj.GetKind(); kind != "Namespace" && kind != "APIService" &&
+			!strings.HasPrefix(obj.GetName(), name) {
 			problems = append(problems, fmt.Sprintf("%s %s has not the name of %s", kind, obj.GetName(), name))
 		}
 		if partOf := obj.GetLabels()["app.kubernetes.io/part-of"]; partOf != name {
-			problems = append(problems, fmt.Sprintf("%s %s is part-of %q, want %q", obj.GetKind(), obj.GetName(), partOf, name))
+			problems = append(problems, fmt.Sprintf("%s %s is part-of %q, want %q", obj.GetKind(), obj.GetName(),
+				partOf, name))
 		}
 		walkStrings(obj.Object, func(value string) {
 			if found := left.FindString(value); found != "" {
-				problems = append(problems, fmt.Sprintf("%s %s has %q in the value %.100s", obj.GetKind(), obj.GetName(), found, value))
+				problems = append(problems, fmt.Sprintf("%s %s has %q in the value %.100s", obj.GetKind(),
+					obj.GetName(), found, value))
 			}
 		})
 	}
@@ -73,7 +76,8 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, overlay := range overlays(t, sampleFolder) {
 		text := render(t, variant{overlay: overlay})
-		for _, want := range []string{"name: extension-apiserver\n  namespace: workshop-system\n", "name: v1alpha1.workshop.example.com\n"} {
+		for _, want := range []string{"name: extension-apiserver\n  namespace: workshop-system\n",
+			"name: v1alpha1.workshop.example.com\n"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s renders no %q", overlay, want)
 			}
@@ -88,7 +92,8 @@ func TestNames(t *testing.T) {
 		if found := regexp.MustCompile(`(?i)workshop|widget|gadget`).Find(data); found != nil {
 			t.Errorf("manifests/%s has %q", path, found)
 		}
-		if namespace := []byte("\n  namespace: "); bytes.Contains(data, namespace) && path != "kube-system/rolebinding.yaml" && path != "components/monitoring/rbac.yaml" {
+		if namespace := []byte("\n  namespace: "); bytes.Contains(data, namespace) &&
+			path != "kube-system/rolebinding.yaml" && path != "components/monitoring/rbac.yaml" {
 			t.Errorf("manifests/%s names a namespace", path)
 		}
 		return err
@@ -114,8 +119,12 @@ func TestProjectsInOneNamespace(t *testing.T) {
 		for _, obj := range one {
 			for _, selector := range selectors(t, obj) {
 				found++
-				if slices.ContainsFunc(targets, func(l map[string]string) bool { return selector.Matches(labels.Set(l)) }) {
-					t.Errorf("%s %s selects with %s what belongs to another project", obj.GetKind(), obj.GetName(), selector)
+				if slices.ContainsFunc(targets, func(l map[string]string) bool {
+					return selector.Matches(
+						labels.Set(l))
+				}) {
+					t.Errorf("%s %s selects with %s what belongs to another project", obj.GetKind(),
+						obj.GetName(), selector)
 				}
 			}
 		}
@@ -172,7 +181,8 @@ func selectors(t *testing.T, obj *unstructured.Unstructured) []labels.Selector {
 // TestCertManager: an overlay with cert-manager has nothing of certgen.
 func TestCertManager(t *testing.T) {
 	t.Parallel()
-	for _, obj := range parse(t, render(t, variant{components: []string{"network-policy", "certificates-cert-manager"}})) {
+	for _, obj := range parse(t, render(t, variant{components: []string{"network-policy",
+		"certificates-cert-manager"}})) {
 		walkStrings(obj.Object, func(value string) {
 			if strings.Contains(value, "certgen") {
 				t.Errorf("%s %s has %q", obj.GetKind(), obj.GetName(), value)
@@ -206,7 +216,8 @@ func TestAlerts(t *testing.T) {
 func alerted(t *testing.T, objects []*unstructured.Unstructured) string {
 	t.Helper()
 	for _, rule := range alerts(t, objects) {
-		if match := regexp.MustCompile(`aggregator_unavailable_apiservice\{name=~"([^"]*)"`).FindStringSubmatch(rule.Expr); match != nil {
+		if match := regexp.MustCompile(`aggregator_unavailable_apiservice\{name=~"([^"]*)"`).FindStringSubmatch(
+			rule.Expr); match != nil {
 			return match[1]
 		}
 	}
@@ -225,9 +236,12 @@ func TestTwoGroups(t *testing.T) {
 	project := t.TempDir()
 	writeFile(t, filepath.Join(project, "api", "apiservices.yaml"), string(apiServices))
 	writeFile(t, filepath.Join(project, "api", "kustomization.yaml"),
-		fmt.Sprintf("resources: [%s, apiservices.yaml]\n", relative(t, filepath.Join(project, "api"), filepath.Join(folder, "base"))))
-	writeFile(t, filepath.Join(project, "names", "kustomization.yaml"), readFile(t, filepath.Join(sampleFolder, "names", "kustomization.yaml")))
-	objects := parse(t, render(t, variant{project: project, components: []string{"audit", "certificates-certgen", "monitoring"}}))
+		fmt.Sprintf("resources: [%s, apiservices.yaml]\n",
+			relative(t, filepath.Join(project, "api"), filepath.Join(folder, "base"))))
+	writeFile(t, filepath.Join(project, "names", "kustomization.yaml"),
+		readFile(t, filepath.Join(sampleFolder, "names", "kustomization.yaml")))
+	objects := parse(t, render(t, variant{project: project,
+		components: []string{"audit", "certificates-certgen", "monitoring"}}))
 	r := rendered{t, variant{}, objects}
 	for _, problem := range slices.Concat(certgenProblems(r), dashboardProblems(r)) {
 		t.Error(problem)
@@ -250,7 +264,8 @@ func TestTwoGroups(t *testing.T) {
 	for _, group := range []string{workshop.GroupName, other.Group} {
 		request := auditCase("create", "identityreviews", "", "jane")
 		request.APIGroup = group
-		if got := policy.NewPolicyRuleEvaluator(loaded).EvaluatePolicyRule(request).Level; got != auditinternal.LevelMetadata {
+		if got := policy.NewPolicyRuleEvaluator(loaded).EvaluatePolicyRule(
+			request).Level; got != auditinternal.LevelMetadata {
 			t.Errorf("audit level of a review in %s: got %s, want %s", group, got, auditinternal.LevelMetadata)
 		}
 	}

@@ -28,11 +28,15 @@ func matches(t *testing.T, peers []networkingv1.NetworkPolicyPeer, own string, p
 		if want.IPBlock != nil {
 			address := netip.MustParseAddr(p.address)
 			return netip.MustParsePrefix(want.IPBlock.CIDR).Contains(address) &&
-				!slices.ContainsFunc(want.IPBlock.Except, func(cidr string) bool { return netip.MustParsePrefix(cidr).Contains(address) })
+				!slices.ContainsFunc(want.IPBlock.Except, func(
+					cidr string) bool {
+					return netip.MustParsePrefix(cidr).Contains(address)
+				})
 		}
 		inNamespace := p.namespace == own
 		if want.NamespaceSelector != nil {
-			inNamespace = p.namespace != "" && selectorOf(t, want.NamespaceSelector).Matches(labels.Set{"kubernetes.io/metadata.name": p.namespace})
+			inNamespace = p.namespace != "" && selectorOf(t, want.NamespaceSelector).Matches(
+				labels.Set{"kubernetes.io/metadata.name": p.namespace})
 		}
 		return inNamespace && (want.PodSelector == nil || selectorOf(t, want.PodSelector).Matches(p.labels))
 	})
@@ -51,7 +55,8 @@ func opens(ports []networkingv1.NetworkPolicyPort, to peer, port int32, protocol
 
 // allowed does what a network plugin does for one direction: who is selected by no policy is free, else one rule must
 // allow it.
-func allowed(t *testing.T, policies []*networkingv1.NetworkPolicy, direction networkingv1.PolicyType, from, to peer, port int32, protocol corev1.Protocol) bool {
+func allowed(t *testing.T, policies []*networkingv1.NetworkPolicy, direction networkingv1.PolicyType, from, to peer,
+	port int32, protocol corev1.Protocol) bool {
 	t.Helper()
 	subject, other := to, from
 	if direction == networkingv1.PolicyTypeEgress {
@@ -59,7 +64,8 @@ func allowed(t *testing.T, policies []*networkingv1.NetworkPolicy, direction net
 	}
 	selected := false
 	for _, p := range policies {
-		if p.Namespace != subject.namespace || !selectorOf(t, &p.Spec.PodSelector).Matches(subject.labels) || !slices.Contains(p.Spec.PolicyTypes, direction) {
+		if p.Namespace != subject.namespace || !selectorOf(t, &p.Spec.PodSelector).Matches(subject.labels) ||
+			!slices.Contains(p.Spec.PolicyTypes, direction) {
 			continue
 		}
 		selected = true
@@ -82,7 +88,8 @@ func allowed(t *testing.T, policies []*networkingv1.NetworkPolicy, direction net
 func TestNetworkPolicies(t *testing.T) {
 	t.Parallel()
 	for _, v := range []variant{
-		{name: "production", overlay: "production"}, {name: "port 10250", components: []string{"network-policy", "profile-port-10250"}},
+		{name: "production", overlay: "production"}, {name: "port 10250",
+			components: []string{"network-policy", "profile-port-10250"}},
 	} {
 		objects := parse(t, render(t, v))
 		policies := only[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy")
@@ -90,7 +97,8 @@ func TestNetworkPolicies(t *testing.T) {
 		port := server(t, objects).pod.Spec.Containers[0].Ports[0].ContainerPort
 		pod := func(namespace, address string, set labels.Set) peer { return peer{namespace, set, address, nil} }
 		ours := peer{namespace, server(t, objects).pod.Labels, "10.244.1.7", map[string]int32{"https": port}}
-		certgen := pod(namespace, "10.244.1.8", labels.Set{"app.kubernetes.io/name": "extension-apiserver", "app.kubernetes.io/component": "certgen", "app.kubernetes.io/part-of": service(t, objects).Name})
+		certgen := pod(namespace, "10.244.1.8", labels.Set{"app.kubernetes.io/name": "extension-apiserver",
+			"app.kubernetes.io/component": "certgen", "app.kubernetes.io/part-of": service(t, objects).Name})
 		stranger := pod("default", "10.244.2.9", labels.Set{"app": "x"})
 		neighbour := pod(namespace, "10.244.2.10", labels.Set{"app": "x"})
 		controlPlane := peer{address: "172.18.0.2"}
@@ -106,10 +114,13 @@ func TestNetworkPolicies(t *testing.T) {
 			{"kube-apiserver", controlPlane, ours, port, corev1.ProtocolTCP, true},
 			{"kube-apiserver by IPv6", peer{address: "2001:db8::1"}, ours, port, corev1.ProtocolTCP, true},
 			{"kube-apiserver at another port", controlPlane, ours, 2379, corev1.ProtocolTCP, false},
-			{"konnectivity", pod("kube-system", "10.244.0.4", labels.Set{"k8s-app": "konnectivity-agent"}), ours, port, corev1.ProtocolTCP, true},
-			{"a pod that says it is konnectivity", pod("default", "10.244.0.4", labels.Set{"k8s-app": "konnectivity-agent"}), ours, port, corev1.ProtocolTCP, false},
+			{"konnectivity", pod("kube-system", "10.244.0.4", labels.Set{"k8s-app": "konnectivity-agent"}), ours, port,
+				corev1.ProtocolTCP, true},
+			{"a pod that says it is konnectivity", pod("default", "10.244.0.4",
+				labels.Set{"k8s-app": "konnectivity-agent"}), ours, port, corev1.ProtocolTCP, false},
 			{"Prometheus", pod("monitoring", "10.244.0.5", prometheus), ours, port, corev1.ProtocolTCP, true},
-			{"a pod that says it is Prometheus", pod("default", "10.244.0.5", prometheus), ours, port, corev1.ProtocolTCP, false},
+			{"a pod that says it is Prometheus", pod("default", "10.244.0.5", prometheus), ours, port,
+				corev1.ProtocolTCP, false},
 			{"another pod of monitoring", pod("monitoring", "10.244.0.6", nil), ours, port, corev1.ProtocolTCP, false},
 			{"a pod of another namespace", stranger, ours, port, corev1.ProtocolTCP, false},
 			{"a pod by IPv6", pod("default", "fd00:10:244::9", nil), ours, port, corev1.ProtocolTCP, false},

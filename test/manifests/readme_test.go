@@ -30,7 +30,8 @@ func TestReadme(t *testing.T) {
 		content, _, _ = strings.Cut(content, "```")
 		writeFile(t, filepath.Join(dir, path), content)
 	}
-	writeFile(t, filepath.Join(dir, "api", "apiservices.yaml"), readFile(t, filepath.Join(sampleFolder, "api", "apiservices.yaml")))
+	writeFile(t, filepath.Join(dir, "api", "apiservices.yaml"),
+		readFile(t, filepath.Join(sampleFolder, "api", "apiservices.yaml")))
 	text = kustomize(t, filepath.Join(dir, "cluster-1"))
 	for _, want := range []string{
 		"name: widgets-apiserver\n  namespace: widgets-system\n", "https://10.0.0.11:2379", "10.100.0.0/16",
@@ -44,12 +45,14 @@ func TestReadme(t *testing.T) {
 		t.Errorf("the example of the README renders the namespace of the sample:\n%s", text)
 	}
 	r := rendered{t, variant{}, parse(t, text)}
-	for _, problem := range slices.Concat(nameProblems(r), namespaceProblems(r), certgenProblems(r), dashboardProblems(r)) {
+	for _, problem := range slices.Concat(nameProblems(r), namespaceProblems(r), certgenProblems(r),
+		dashboardProblems(r)) {
 		t.Errorf("the example of the README: %s", problem)
 	}
 	text = kustomize(t, filepath.Join(dir, "cluster-2"))
 	if _, d := dashboards(t, parse(t, text)); d == nil || strings.Contains(text, "monitoring.coreos.com") {
-		t.Errorf("the example of the README without the Prometheus operator renders no dashboard, or kinds of the operator:\n%s", text)
+		t.Errorf("the example of the README without the Prometheus operator renders no dashboard, or kinds of the "+
+			"operator:\n%s", text)
 	}
 }
 

@@ -57,7 +57,8 @@ func variants(t testing.TB) []variant {
 	for _, name := range folders(t, filepath.Join(folder, "components")) {
 		out = append(out, variant{name: "base+" + name, components: []string{name}})
 		if name == "audit" || strings.HasPrefix(name, "profile-") {
-			out = append(out, variant{name: "base+embedded-storage+" + name, components: []string{"embedded-storage", name}})
+			out = append(out, variant{name: "base+embedded-storage+" + name,
+				components: []string{"embedded-storage", name}})
 		}
 	}
 	return out
@@ -107,7 +108,8 @@ func render(t testing.TB, v variant) string {
 func kustomize(t testing.TB, dir string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), filepath.Join("..", "..", "bin", envtest.Minor(), "kubectl"), "kustomize", dir)
+	cmd := exec.CommandContext(t.Context(), filepath.Join("..", "..", "bin", envtest.Minor(), "kubectl"),
+		"kustomize", dir)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("kubectl kustomize %s: %v\n%s", dir, err, &stderr)
@@ -202,9 +204,11 @@ func workloads(t testing.TB, objects []*unstructured.Unstructured) []workload {
 		if obj.GetKind() == "StatefulSet" {
 			// As the controller does.
 			for _, claim := range as[appsv1.StatefulSet](t, obj).Spec.VolumeClaimTemplates {
-				pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim.Name, VolumeSource: corev1.VolumeSource{
-					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name + "-" + obj.GetName() + "-0"},
-				}})
+				pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim.Name,
+					VolumeSource: corev1.VolumeSource{
+						PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name + "-" +
+							obj.GetName() + "-0"},
+					}})
 			}
 		}
 		out = append(out, workload{obj, *pod})
@@ -250,7 +254,8 @@ func registered(t testing.TB, objects []*unstructured.Unstructured) []*apiregist
 func TestCertgenPods(t *testing.T) {
 	objects := parse(t, render(t, variant{name: "certgen", components: []string{"certificates-certgen"}}))
 	jobs, cronJobs := only[batchv1.Job](t, objects, "Job"), only[batchv1.CronJob](t, objects, "CronJob")
-	if len(jobs) != 1 || len(cronJobs) != 1 || jobs[0].Spec.Template.String() != cronJobs[0].Spec.JobTemplate.Spec.Template.String() {
+	if len(jobs) != 1 || len(cronJobs) != 1 ||
+		jobs[0].Spec.Template.String() != cronJobs[0].Spec.JobTemplate.Spec.Template.String() {
 		t.Errorf("got %v and %v, want one of each with the same pod", jobs, cronJobs)
 	}
 }

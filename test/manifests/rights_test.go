@@ -25,7 +25,8 @@ import (
 
 // ofEnvironment are the components under the names of the server that runs.
 func ofEnvironment(components ...string) variant {
-	return variant{components: components, names: fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nnamespace: %s\nnamePrefix: %s\n",
+	return variant{components: components, names: fmt.Sprintf(
+		"apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nnamespace: %s\nnamePrefix: %s\n",
 		envtest.Namespace, strings.TrimSuffix(envtest.ServiceName, "apiserver"))}
 }
 
@@ -45,7 +46,8 @@ func testServerRights(c *cluster) {
 	if envtest.Minor() < "1.36" {
 		for _, verb := range []string{"list", "watch"} {
 			for _, resource := range []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"} {
-				never[verb+" "+resource+".admissionregistration.k8s.io"] = "the API is not served before Kubernetes 1.36"
+				never[verb+" "+resource+".admissionregistration.k8s.io"] = "the API is not served before Kubernetes " +
+					"1.36"
 			}
 		}
 	}
@@ -67,9 +69,11 @@ func (c *cluster) exercise() {
 		c.Fatal(err)
 	}
 	resources := install.GroupVersions()[0].WithResource("widgets")
-	widgets, counted := dynamic.NewForConfigOrDie(config).Resource(resources), corev1.ResourceName("count/"+resources.GroupResource().String())
+	widgets, counted := dynamic.NewForConfigOrDie(config).Resource(resources),
+		corev1.ResourceName("count/"+resources.GroupResource().String())
 	widget.SetNamespace("nowhere")
-	if _, err := widgets.Namespace("nowhere").Create(c.Context(), widget, metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := widgets.Namespace("nowhere").Create(c.Context(), widget,
+		metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
 		c.Errorf("create in a namespace that does not exist: %v, want NotFound", err)
 	}
 	if _, err := c.client.CoreV1().ResourceQuotas("default").Create(c.Context(), &corev1.ResourceQuota{
@@ -95,7 +99,9 @@ func (c *cluster) exercise() {
 		widget.SetName("")
 		widget.SetGenerateName("booked-")
 		_, err := widgets.Namespace("default").Create(ctx, widget, metav1.CreateOptions{})
-		if used, _ := rights.Requests([]byte(readFile(c, c.audit)), userName(envtest.Namespace, envtest.ServiceName)); err == nil && !slices.Contains(used, "update resourcequotas/status default/widgets") {
+		if used, _ := rights.Requests([]byte(readFile(c, c.audit)),
+			userName(envtest.Namespace, envtest.ServiceName)); err == nil &&
+			!slices.Contains(used, "update resourcequotas/status default/widgets") {
 			err = errors.New("the server has not booked it: it does not know the quota yet")
 		}
 		return err
@@ -103,9 +109,11 @@ func (c *cluster) exercise() {
 }
 
 // compareRights compares what a ServiceAccount may do with what it did, by the audit log of kube-apiserver.
-func (c *cluster) compareRights(namespace, account string, objects []*unstructured.Unstructured, never map[string]string) {
+func (c *cluster) compareRights(namespace, account string, objects []*unstructured.Unstructured,
+	never map[string]string) {
 	c.Helper()
-	for _, err := range rights.Compare(userName(namespace, account), []byte(readFile(c, c.audit)), c.granted(account, objects), never) {
+	for _, err := range rights.Compare(userName(namespace, account), []byte(readFile(c, c.audit)),
+		c.granted(account, objects), never) {
 		c.Error(err)
 	}
 }

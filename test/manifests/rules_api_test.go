@@ -60,26 +60,34 @@ func rightsProblems(r rendered) []string {
 			if strings.HasSuffix(role.Name, "-own-api") && slices.Equal(rule.Verbs, []string{"get", "list", "watch"}) {
 				words = slices.Concat(rule.APIGroups, rule.Verbs)
 			}
-			for _, broad := range []string{"*", "impersonate", "escalate", "bind", "roles", "clusterroles", "pods/exec", "serviceaccounts/token"} {
+			for _, broad := range []string{"*", "impersonate", "escalate", "bind", "roles", "clusterroles", "pods/exec",
+				"serviceaccounts/token"} {
 				if slices.Contains(words, broad) {
 					problems = append(problems, fmt.Sprintf("%s has %s", role.Name, broad))
 				}
 			}
 			byName := len(rule.ResourceNames) > 0
-			if slices.Contains(rule.Resources, "secrets") && (!byName || slices.Contains(rule.Verbs, "list") || slices.Contains(rule.Verbs, "watch")) {
-				problems = append(problems, fmt.Sprintf("%s: secrets %v by the names %v, want names, and neither list nor watch", role.Name, rule.Verbs, rule.ResourceNames))
+			if slices.Contains(rule.Resources, "secrets") &&
+				(!byName || slices.Contains(rule.Verbs, "list") || slices.Contains(rule.Verbs, "watch")) {
+				problems = append(problems,
+					fmt.Sprintf("%s: secrets %v by the names %v, want names, and neither list nor watch", role.Name,
+						rule.Verbs, rule.ResourceNames))
 			}
-			if slices.Contains(rule.Resources, "apiservices") && !byName && !slices.Equal(rule.Verbs, []string{"list"}) {
-				problems = append(problems, fmt.Sprintf("%s: apiservices %v without names, want list at most", role.Name, rule.Verbs))
+			if slices.Contains(rule.Resources, "apiservices") && !byName &&
+				!slices.Equal(rule.Verbs, []string{"list"}) {
+				problems = append(problems, fmt.Sprintf("%s: apiservices %v without names, want list at most",
+					role.Name, rule.Verbs))
 			}
 		}
 	}
 	for _, obj := range r.objects {
-		if ref, _, _ := nestedString(obj, "roleRef", "name"); ref == "cluster-admin" || ref == "admin" || ref == "edit" {
+		if ref, _, _ := nestedString(obj, "roleRef", "name"); ref == "cluster-admin" || ref == "admin" ||
+			ref == "edit" {
 			problems = append(problems, obj.GetName()+" binds "+ref)
 		}
 	}
-	if got, want := serverRights(r, r.objects), serverRights(r, parse(r, render(r, variant{project: r.variant.project}))); !slices.Equal(got, want) {
+	if got, want := serverRights(r, r.objects), serverRights(r,
+		parse(r, render(r, variant{project: r.variant.project}))); !slices.Equal(got, want) {
 		problems = append(problems, fmt.Sprintf("the server's rights are %v, want those of the base: %v", got, want))
 	}
 	return problems
@@ -93,13 +101,15 @@ func runbookProblems(r rendered) []string {
 		path, found := strings.CutPrefix(rule.Annotations["runbook_url"], prefix)
 		file, anchor, hasAnchor := strings.Cut(path, "#")
 		if !found || !hasAnchor || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" {
-			problems = append(problems, fmt.Sprintf("%s: runbook_url %q, severity %q, summary %q", rule.Alert, rule.Annotations["runbook_url"],
+			problems = append(problems, fmt.Sprintf("%s: runbook_url %q, severity %q, summary %q", rule.Alert,
+				rule.Annotations["runbook_url"],
 				rule.Labels["severity"], rule.Annotations["summary"]))
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join("..", "..", file))
 		if err != nil || !slices.Contains(anchors(string(data)), anchor) {
-			problems = append(problems, fmt.Sprintf("%s: %s has no heading #%s (%v); it has %v", rule.Alert, file, anchor, err, anchors(string(data))))
+			problems = append(problems, fmt.Sprintf("%s: %s has no heading #%s (%v); it has %v", rule.Alert, file,
+				anchor, err, anchors(string(data))))
 		}
 	}
 	return problems
@@ -109,7 +119,8 @@ func runbookProblems(r rendered) []string {
 func anchors(markdown string) []string {
 	var out []string
 	for line := range strings.Lines(markdown) {
-		if title, ok := strings.CutPrefix(strings.TrimLeft(strings.TrimSpace(line), "#"), " "); ok && strings.HasPrefix(line, "#") {
+		if title, ok := strings.CutPrefix(strings.TrimLeft(strings.TrimSpace(line), "#"), " "); ok &&
+			strings.HasPrefix(line, "#") {
 			out = append(out, strings.Map(func(c rune) rune {
 				switch {
 				case c == ' ':
@@ -132,7 +143,8 @@ func webhookProblems(r rendered) []string {
 			problems = append(problems, obj.GetKind()+" "+obj.GetName())
 		}
 	}
-	for _, b := range only[admissionregistrationv1.ValidatingAdmissionPolicyBinding](r, r.objects, "ValidatingAdmissionPolicyBinding") {
+	for _, b := range only[admissionregistrationv1.ValidatingAdmissionPolicyBinding](r, r.objects,
+		"ValidatingAdmissionPolicyBinding") {
 		if !slices.Contains(b.Spec.ValidationActions, admissionregistrationv1.Deny) {
 			problems = append(problems, fmt.Sprintf("%s: %v, want Deny", b.Name, b.Spec.ValidationActions))
 		}
@@ -148,14 +160,17 @@ func certgenProblems(r rendered) []string {
 		names = append(names, a.Name)
 	}
 	for _, w := range workloads(r, r.objects) {
-		if c := w.pod.Spec.Containers[0]; c.Name == "certgen" && !slices.Contains(c.Args, "--apiservice="+strings.Join(names, ",")) {
-			problems = append(problems, fmt.Sprintf("%s: arguments %q, want the APIServices %v", w.GetName(), c.Args, names))
+		if c := w.pod.Spec.Containers[0]; c.Name == "certgen" &&
+			!slices.Contains(c.Args, "--apiservice="+strings.Join(names, ",")) {
+			problems = append(problems, fmt.Sprintf("%s: arguments %q, want the APIServices %v", w.GetName(),
+				c.Args, names))
 		}
 	}
 	for _, role := range only[rbacv1.ClusterRole](r, r.objects, "ClusterRole") {
 		for _, rule := range role.Rules {
 			if slices.Contains(rule.Verbs, "patch") && !slices.Equal(rule.ResourceNames, names) {
-				problems = append(problems, fmt.Sprintf("%s: patch of %v, want the APIServices %v", role.Name, rule.ResourceNames, names))
+				problems = append(problems, fmt.Sprintf("%s: patch of %v, want the APIServices %v", role.Name,
+					rule.ResourceNames, names))
 			}
 		}
 	}

@@ -21,29 +21,35 @@ func podProblems(r rendered) []string {
 		spec, problem := w.pod.Spec, func(format string, args ...any) {
 			problems = append(problems, w.GetKind()+" "+w.GetName()+": "+fmt.Sprintf(format, args...))
 		}
-		if spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken || spec.ServiceAccountName == "" || spec.ServiceAccountName == "default" {
+		if spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken ||
+			spec.ServiceAccountName == "" || spec.ServiceAccountName == "default" {
 			problem("token of the ServiceAccount %q is mounted by itself", spec.ServiceAccountName)
 		}
 		hostNetwork := slices.Contains(r.variant.components, "profile-host-network")
 		if spec.HostPID || spec.HostIPC || spec.HostNetwork != hostNetwork {
-			problem("host's processes %t, IPC %t, network %t; only the network in its profile", spec.HostPID, spec.HostIPC, spec.HostNetwork)
+			problem("host's processes %t, IPC %t, network %t; only the network in its profile", spec.HostPID,
+				spec.HostIPC, spec.HostNetwork)
 		}
-		if s := spec.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.RunAsUser == nil || *s.RunAsUser != 65532 {
+		if s := spec.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.RunAsUser == nil ||
+			*s.RunAsUser != 65532 {
 			problem("runAsNonRoot and runAsUser 65532 are missing")
 		} else if s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 			problem("seccomp profile is %v", s.SeccompProfile)
 		}
-		if !slices.ContainsFunc(classes, func(c *schedulingv1.PriorityClass) bool { return c.Name == spec.PriorityClassName }) {
+		if !slices.ContainsFunc(classes,
+			func(c *schedulingv1.PriorityClass) bool { return c.Name == spec.PriorityClassName }) {
 			problem("there is no priorityClass %q", spec.PriorityClassName)
 		}
 		if spec.NodeSelector[corev1.LabelOSStable] != string(corev1.Linux) {
-			problem("node selector is %v, want %s: linux; clusters have nodes with Windows too", spec.NodeSelector, corev1.LabelOSStable)
+			problem("node selector is %v, want %s: linux; clusters have nodes with Windows too", spec.NodeSelector,
+				corev1.LabelOSStable)
 		}
 		if spec.EnableServiceLinks == nil || *spec.EnableServiceLinks {
 			problem("gets every Service as variables")
 		}
 		if len(spec.Containers) != 1 || len(spec.InitContainers) > 0 {
-			problem("has %d containers and %d init containers, want 1 and 0", len(spec.Containers), len(spec.InitContainers))
+			problem("has %d containers and %d init containers, want 1 and 0", len(spec.Containers),
+				len(spec.InitContainers))
 		}
 	}
 	return problems
@@ -72,13 +78,16 @@ func containerProblems(r rendered) []string {
 				problem("readOnlyRootFilesystem is not true")
 				continue
 			}
-			if s.Privileged != nil || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.RunAsUser != nil || s.RunAsNonRoot != nil {
+			if s.Privileged != nil || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation ||
+				s.RunAsUser != nil || s.RunAsNonRoot != nil {
 				problem("securityContext gives rights: %v", s)
 			}
-			if s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 {
+			if s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) ||
+				len(s.Capabilities.Add) > 0 {
 				problem("capabilities %v, want drop of ALL", s.Capabilities)
 			}
-			if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() {
+			if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() ||
+				c.Resources.Limits.Memory().IsZero() {
 				problem("resources %v, want requests of cpu and memory, and a limit of memory", c.Resources)
 			}
 		}
@@ -95,28 +104,38 @@ func serverProblems(r rendered) []string {
 		probe *corev1.Probe
 		path  string
 	}{
-		"startup": {c.StartupProbe, "/livez"}, "liveness": {c.LivenessProbe, "/livez"}, "readiness": {c.ReadinessProbe, "/readyz?exclude=etcd-alarms"},
+		"startup": {c.StartupProbe, "/livez"}, "liveness": {c.LivenessProbe, "/livez"},
+		"readiness": {c.ReadinessProbe, "/readyz?exclude=etcd-alarms"},
 	} {
-		if p := want.probe; p == nil || p.HTTPGet == nil || p.HTTPGet.Path != want.path || p.HTTPGet.Scheme != corev1.URISchemeHTTPS || p.HTTPGet.Port.StrVal != "https" {
-			problems = append(problems, fmt.Sprintf("%s probe is %v, want %s at the port https, by HTTPS", name, p, want.path))
+		if p := want.probe; p == nil || p.HTTPGet == nil || p.HTTPGet.Path != want.path ||
+			p.HTTPGet.Scheme != corev1.URISchemeHTTPS || p.HTTPGet.Port.StrVal != "https" {
+			problems = append(problems, fmt.Sprintf("%s probe is %v, want %s at the port https, by HTTPS", name,
+				p, want.path))
 		}
 	}
 	options := serverOptions(r, c.Args)
-	delay, request, watches := options.ServerRun.ShutdownDelayDuration, options.ServerRun.RequestTimeout, options.ServerRun.ShutdownWatchTerminationGracePeriod
+	delay, request, watches := options.ServerRun.ShutdownDelayDuration, options.ServerRun.RequestTimeout,
+		options.ServerRun.ShutdownWatchTerminationGracePeriod
 	readiness := time.Duration(c.ReadinessProbe.PeriodSeconds*c.ReadinessProbe.FailureThreshold) * time.Second
 	if delay < readiness {
-		problems = append(problems, fmt.Sprintf("--shutdown-delay-duration is %s, want no less than the %s after which the pod is not ready", delay, readiness))
+		problems = append(problems,
+			fmt.Sprintf("--shutdown-delay-duration is %s, want no less than the %s after which the pod is not ready",
+				delay, readiness))
 	}
 	if grace := time.Duration(*w.pod.Spec.TerminationGracePeriodSeconds) * time.Second; grace < delay+request+watches {
-		problems = append(problems, fmt.Sprintf("terminationGracePeriodSeconds is %s, want no less than %s + %s + %s", grace, delay, request, watches))
+		problems = append(problems, fmt.Sprintf("terminationGracePeriodSeconds is %s, want no less than %s + %s + %s",
+			grace, delay, request, watches))
 	}
-	if port := int(c.Ports[0].ContainerPort); port != options.Recommended.SecureServing.BindPort || c.Ports[0].Name != "https" {
-		problems = append(problems, fmt.Sprintf("port is %v, --secure-port is %d", c.Ports[0], options.Recommended.SecureServing.BindPort))
+	if port := int(c.Ports[0].ContainerPort); port != options.Recommended.SecureServing.BindPort ||
+		c.Ports[0].Name != "https" {
+		problems = append(problems, fmt.Sprintf("port is %v, --secure-port is %d", c.Ports[0],
+			options.Recommended.SecureServing.BindPort))
 	}
 	i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "GOMEMLIMIT" })
 	limit := c.Resources.Limits.Memory().Value()
 	if i < 0 || c.Env[i].Value != fmt.Sprintf("%dMiB", limit*3/4>>20) {
-		problems = append(problems, fmt.Sprintf("GOMEMLIMIT is not %dMiB, three quarters of the limit of memory", limit*3/4>>20))
+		problems = append(problems, fmt.Sprintf("GOMEMLIMIT is not %dMiB, three quarters of the limit of memory",
+			limit*3/4>>20))
 	}
 	return problems
 }
@@ -152,8 +171,10 @@ func volumeProblems(r rendered) []string {
 					}
 					tokens++
 					// kube-apiserver makes a token of 3607 s last a year (--service-account-extend-token-expiration).
-					if seconds := *s.ServiceAccountToken.ExpirationSeconds; seconds > 3600 || s.ServiceAccountToken.Audience != "" {
-						problem("token has expirationSeconds %d and the audience %q", seconds, s.ServiceAccountToken.Audience)
+					if seconds := *s.ServiceAccountToken.ExpirationSeconds; seconds > 3600 ||
+						s.ServiceAccountToken.Audience != "" {
+						problem("token has expirationSeconds %d and the audience %q", seconds,
+							s.ServiceAccountToken.Audience)
 					}
 				}
 			case v.EmptyDir != nil:
@@ -181,7 +202,8 @@ func secretProblems(r rendered) []string {
 	}
 	for _, cm := range only[corev1.ConfigMap](r, r.objects, "ConfigMap") {
 		for key, value := range cm.Data {
-			if strings.Contains(value, "PRIVATE KEY") || strings.Contains(value, "token:") || strings.Contains(value, "password") {
+			if strings.Contains(value, "PRIVATE KEY") || strings.Contains(value, "token:") ||
+				strings.Contains(value, "password") {
 				problems = append(problems, "ConfigMap "+cm.Name+" has a secret in "+key)
 			}
 			if strings.Contains(value, "http://") {
@@ -213,7 +235,8 @@ func exposedProblems(r rendered) []string {
 	}
 	for _, s := range services {
 		if s.Spec.Type != "" && s.Spec.Type != corev1.ServiceTypeClusterIP || len(s.Spec.ExternalIPs) > 0 {
-			problems = append(problems, fmt.Sprintf("Service %s has type %s and external addresses %v", s.Name, s.Spec.Type, s.Spec.ExternalIPs))
+			problems = append(problems, fmt.Sprintf("Service %s has type %s and external addresses %v", s.Name,
+				s.Spec.Type, s.Spec.ExternalIPs))
 		}
 	}
 	for _, obj := range r.objects {

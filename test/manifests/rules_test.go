@@ -57,18 +57,21 @@ func TestRules(t *testing.T) {
 func namespaceProblems(r rendered) []string {
 	var problems []string
 	clusterScoped := map[string]bool{
-		"Namespace": true, "ClusterRole": true, "ClusterRoleBinding": true, "PriorityClass": true, "APIService": true, "FlowSchema": true,
+		"Namespace": true, "ClusterRole": true, "ClusterRoleBinding": true, "PriorityClass": true, "APIService": true,
+		"FlowSchema":                 true,
 		"PriorityLevelConfiguration": true, "ValidatingAdmissionPolicy": true, "ValidatingAdmissionPolicyBinding": true,
 	}
 	elsewhere := 0
 	for _, obj := range r.objects {
 		switch namespace := obj.GetNamespace(); {
 		case clusterScoped[obj.GetKind()] != (namespace == ""):
-			problems = append(problems, fmt.Sprintf("%s %s is in namespace %q", obj.GetKind(), obj.GetName(), namespace))
+			problems = append(problems, fmt.Sprintf("%s %s is in namespace %q", obj.GetKind(),
+				obj.GetName(), namespace))
 		case obj.GetKind() == "RoleBinding" && namespace == "kube-system":
 			elsewhere++
 		case namespace != "" && namespace != service(r, r.objects).Namespace:
-			problems = append(problems, fmt.Sprintf("%s %s is in namespace %s", obj.GetKind(), obj.GetName(), namespace))
+			problems = append(problems, fmt.Sprintf("%s %s is in namespace %s", obj.GetKind(),
+				obj.GetName(), namespace))
 		}
 		if obj.GetKind() == "Namespace" {
 			want := "restricted"
@@ -77,8 +80,11 @@ func namespaceProblems(r rendered) []string {
 			}
 			labels := obj.GetLabels()
 			const prefix = "pod-security.kubernetes.io/"
-			if labels[prefix+"enforce"] != want || labels[prefix+"warn"] != "restricted" || labels[prefix+"audit"] != "restricted" {
-				problems = append(problems, fmt.Sprintf("labels of the namespace are %v, want %s enforced and restricted audited and warned of", labels, want))
+			if labels[prefix+"enforce"] != want || labels[prefix+"warn"] != "restricted" ||
+				labels[prefix+"audit"] != "restricted" {
+				problems = append(problems,
+					fmt.Sprintf("labels of the namespace are %v, want %s enforced and restricted audited and warned of",
+						labels, want))
 			}
 		}
 	}

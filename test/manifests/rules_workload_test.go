@@ -25,8 +25,10 @@ func selectorProblems(r rendered) []string {
 	var problems []string
 	selectsServer := func(what string, selector labels.Selector) {
 		for _, w := range workloads(r, r.objects) {
-			if got, want := selector.Matches(labels.Set(w.pod.Labels)), w.GetName() == service(r, r.objects).Name; got != want {
-				problems = append(problems, fmt.Sprintf("%s selects the pods of %s: %t, want %t", what, w.GetName(), got, want))
+			if got, want := selector.Matches(labels.Set(w.pod.Labels)),
+				w.GetName() == service(r, r.objects).Name; got != want {
+				problems = append(problems, fmt.Sprintf("%s selects the pods of %s: %t, want %t", what,
+					w.GetName(), got, want))
 			}
 		}
 	}
@@ -35,11 +37,13 @@ func selectorProblems(r rendered) []string {
 	if err != nil {
 		r.Fatal(err)
 	}
-	selectsServer(w.GetKind(), selectorOf(r, as[metav1.LabelSelector](r, &unstructured.Unstructured{Object: ofWorkload})))
+	selectsServer(w.GetKind(), selectorOf(r, as[metav1.LabelSelector](r,
+		&unstructured.Unstructured{Object: ofWorkload})))
 	for _, s := range only[corev1.Service](r, r.objects, "Service") {
 		selectsServer("Service", labels.SelectorFromSet(s.Spec.Selector))
 		for _, p := range s.Spec.Ports {
-			if !slices.ContainsFunc(w.pod.Spec.Containers[0].Ports, func(c corev1.ContainerPort) bool { return c.Name == p.TargetPort.StrVal }) {
+			if !slices.ContainsFunc(w.pod.Spec.Containers[0].Ports,
+				func(c corev1.ContainerPort) bool { return c.Name == p.TargetPort.StrVal }) {
 				problems = append(problems, fmt.Sprintf("no port of the pod is named %s", &p.TargetPort))
 			}
 		}
@@ -72,7 +76,8 @@ func replicaProblems(r rendered) []string {
 	var problems []string
 	for _, s := range only[appsv1.StatefulSet](r, r.objects, "StatefulSet") {
 		if s.Spec.Replicas == nil || *s.Spec.Replicas != 1 || len(s.Spec.VolumeClaimTemplates) != 1 {
-			problems = append(problems, fmt.Sprintf("StatefulSet has %v replicas and %d volumes, want 1 and 1", s.Spec.Replicas, len(s.Spec.VolumeClaimTemplates)))
+			problems = append(problems, fmt.Sprintf("StatefulSet has %v replicas and %d volumes, want 1 and 1",
+				s.Spec.Replicas, len(s.Spec.VolumeClaimTemplates)))
 		}
 	}
 	if r.variant.overlay != "production" && !slices.Contains(r.variant.components, "high-availability") {
@@ -82,11 +87,13 @@ func replicaProblems(r rendered) []string {
 		if *d.Spec.Replicas != 2 {
 			problems = append(problems, fmt.Sprintf("replicas are %d, want 2", *d.Spec.Replicas))
 		}
-		if rolling := d.Spec.Strategy.RollingUpdate; rolling == nil || rolling.MaxUnavailable.String() != "0" || rolling.MaxSurge.String() != "1" {
+		if rolling := d.Spec.Strategy.RollingUpdate; rolling == nil || rolling.MaxUnavailable.String() != "0" ||
+			rolling.MaxSurge.String() != "1" {
 			problems = append(problems, fmt.Sprintf("rollout has %v, want maxUnavailable 0 and maxSurge 1", rolling))
 		}
 		spread := d.Spec.Template.Spec.TopologySpreadConstraints
-		if len(spread) == 0 || spread[0].TopologyKey != corev1.LabelHostname || spread[0].WhenUnsatisfiable != corev1.DoNotSchedule {
+		if len(spread) == 0 || spread[0].TopologyKey != corev1.LabelHostname ||
+			spread[0].WhenUnsatisfiable != corev1.DoNotSchedule {
 			problems = append(problems, fmt.Sprintf("spread is %v, want it over nodes", spread))
 		}
 	}
@@ -108,7 +115,10 @@ func serverRights(t testing.TB, objects []*unstructured.Unstructured) []string {
 			continue
 		}
 		binding := as[rbacv1.RoleBinding](t, obj)
-		if !slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool { return s.Name == own.Name && s.Namespace == own.Namespace }) {
+		if !slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool {
+			return s.Name == own.Name &&
+				s.Namespace == own.Namespace
+		}) {
 			continue
 		}
 		out = append(out, fmt.Sprintf("%s in %q", binding.RoleRef.Name, binding.Namespace))
@@ -173,7 +183,8 @@ func TestKustomizations(t *testing.T) {
 		fields[filepath.Join(folder, name)] = common
 	}
 	for _, name := range folders(t, filepath.Join(folder, "components")) {
-		fields[filepath.Join(folder, "components", name)] = append(common, "patches", "replacements", "configMapGenerator")
+		fields[filepath.Join(folder, "components", name)] = append(common, "patches", "replacements",
+			"configMapGenerator")
 	}
 	fields[filepath.Join(sampleFolder, "api")] = append(common, "images")
 	fields[filepath.Join(sampleFolder, "names")] = []string{"apiVersion", "kind", "namespace", "namePrefix"}

@@ -15,17 +15,19 @@ import (
 // that it names.
 func TestSigner(t *testing.T) {
 	t.Parallel()
-	_, block, found := strings.Cut(readFile(t, filepath.Join("..", "..", "docs", "remote-signer.md")), "```yaml\n# signer/kustomization.yaml\n")
+	_, block, found := strings.Cut(readFile(t, filepath.Join("..", "..", "docs", "remote-signer.md")),
+		"```yaml\n# signer/kustomization.yaml\n")
 	block, _, _ = strings.Cut(block, "```")
 	if !found {
 		t.Fatal("docs/remote-signer.md has no signer/kustomization.yaml")
 	}
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "signer", "kustomization.yaml"), block)
-	writeFile(t, filepath.Join(dir, "kustomization.yaml"), "resources: ["+relative(t, dir, filepath.Join(sampleFolder, "api"))+"]\ncomponents: ["+strings.Join([]string{
-		relative(t, dir, filepath.Join(folder, "components", "certificates-certgen")), "signer",
-		relative(t, dir, filepath.Join(sampleFolder, "names")), relative(t, dir, filepath.Join(folder, "names")),
-	}, ", ")+"]\n")
+	writeFile(t, filepath.Join(dir, "kustomization.yaml"),
+		"resources: ["+relative(t, dir, filepath.Join(sampleFolder, "api"))+"]\ncomponents: ["+strings.Join([]string{
+			relative(t, dir, filepath.Join(folder, "components", "certificates-certgen")), "signer",
+			relative(t, dir, filepath.Join(sampleFolder, "names")), relative(t, dir, filepath.Join(folder, "names")),
+		}, ", ")+"]\n")
 	objects := parse(t, kustomize(t, dir))
 	jobs, cronJobs := only[batchv1.Job](t, objects, "Job"), only[batchv1.CronJob](t, objects, "CronJob")
 	if len(jobs) != 1 || len(cronJobs) != 1 {
@@ -33,7 +35,8 @@ func TestSigner(t *testing.T) {
 	}
 	for _, job := range []batchv1.JobSpec{jobs[0].Spec, cronJobs[0].Spec.JobTemplate.Spec} {
 		pod := job.Template.Spec
-		if args := pod.Containers[0].Args; !slices.Contains(args, "--signer=https://signer.example.com:8888") || !slices.Contains(args, "renew") {
+		if args := pod.Containers[0].Args; !slices.Contains(args, "--signer=https://signer.example.com:8888") ||
+			!slices.Contains(args, "renew") {
 			t.Errorf("got %q, want certgen renew with the signer", args)
 		}
 		if last := pod.Volumes[len(pod.Volumes)-1]; last.Secret == nil || last.Secret.SecretName != "certgen-signer" {

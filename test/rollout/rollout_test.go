@@ -52,7 +52,8 @@ func TestRollout(t *testing.T) {
 				t.Fatal(err)
 			}
 			routes := followReadiness(t, e)
-			l := load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Gadget"), Prefix: "rollout", Tolerate: tc.tolerate})
+			l := load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Gadget"),
+				Prefix: "rollout", Tolerate: tc.tolerate})
 			l.Await(perRollout)
 			for round := 1; round <= least || l.Total() < requests; round++ {
 				replaceServers(t, e, e.Servers[:2], l, routes, fmt.Sprintf("round %d, ", round))
@@ -63,7 +64,8 @@ func TestRollout(t *testing.T) {
 }
 
 // replaceServers replaces one after the other, as a Deployment does.
-func replaceServers(t *testing.T, e *envtest.Environment, servers []*envtest.Server, l *load.Load, routes *routes, phase string) {
+func replaceServers(t *testing.T, e *envtest.Environment, servers []*envtest.Server, l *load.Load, routes *routes,
+	phase string) {
 	t.Helper()
 	for _, s := range servers {
 		l.Enter(phase + s.Name)

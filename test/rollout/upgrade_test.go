@@ -48,7 +48,8 @@ func TestUpgrade(t *testing.T) {
 		t.Run(order, func(t *testing.T) {
 			program := filepath.Join(t.TempDir(), "server")
 			install(t, before, program)
-			e := envtest.New(t, envtest.Options{Network: envtest.EndpointRouting, KubeAPIServers: 2, Servers: 2, Server: program,
+			e := envtest.New(t, envtest.Options{Network: envtest.EndpointRouting, KubeAPIServers: 2, Servers: 2,
+				Server:     program,
 				ServerArgs: []string{"--shutdown-delay-duration=" + delay.String()}})
 			upgrade := func() { upgradeControlPlane(t, e, filepath.Join(dir, "kube-apiserver")) }
 			servers := func() {
@@ -135,7 +136,8 @@ func startLoad(t *testing.T, e *envtest.Environment, prefix string, watches int,
 	for _, i := range through {
 		configs = append(configs, all[i])
 	}
-	return load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Gadget"), Prefix: prefix, Watches: watches})
+	return load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Gadget"), Prefix: prefix,
+		Watches: watches})
 }
 
 // wantVersions asks each kube-apiserver and each of our servers.

@@ -9,7 +9,8 @@ const Renew = "certgen init, or for a pair beside a kubeconfig certgen konnectiv
 var checks = []Check[*target]{
 	NewCheck("C01", certified(checkChain),
 		"the verifier of its peers refuses the certificate: no trusted CA signed it",
-		"give the peers the CA that signed it (ca.crt), or have it signed by the CA that they trust: certgen init", Error, Info),
+		"give the peers the CA that signed it (ca.crt), or have it signed by the CA that they trust: certgen init",
+		Error, Info),
 	NewCheck("C02", certified(checkUsage),
 		"certificate or CA lacks the extended key usage: serverAuth for servers, clientAuth for clients",
 		"issue it again with that one usage: certgen init"),
@@ -20,7 +21,8 @@ var checks = []Check[*target]{
 		"a serving certificate lacks the DNS name <service>.<namespace>.svc, the only one that kube-aggregator asks for",
 		"issue it again with the name: certgen init --service NAME --namespace NAMESPACE --dir DIR", Error, Info),
 	NewCheck("C05", certified(checkUnusualNames),
-		"a name in the certificate is one that no TLS client ever asks for: a URI, an email address, a port, an empty name",
+		"a name in the certificate is one that no TLS client ever asks for: a URI, an email address, a port, an "+
+			"empty name",
 		"issue it again with host names and IP addresses only: certgen init --dns NAME --ip ADDRESS", Warning),
 	NewCheck("C06", certified(checkKeyMatches),
 		"the key is not the key of the certificate; servers refuse to load the pair",
@@ -32,7 +34,8 @@ var checks = []Check[*target]{
 		"the certificate outlives its CA; it will be refused earlier than it says",
 		"rotate the CA before it ends; certgen init issues no leaf that ends after its CA", Warning),
 	NewCheck("C09", certified(checkKeyStrength),
-		"weak key (RSA below 2048 bits, ECDSA below 256 bits), or a kind of key that parts of the field refuse (Ed25519)",
+		"weak key (RSA below 2048 bits, ECDSA below 256 bits), or a kind of key that parts of the field refuse "+
+			"(Ed25519)",
 		"issue it again with an ECDSA P-256 key: certgen init", Error, Warning),
 	NewCheck("C10", certified(checkSignatureAlgorithm),
 		"signed with SHA-1 or MD5, which Go refuses; a warning on a root, whose signature nobody checks",
@@ -41,13 +44,15 @@ var checks = []Check[*target]{
 		"a leaf says that it is a CA (CA:TRUE), so its key can sign certificates for any name",
 		"issue it again as a leaf: certgen init"),
 	NewCheck("C12", certified(checkAuthority),
-		"a CA does not say that it is one (CA:TRUE with the key usage keyCertSign), so nothing that it signed is accepted",
+		"a CA does not say that it is one (CA:TRUE with the key usage keyCertSign), so nothing that it signed is "+
+			"accepted",
 		"issue the CA again and have its leaves signed again: certgen init --allow-new-ca"),
 	NewCheck("C13", certified(checkPathLength),
 		"more CAs are between root and leaf than the root's path length allows",
 		"have the leaf signed by the root itself, or make a root with a greater path length"),
 	NewCheck("C14", certified(checkNameConstraints),
-		"the CA's name constraints forbid a name of the certificate; as info, a serving CA has none and can vouch for any host",
+		"the CA's name constraints forbid a name of the certificate; as info, a serving CA has none and can vouch "+
+			"for any host",
 		"leave the name out, or make a CA for it: certgen init --allow-new-ca", Error, Info),
 	NewCheck("F01", checkKeyMode,
 		"others than its owner can read or change a private key; a warning when it is only readable by its group",
@@ -57,7 +62,8 @@ var checks = []Check[*target]{
 		"put the file back, or allow reading it"),
 	NewCheck("F03", checkAtomicLayout,
 		"certificate and key are plain files, so a server that reloads may see one of them new and the other old",
-		"have certgen write them, which links them when it renews them, or mount them from a Secret; both switch them together", Info),
+		"have certgen write them, which links them when it renews them, or mount them from a Secret; both switch "+
+			"them together", Info),
 	NewCheck("F04", checkPEM,
 		"not the plain PEM that all readers take: damaged, encrypted or foreign blocks, CRLF, text after the last block",
 		"rewrite the file as PEM blocks CERTIFICATE or PRIVATE KEY, LF line ends and nothing else", Error, Warning),

@@ -22,10 +22,12 @@ func found(format string, args ...any) []Finding {
 func checkChain(t *target) []Finding {
 	if t.unchecked {
 		f := found("the chain was not checked: no file holds the CA %q that signed it", t.leaf.Issuer)
-		f[0].Severity, f[0].Fix = Info, "give certgen verify the file of the CA too, or put it beside the certificate as "+certs.BundleFile
+		f[0].Severity, f[0].Fix = Info,
+			"give certgen verify the file of the CA too, or put it beside the certificate as "+certs.BundleFile
 		return f
 	}
-	explained := []x509.InvalidReason{x509.Expired, x509.IncompatibleUsage, x509.TooManyIntermediates, x509.CANotAuthorizedForThisName}
+	explained := []x509.InvalidReason{x509.Expired, x509.IncompatibleUsage, x509.TooManyIntermediates,
+		x509.CANotAuthorizedForThisName}
 	if t.verdict == nil || slices.ContainsFunc(explained, t.refusedFor) {
 		return nil
 	}
@@ -55,7 +57,8 @@ func usages(cert *x509.Certificate) string {
 
 func checkBothUsages(t *target) []Finding {
 	// An empty list allows any as well; it is so common in old certificates that a warning would be noise.
-	if t.purpose.leaf() && len(t.leaf.ExtKeyUsage) > 0 && certs.Permits(t.leaf, x509.ExtKeyUsageServerAuth) && certs.Permits(t.leaf, x509.ExtKeyUsageClientAuth) {
+	if t.purpose.leaf() && len(t.leaf.ExtKeyUsage) > 0 && certs.Permits(t.leaf, x509.ExtKeyUsageServerAuth) &&
+		certs.Permits(t.leaf, x509.ExtKeyUsageClientAuth) {
 		return found("extended key usages %s", usages(t.leaf))
 	}
 	return nil
@@ -189,7 +192,8 @@ func checkValidity(t *target) []Finding {
 			}
 			out = append(out, f)
 		case now.Before(m.cert.NotBefore):
-			f := m.found(severity, "is not valid before %s, and here it is %s", timeText(m.cert.NotBefore), timeText(now))
+			f := m.found(severity, "is not valid before %s, and here it is %s", timeText(m.cert.NotBefore),
+				timeText(now))
 			f.Fix = "set the clock of this machine, or of the one that issued it"
 			out = append(out, f)
 		case due(m.cert, now, t.opts.WarnWithin):

@@ -68,15 +68,18 @@ type Expiration struct {
 	Missing           bool       `json:"missing"`           // there is a tls.key without its tls.crt
 	ExternallyManaged bool       `json:"externallyManaged"` // the key that signs its successor is not among the files
 	Findings          []Finding  `json:"findings"`          // of C07 and C08, and why it could not be read
-	Fix               string     `json:"fix,omitempty"`     // what to do when it is due, where that depends on the source
+	// what to do when it is due, where that depends on the source
+	Fix string `json:"fix,omitempty"`
 }
 
 // AuthorityExpiration is one CA. It is externally managed when its own key is not among the files.
 type AuthorityExpiration struct {
 	Expiration
-	Role      string   `json:"role,omitempty"`      // signing: it signed a certificate here; retiring: it is only trusted, beside one that did
-	Issues    int      `json:"issues"`              // how many of the certificates it signed
-	TrustedBy []string `json:"trustedBy,omitempty"` // the ca.crt files, or objects of a cluster, that hold it, and where in them
+	// signing: it signed a certificate here; retiring: it is only trusted, beside one that did
+	Role   string `json:"role,omitempty"`
+	Issues int    `json:"issues"` // how many of the certificates it signed
+	// the ca.crt files, or objects of a cluster, that hold it, and where in them
+	TrustedBy []string `json:"trustedBy,omitempty"`
 
 	cert      *x509.Certificate
 	trustedIn []string
@@ -90,10 +93,11 @@ type Held struct {
 	// Serving is the certificate that it serves or stores; nil where it only has CAs.
 	Serving *x509.Certificate
 	Trusted certs.Bundle // CAs
-	Beside  certs.Bundle // what else the file of a certificate holds, and that itself: CAs that nobody trusts for being there
-	HasKey  bool         // the key of the first one in Beside is there too
-	Fix     string       // what to do when one of them is due
-	Missing bool         // there is a key without its certificate
+	// what else the file of a certificate holds, and that itself: CAs that nobody trusts for being there
+	Beside  certs.Bundle
+	HasKey  bool   // the key of the first one in Beside is there too
+	Fix     string // what to do when one of them is due
+	Missing bool   // there is a key without its certificate
 	// Problems are why nothing could be read.
 	Problems []Finding
 }
@@ -120,7 +124,8 @@ func InFiles(paths []string, now time.Time) ([]Held, error) {
 			h.Serving, h.Beside = t.leaf, t.cert.Certificates
 			others = append(others, h)
 			if t.bundle != nil {
-				others = append(others, Held{Source: sourceFile, Object: t.bundle.path, Name: t.name + "/" + certs.BundleFile, Trusted: t.bundle.Certificates})
+				others = append(others, Held{Source: sourceFile, Object: t.bundle.path, Name: t.name + "/" +
+					certs.BundleFile, Trusted: t.bundle.Certificates})
 			}
 		}
 	}
@@ -205,29 +210,37 @@ func (r *ExpirationReport) addCertificate(h Held, authorities certs.Bundle, opts
 
 // newExpiration is managed elsewhere, as long as no key is at hand.
 func newExpiration(h Held, name string) Expiration {
-	e := Expiration{Name: name, Source: h.Source, Path: h.Object, Fix: h.Fix, ExternallyManaged: true, Findings: []Finding{}}
+	e := Expiration{Name: name, Source: h.Source, Path: h.Object, Fix: h.Fix, ExternallyManaged: true,
+		Findings: []Finding{}}
 	// Without a working directory there is no URI; the path says it too.
 	if abs, err := filepath.Abs(h.Object); err == nil && h.Source == sourceFile {
-		e.URI = (&url.URL{Scheme: "file", Path: "/" + strings.TrimPrefix(filepath.ToSlash(abs), "/")}).String() // RFC 8089: also file:///C:/pki
+		// RFC 8089: also file:///C:/pki
+		e.URI = (&url.URL{Scheme: "file", Path: "/" + strings.TrimPrefix(filepath.ToSlash(abs), "/")}).String()
 	}
 	return e
 }
 
 // describe adds what is known of one of the certificates of h, with the findings of a file that holds it alone.
-func (e *Expiration) describe(h Held, cert *x509.Certificate, purpose Purpose, seen certs.Bundle, opts ExpirationOptions) {
+func (e *Expiration) describe(h Held, cert *x509.Certificate, purpose Purpose, seen certs.Bundle,
+	opts ExpirationOptions) {
 	info := certs.Describe(cert, opts.Now)
 	e.Subject, e.Serial, e.SHA256, e.KeyAlgorithm = info.Subject, info.Serial, info.SHA256, info.KeyType
 	e.SANs = slices.Concat(info.DNSNames, info.IPAddresses, info.EmailAddresses, info.URIs)
-	e.NotBefore, e.NotAfter, e.ExpirationDate, e.RenewAt = &info.NotBefore, &info.NotAfter, &info.NotAfter, &info.RenewAt
+	e.NotBefore, e.NotAfter, e.ExpirationDate, e.RenewAt = &info.NotBefore, &info.NotAfter,
+		&info.NotAfter, &info.RenewAt
 	e.ResidualSeconds, e.ResidualTime = info.ResidualSeconds, info.ResidualSeconds
 	e.State = opts.state(cert)
 
 	t := &target{
-		path: h.Object, purpose: purpose, leaf: cert, seen: seen, cert: &pemFile{path: h.Object, Content: certs.Content{Certificates: certs.Bundle{cert}}},
+		path: h.Object, purpose: purpose, leaf: cert, seen: seen,
+		cert: &pemFile{path: h.Object, Content: certs.Content{Certificates: certs.Bundle{cert}}},
 		// C07 shall find what the states show. Its own 0 has another meaning.
 		opts: Options{Now: opts.Now, WarnWithin: max(opts.WarnWithin, opts.FailWithin, 1)},
 	}
-	ofTime := slices.DeleteFunc(slices.Clone(checks), func(c Check[*target]) bool { return c.ID != "C07" && c.ID != "C08" })
+	ofTime := slices.DeleteFunc(slices.Clone(checks), func(c Check[*target]) bool {
+		return c.ID != "C07" &&
+			c.ID != "C08"
+	})
 	for _, f := range Sort(Run(ofTime, t, h.Object)) {
 		f.Fix = cmp.Or(h.Fix, f.Fix)
 		e.Findings = append(e.Findings, f)
@@ -266,7 +279,8 @@ func (r *ExpirationReport) setRoles() {
 			continue
 		}
 		if slices.ContainsFunc(r.Authorities, func(other AuthorityExpiration) bool {
-			return other.Issues > 0 && slices.ContainsFunc(other.trustedIn, func(path string) bool { return slices.Contains(a.trustedIn, path) })
+			return other.Issues > 0 && slices.ContainsFunc(other.trustedIn,
+				func(path string) bool { return slices.Contains(a.trustedIn, path) })
 		}) {
 			a.Role = "retiring"
 		}

@@ -57,8 +57,10 @@ func TestExpirationStates(t *testing.T) {
 	} {
 		r := mustExpire(t, f.serving.Certificate.NotAfter.Add(-tc.left), dir)
 		e := r.Certificates[0]
-		if e.State != tc.want || failed(r) != tc.failed || len(e.Findings) != tc.findings || e.ResidualTime != int64(tc.left/time.Second) {
-			t.Errorf("%s left: got state %s, failed %t, residual time %d, findings %+v; want %+v", tc.left, e.State, failed(r), e.ResidualTime, e.Findings, tc)
+		if e.State != tc.want || failed(r) != tc.failed || len(e.Findings) != tc.findings ||
+			e.ResidualTime != int64(tc.left/time.Second) {
+			t.Errorf("%s left: got state %s, failed %t, residual time %d, findings %+v; want %+v", tc.left, e.State,
+				failed(r), e.ResidualTime, e.Findings, tc)
 		}
 	}
 	// A threshold of nothing: only an end is worth a word.
@@ -72,7 +74,8 @@ func TestExpirationStates(t *testing.T) {
 func TestExpirationRotation(t *testing.T) {
 	f := newFixture(t)
 	dir := t.TempDir()
-	old := f.ca(certs.CAOptions{Usage: x509.ExtKeyUsageServerAuth, Now: func() time.Time { return epoch.Add(100*day - certs.CALifetime) }})
+	old := f.ca(certs.CAOptions{Usage: x509.ExtKeyUsageServerAuth,
+		Now: func() time.Time { return epoch.Add(100*day - certs.CALifetime) }})
 	f.write(filepath.Join(dir, "serving"), pairFiles(f.serving, &old.KeyPair, &f.servingCA.KeyPair))
 	f.write(filepath.Join(dir, "front-proxy-client"), goodClient(f))
 	f.write(filepath.Join(dir, "front-proxy-ca"), pairFiles(&f.clientCA.KeyPair))
@@ -84,7 +87,8 @@ func TestExpirationRotation(t *testing.T) {
 	}
 	for _, a := range r.Authorities {
 		trust := strings.ReplaceAll(filepath.ToSlash(strings.Join(a.TrustedBy, ", ")), filepath.ToSlash(dir)+"/", "")
-		got = append(got, fmt.Sprintf("%s %q issues %d, external %t, trusted by %s, %s", a.Name, a.Role, a.Issues, a.ExternallyManaged, trust, a.State))
+		got = append(got, fmt.Sprintf("%s %q issues %d, external %t, trusted by %s, %s", a.Name, a.Role, a.Issues,
+			a.ExternallyManaged, trust, a.State))
 	}
 	want := []string{
 		"front-proxy-client of front-proxy-ca, external false, ok",
@@ -113,7 +117,8 @@ func TestExpirationMissing(t *testing.T) {
 	f := newFixture(t)
 	dir := t.TempDir()
 	f.write(filepath.Join(dir, "serving"), goodServing(f).without(certs.CertFile))
-	f.write(filepath.Join(dir, "front-proxy-client"), goodClient(f).edit(certs.CertFile, func([]byte) []byte { return []byte("x") }))
+	f.write(filepath.Join(dir, "front-proxy-client"), goodClient(f).edit(certs.CertFile,
+		func([]byte) []byte { return []byte("x") }))
 	f.writePlain(dir, files{"sa.key": {Data: f.serving.KeyPEM, Mode: 0o600}})
 	r := mustExpire(t, epoch, filepath.Join(dir, "serving", "tls.key"), dir)
 	// A ca.crt without a certificate beside it is a certificate file of its own; its CA is listed as a CA.
@@ -143,16 +148,21 @@ func TestExpirationFields(t *testing.T) {
 	}
 	certificate := doc["certificates"].([]any)[0].(map[string]any)
 	for _, field := range []string{
-		"name", "source", "uri", "subject", "sans", "serial", "sha256", "notBefore", "notAfter", "residualSeconds", "renewAt", "caName",
-		"caSha256", "keyAlgorithm", "state", "findings", "expirationDate", "residualTime", "missing", "externallyManaged",
+		"name", "source", "uri", "subject", "sans", "serial", "sha256", "notBefore", "notAfter", "residualSeconds",
+		"renewAt", "caName",
+		"caSha256", "keyAlgorithm", "state", "findings", "expirationDate", "residualTime", "missing",
+		"externallyManaged",
 	} {
 		if _, ok := certificate[field]; !ok {
 			t.Errorf("no field %s in %s", field, data)
 		}
 	}
 	want := map[string]any{
-		"expirationDate": "2027-02-19T06:00:00Z", "notAfter": "2027-02-19T06:00:00Z", "residualTime": float64(90*86400 - 1),
-		"uri": "file:///" + strings.TrimPrefix(filepath.ToSlash(dir), "/") + "/serving/tls.crt", "missing": false, "keyAlgorithm": "ECDSA P-256",
+		"expirationDate": "2027-02-19T06:00:00Z", "notAfter": "2027-02-19T06:00:00Z",
+		"residualTime": float64(90*86400 - 1),
+		"uri":          "file:///" + strings.TrimPrefix(filepath.ToSlash(dir), "/") + "/serving/tls.crt",
+		"missing":      false,
+		"keyAlgorithm": "ECDSA P-256",
 	}
 	for field, value := range want {
 		if diff := cmp.Diff(value, certificate[field]); diff != "" {

@@ -18,14 +18,16 @@ import (
 // CA.
 func TestExpirationsOf(t *testing.T) {
 	f := newFixture(t)
-	old := f.ca(certs.CAOptions{Usage: x509.ExtKeyUsageServerAuth, Now: func() time.Time { return epoch.Add(100*day - certs.CALifetime) }})
+	old := f.ca(certs.CAOptions{Usage: x509.ExtKeyUsageServerAuth,
+		Now: func() time.Time { return epoch.Add(100*day - certs.CALifetime) }})
 	both := certs.Bundle{old.Certificate, f.servingCA.Certificate}
 	held := []Held{
 		{Source: "endpoint", Object: "endpoint 10.0.0.1:6443", Serving: f.serving.Certificate, Fix: "renew it"},
 		{Source: "APIService", Object: "APIService v1.g", Trusted: both, Fix: "rotate it"},
 		{Source: "APIService", Object: "APIService v2.g", Trusted: both[1:], Fix: "rotate it"},
 		{Source: "ConfigMap", Object: "ConfigMap c", Trusted: certs.Bundle{f.clientCA.Certificate}},
-		{Source: "endpoint", Object: "endpoint 10.0.0.2:6443", Problems: []Finding{{ID: "K12", Object: "endpoint 10.0.0.2:6443", Evidence: "refused"}}},
+		{Source: "endpoint", Object: "endpoint 10.0.0.2:6443",
+			Problems: []Finding{{ID: "K12", Object: "endpoint 10.0.0.2:6443", Evidence: "refused"}}},
 		{Source: "Secret", Object: "Secret s"}, // trusts nobody, serves nothing
 	}
 	for left, want := range map[time.Duration][]string{
@@ -42,7 +44,8 @@ func TestExpirationsOf(t *testing.T) {
 			`test-ca "" issues 0, trusted by ConfigMap c (1 of 1), ok []`,
 		},
 	} {
-		r := ExpirationsOf(held, ExpirationOptions{WarnWithin: 30 * day, FailWithin: 7 * day, Now: f.serving.Certificate.NotAfter.Add(-left)})
+		r := ExpirationsOf(held, ExpirationOptions{WarnWithin: 30 * day, FailWithin: 7 * day,
+			Now: f.serving.Certificate.NotAfter.Add(-left)})
 		ids := func(e Expiration) []string {
 			out := []string{}
 			for _, finding := range e.Findings {
@@ -64,7 +67,8 @@ func TestExpirationsOf(t *testing.T) {
 			}
 		}
 		for _, a := range r.Authorities {
-			got = append(got, fmt.Sprintf("%s %q issues %d, trusted by %s, %s %v", name(a.Name), a.Role, a.Issues, strings.Join(a.TrustedBy, ", "), a.State, ids(a.Expiration)))
+			got = append(got, fmt.Sprintf("%s %q issues %d, trusted by %s, %s %v", name(a.Name), a.Role, a.Issues,
+				strings.Join(a.TrustedBy, ", "), a.State, ids(a.Expiration)))
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s left (-want +got):\n%s", left, diff)

@@ -49,7 +49,8 @@ func filesBelow(path string) ([]string, error) {
 		return nil
 	})
 	if err == nil && len(out) == 0 {
-		err = fmt.Errorf("expected certificates in %s, found no file named %s", path, "*"+strings.Join(extensions, ", *"))
+		err = fmt.Errorf("expected certificates in %s, found no file named %s", path,
+			"*"+strings.Join(extensions, ", *"))
 	}
 	return out, err
 }
@@ -96,11 +97,13 @@ func (f *pemFile) problems() []Finding {
 }
 
 func checkKeyMode(t *target) []Finding {
-	if t.key == nil || t.key.err != nil || runtime.GOOS == "windows" { // where modes say nothing, only access control lists do
+	// where modes say nothing, only access control lists do
+	if t.key == nil || t.key.err != nil || runtime.GOOS == "windows" {
 		return nil
 	}
 	mode := t.key.mode.Perm()
-	f := Finding{Object: t.key.path, Evidence: fmt.Sprintf("mode %04o, expected 0600", mode), Fix: "chmod 600 " + t.key.path}
+	f := Finding{Object: t.key.path, Evidence: fmt.Sprintf("mode %04o, expected 0600", mode),
+		Fix: "chmod 600 " + t.key.path}
 	switch {
 	case mode&0o077 == 0:
 		return nil
@@ -120,7 +123,8 @@ func checkReadable(t *target) []Finding {
 		}
 	}
 	missing := func(name, beside string) {
-		out = append(out, Finding{Object: filepath.Join(filepath.Dir(t.path), name), Evidence: "missing beside " + beside})
+		out = append(out, Finding{Object: filepath.Join(filepath.Dir(t.path), name),
+			Evidence: "missing beside " + beside})
 	}
 	switch filepath.Base(t.path) {
 	case certs.CertFile:
@@ -136,7 +140,8 @@ func checkReadable(t *target) []Finding {
 
 func checkAtomicLayout(t *target) []Finding {
 	// Where there are no links, certgen init writes plain files too.
-	if runtime.GOOS != "windows" && t.cert != nil && t.key != nil && t.cert != t.key && t.purpose.leaf() && t.cert.plain && t.key.plain {
+	if runtime.GOOS != "windows" && t.cert != nil && t.key != nil && t.cert != t.key && t.purpose.leaf() &&
+		t.cert.plain && t.key.plain {
 		return found("%s and %s are plain files", t.cert.path, t.key.path)
 	}
 	return nil
@@ -160,7 +165,8 @@ func checkPEM(t *target) []Finding {
 	// A key in a file that is handed out, or beside another key, is there by mistake.
 	for _, f := range []*pemFile{t.cert, t.bundle} {
 		if f != nil && f.KeyBlocks > 0 && f != t.key {
-			out = append(out, Finding{Object: f.path, Evidence: "a private key in a file for certificates", Fix: "take the key out of it, and replace the key if others got the file"})
+			out = append(out, Finding{Object: f.path, Evidence: "a private key in a file for certificates",
+				Fix: "take the key out of it, and replace the key if others got the file"})
 		}
 	}
 	if f := t.key; f != nil && f != t.cert && len(f.Certificates) > 0 {

@@ -50,7 +50,8 @@ func TestFilesBelowSymlink(t *testing.T) {
 		t.Skip("not every user may make symlinks there")
 	}
 	dir := t.TempDir()
-	opts := certs.InitOptions{Dir: filepath.Join(dir, "pki"), Service: certs.Service{Name: "widgets", Namespace: "demo"}, Now: at(0).now}
+	opts := certs.InitOptions{Dir: filepath.Join(dir, "pki"),
+		Service: certs.Service{Name: "widgets", Namespace: "demo"}, Now: at(0).now}
 	if _, err := certs.Init(t.Context(), opts); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +74,8 @@ func TestRetiredCAsArePassedOver(t *testing.T) {
 	f.write(old, pairFiles(f.serving))
 	f.write(filepath.Join(dir, "serving"), goodServing(f))
 	// The key of a request that is on its way has no certificate yet.
-	f.writePlain(filepath.Join(dir, "serving", certs.PendingDir), files{"tls.key": {Data: f.client.KeyPEM, Mode: 0o600}})
+	f.writePlain(filepath.Join(dir, "serving", certs.PendingDir),
+		files{"tls.key": {Data: f.client.KeyPEM, Mode: 0o600}})
 	if r := mustVerify(t, Options{}, dir); len(r.Checked) != 1 {
 		t.Errorf("got %+v, want the retired CA and the pending key passed over", r.Checked)
 	}
@@ -88,24 +90,28 @@ func TestFlatDirectory(t *testing.T) {
 	dir := t.TempDir()
 	f.writePlain(dir, files{
 		"ca.crt": {Data: f.openCA.CertPEM, Mode: 0o644}, "ca.key": {Data: f.openCA.KeyPEM, Mode: 0o600},
-		"front-proxy-ca.crt": {Data: f.clientCA.CertPEM, Mode: 0o644}, "front-proxy-client.crt": {Data: f.client.CertPEM, Mode: 0o644},
+		"front-proxy-ca.crt":     {Data: f.clientCA.CertPEM, Mode: 0o644},
+		"front-proxy-client.crt": {Data: f.client.CertPEM, Mode: 0o644},
 		"front-proxy-client.key": {Data: f.client.KeyPEM, Mode: 0o644},
 		"lone.key":               {Data: f.serving.KeyPEM, Mode: 0o600},
 		"both.pem":               {Data: slices.Concat(f.serving.CertPEM, f.serving.KeyPEM), Mode: 0o600},
-		"cfssl.pem":              {Data: f.forge(f.openCA, leaf(nil)).CertPEM, Mode: 0o644}, "cfssl-key.pem": {Data: f.client.KeyPEM, Mode: 0o600},
+		"cfssl.pem":              {Data: f.forge(f.openCA, leaf(nil)).CertPEM, Mode: 0o644},
+		"cfssl-key.pem":          {Data: f.client.KeyPEM, Mode: 0o600},
 	})
 	r := mustVerify(t, Options{}, dir)
 	var got []string
 	for _, c := range r.Checked {
 		got = append(got, fmt.Sprintf("%s %s", filepath.Base(c.Object), c.Purpose))
 	}
-	want := []string{"both.pem server", "ca.crt CA", "cfssl.pem server", "front-proxy-ca.crt CA", "front-proxy-client.crt front-proxy", "lone.key key"}
+	want := []string{"both.pem server", "ca.crt CA", "cfssl.pem server", "front-proxy-ca.crt CA",
+		"front-proxy-client.crt front-proxy", "lone.key key"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("checked (-want +got):\n%s", diff)
 	}
 	wantFindings := []string{
 		"C06 error cfssl.pem", "F01 error front-proxy-client.key",
-		"C01 info both.pem", "C04 info both.pem", "C04 info cfssl.pem", "F03 info cfssl.pem", "F03 info front-proxy-client.crt",
+		"C01 info both.pem", "C04 info both.pem", "C04 info cfssl.pem", "F03 info cfssl.pem",
+		"F03 info front-proxy-client.crt",
 	}
 	if runtime.GOOS == "windows" { // where modes and links say nothing
 		wantFindings = slices.DeleteFunc(wantFindings, func(finding string) bool {

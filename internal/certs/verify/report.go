@@ -35,10 +35,11 @@ type Report struct {
 
 // Checked is one thing that was looked at.
 type Checked struct {
-	Object      string                 `json:"object"`               // as findings call it
-	Purpose     Purpose                `json:"purpose,omitempty"`    // what it is for
-	ServerName  string                 `json:"serverName,omitempty"` // that kube-aggregator asks for
-	Detail      string                 `json:"detail,omitempty"`     // of a certificate its subject, of a container its image, or what was seen
+	Object     string  `json:"object"`               // as findings call it
+	Purpose    Purpose `json:"purpose,omitempty"`    // what it is for
+	ServerName string  `json:"serverName,omitempty"` // that kube-aggregator asks for
+	// of a certificate its subject, of a container its image, or what was seen
+	Detail      string                 `json:"detail,omitempty"`
 	NotAfter    *time.Time             `json:"notAfter,omitempty"`
 	Certificate *certs.CertificateInfo `json:"certificate,omitempty"` // all that a file's certificate says
 	Counts
@@ -62,7 +63,8 @@ func CountObjects(checked []Checked, findings []Finding) []Checked {
 		}
 	}
 	for i := range checked {
-		checked[i].Counts = Count(slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Object != checked[i].Object }))
+		checked[i].Counts = Count(slices.DeleteFunc(slices.Clone(findings),
+			func(f Finding) bool { return f.Object != checked[i].Object }))
 	}
 	return checked
 }

@@ -46,7 +46,8 @@ func TestExamples(t *testing.T) {
 	f := newFixture(t)
 	for _, ex := range examples {
 		t.Run(ex.name, func(t *testing.T) {
-			if runtime.GOOS == "windows" && slices.ContainsFunc(ex.want, func(finding string) bool { return strings.HasPrefix(finding, "F01 ") }) {
+			if runtime.GOOS == "windows" && slices.ContainsFunc(ex.want,
+				func(finding string) bool { return strings.HasPrefix(finding, "F01 ") }) {
 				t.Skip("modes say nothing there")
 			}
 			dir := filepath.Join(t.TempDir(), ex.dir)
@@ -56,11 +57,15 @@ func TestExamples(t *testing.T) {
 			if diff := cmp.Diff(ex.want, summaries(r), byText, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("findings (-want +got):\n%s\n%+v", diff, r.Findings)
 			}
-			if !slices.ContainsFunc(r.Findings, func(f Finding) bool { return strings.Contains(f.Evidence, ex.text) }) && ex.text != "" {
+			if !slices.ContainsFunc(r.Findings, func(f Finding) bool {
+				return strings.Contains(f.Evidence,
+					ex.text)
+			}) && ex.text != "" {
 				t.Errorf("got %+v, want evidence with %q", r.Findings, ex.text)
 			}
 			for _, finding := range r.Findings {
-				if finding.Evidence == "" || finding.Fix == "" || strings.Contains(finding.Fix, "FILE") || !strings.HasPrefix(finding.Object, dir) {
+				if finding.Evidence == "" || finding.Fix == "" || strings.Contains(finding.Fix, "FILE") ||
+					!strings.HasPrefix(finding.Object, dir) {
 					t.Errorf("got %+v, want evidence, a fix and a path below %s", finding, dir)
 				}
 			}
@@ -181,7 +186,8 @@ func TestUnreadable(t *testing.T) {
 		return // root can read everything, and Windows has no modes
 	}
 	f.writePlain(dir, files{"other.crt": {Data: f.serving.CertPEM, Mode: 0}})
-	if got := summaries(mustVerify(t, Options{}, filepath.Join(dir, "other.crt"))); !slices.Equal(got, []string{"F02 error other.crt"}) {
+	if got := summaries(mustVerify(t, Options{}, filepath.Join(dir, "other.crt"))); !slices.Equal(got,
+		[]string{"F02 error other.crt"}) {
 		t.Errorf("mode 0: got %q, want F02", got)
 	}
 }
@@ -214,7 +220,8 @@ func TestNoKeyInReport(t *testing.T) {
 }
 
 func BenchmarkVerify100(b *testing.B) {
-	ca, err := certs.NewCA(certs.CAOptions{Name: "bench", Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: []string{host}, Now: at(0).now})
+	ca, err := certs.NewCA(certs.CAOptions{Name: "bench", Usage: x509.ExtKeyUsageServerAuth,
+		PermittedDNS: []string{host}, Now: at(0).now})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -37,7 +37,8 @@ func fakeClient(apiServices []apiregistrationv1.APIService, core ...runtime.Obje
 func applyDir(t *testing.T) (dir string, caBundle []byte) {
 	t.Helper()
 	dir = t.TempDir()
-	if _, err := certs.Init(t.Context(), certs.InitOptions{Dir: dir, Service: clustertest.Service, Now: func() time.Time { return clustertest.Now }}); err != nil {
+	if _, err := certs.Init(t.Context(), certs.InitOptions{Dir: dir, Service: clustertest.Service,
+		Now: func() time.Time { return clustertest.Now }}); err != nil {
 		t.Fatal(err)
 	}
 	caBundle, err := os.ReadFile(filepath.Join(dir, certs.ServingDir, certs.BundleFile))
@@ -62,29 +63,45 @@ func TestPlan(t *testing.T) {
 	injected := clustertest.APIService("v1.g.example.com", nil)
 	injected.Annotations = map[string]string{"cert-manager.io/inject-ca-from-secret": "x"}
 	reordered := clustertest.APIService("v1.g.example.com", append([]byte("a comment\n"), caBundle...))
-	both := clustertest.OwnedBy(clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", caBundle), cluster.FieldManager, apply), "kubectl", apply)
+	both := clustertest.OwnedBy(clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", caBundle),
+		cluster.FieldManager, apply), "kubectl", apply)
 	for name, tc := range map[string]struct {
 		a       apiregistrationv1.APIService
 		options Options
 		action  certs.Action
 		want    string // in the reason, or of the error
 	}{
-		"empty":                     {clustertest.APIService("v1.g.example.com", nil), Options{}, certs.Replaced, "it has no caBundle"},
-		"right and ours":            {clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", caBundle), cluster.FieldManager, apply), Options{}, certs.Kept, "certgen owns its caBundle"},
-		"the same set":              {clustertest.OwnedBy(reordered, cluster.FieldManager, apply), Options{}, certs.Kept, "certgen owns its caBundle"},
-		"right and of another":      {clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", caBundle), "kubectl", apply), Options{}, certs.Replaced, "does not own its caBundle yet"},
-		"ours by update":            {clustertest.OwnedBy(foreign, cluster.FieldManager, update), Options{}, "", `found "certgen", so nothing was written`},
-		"right and shared":          {both, Options{}, certs.Kept, `together with "kubectl", so that a change of it needs --force-conflicts`},
-		"right and shared, forced":  {both, Options{ForceConflicts: true}, certs.Replaced, `its caBundle is owned by "kubectl"`},
-		"of another":                {clustertest.OwnedBy(foreign, "kubectl", apply), Options{}, "", `found "kubectl", so nothing was written`},
-		"of another, forced":        {clustertest.OwnedBy(foreign, "kubectl", apply), Options{ForceConflicts: true}, "", "certgen rotate, or allow it with --replace-trust"},
-		"of another, both forced":   {clustertest.OwnedBy(foreign, "kubectl", apply), Options{ForceConflicts: true, ReplaceTrust: true}, certs.Replaced, "its caBundle is another"},
-		"trusts another":            {clustertest.OwnedBy(foreign, cluster.FieldManager, apply), Options{}, "", "APIService v1.g.example.com trusts CN=other@"},
-		"no PEM":                    {clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", []byte("\n")), cluster.FieldManager, apply), Options{}, certs.Replaced, "its caBundle is another"},
-		"insecure":                  {insecure, Options{}, "", "certgen apply --clear-insecure"},
-		"insecure, cleared":         {insecure, Options{ClearInsecure: true}, certs.Replaced, "insecureSkipTLSVerify is taken back"},
-		"cert-manager":              {injected, Options{ForceConflicts: true}, "", "annotation cert-manager.io/inject-ca-from-secret"},
-		"cert-manager says verdict": {injected, Options{}, "", "the caBundle that cert-manager keeps does not vouch for"},
+		"empty": {clustertest.APIService("v1.g.example.com", nil), Options{}, certs.Replaced,
+			"it has no caBundle"},
+		"right and ours": {clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", caBundle),
+			cluster.FieldManager, apply), Options{}, certs.Kept, "certgen owns its caBundle"},
+		"the same set": {clustertest.OwnedBy(reordered, cluster.FieldManager, apply), Options{},
+			certs.Kept, "certgen owns its caBundle"},
+		"right and of another": {clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", caBundle),
+			"kubectl", apply), Options{}, certs.Replaced, "does not own its caBundle yet"},
+		"ours by update": {clustertest.OwnedBy(foreign, cluster.FieldManager, update), Options{}, "",
+			`found "certgen", so nothing was written`},
+		"right and shared": {both, Options{}, certs.Kept,
+			`together with "kubectl", so that a change of it needs --force-conflicts`},
+		"right and shared, forced": {both, Options{ForceConflicts: true}, certs.Replaced,
+			`its caBundle is owned by "kubectl"`},
+		"of another": {clustertest.OwnedBy(foreign, "kubectl", apply), Options{}, "",
+			`found "kubectl", so nothing was written`},
+		"of another, forced": {clustertest.OwnedBy(foreign, "kubectl", apply), Options{ForceConflicts: true}, "",
+			"certgen rotate, or allow it with --replace-trust"},
+		"of another, both forced": {clustertest.OwnedBy(foreign, "kubectl", apply),
+			Options{ForceConflicts: true, ReplaceTrust: true}, certs.Replaced, "its caBundle is another"},
+		"trusts another": {clustertest.OwnedBy(foreign, cluster.FieldManager, apply), Options{}, "",
+			"APIService v1.g.example.com trusts CN=other@"},
+		"no PEM": {clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", []byte("\n")),
+			cluster.FieldManager, apply), Options{}, certs.Replaced, "its caBundle is another"},
+		"insecure": {insecure, Options{}, "", "certgen apply --clear-insecure"},
+		"insecure, cleared": {insecure, Options{ClearInsecure: true}, certs.Replaced,
+			"insecureSkipTLSVerify is taken back"},
+		"cert-manager": {injected, Options{ForceConflicts: true}, "",
+			"annotation cert-manager.io/inject-ca-from-secret"},
+		"cert-manager says verdict": {injected, Options{}, "",
+			"the caBundle that cert-manager keeps does not vouch for"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.options.Service, tc.options.Dir = clustertest.Service, dir
@@ -99,7 +116,8 @@ func TestPlan(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := plan.Items[0]; len(plan.Items) != 1 || got.Action != tc.action || !strings.Contains(got.Reason, tc.want) {
+			if got := plan.Items[0]; len(plan.Items) != 1 || got.Action != tc.action ||
+				!strings.Contains(got.Reason, tc.want) {
 				t.Errorf("got %+v, want %s with %q", plan.Items, tc.action, tc.want)
 			}
 		})
@@ -118,7 +136,10 @@ func TestPlanSecret(t *testing.T) {
 		}
 	}
 	secret := func(change func(*corev1.Secret)) *corev1.Secret {
-		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "s", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: cluster.FieldManager, Operation: apply, FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:tls.crt":{}}}`)}}}, Type: corev1.SecretTypeTLS, Data: map[string][]byte{}}
+		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "s",
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: cluster.FieldManager, Operation: apply,
+				FieldsV1: metav1.NewFieldsV1(
+					`{"f:data":{"f:tls.crt":{}}}`)}}}, Type: corev1.SecretTypeTLS, Data: map[string][]byte{}}
 		maps.Copy(s.Data, data)
 		change(s)
 		return s
@@ -133,38 +154,49 @@ func TestPlanSecret(t *testing.T) {
 		want  certs.Action
 		text  string
 	}{
-		"none":           {nil, certs.Made, "it does not exist"},
-		"right":          {secret(func(*corev1.Secret) {}), certs.Kept, "it holds this pair"},
-		"of another":     {secret(func(s *corev1.Secret) { s.ManagedFields[0].Manager = "helm" }), certs.Replaced, "does not own its data yet"},
-		"another pair":   {secret(func(s *corev1.Secret) { s.Data[certs.CertFile] = otherCert }), certs.Replaced, "its certificate is another"},
-		"another ca.crt": {secret(func(s *corev1.Secret) { delete(s.Data, certs.BundleFile) }), certs.Replaced, "its key or its CAs are others"},
+		"none":  {nil, certs.Made, "it does not exist"},
+		"right": {secret(func(*corev1.Secret) {}), certs.Kept, "it holds this pair"},
+		"of another": {secret(func(s *corev1.Secret) { s.ManagedFields[0].Manager = "helm" }), certs.Replaced,
+			"does not own its data yet"},
+		"another pair": {secret(func(s *corev1.Secret) { s.Data[certs.CertFile] = otherCert }), certs.Replaced,
+			"its certificate is another"},
+		"another ca.crt": {secret(func(s *corev1.Secret) { delete(s.Data, certs.BundleFile) }), certs.Replaced,
+			"its key or its CAs are others"},
 		"a comment": {secret(func(s *corev1.Secret) {
 			s.Data[certs.BundleFile] = append([]byte("a comment\n"), s.Data[certs.BundleFile]...)
 		}), certs.Kept, "it holds this pair"},
-		"immutable, right": {secret(func(s *corev1.Secret) { s.Immutable = new(true) }), certs.Kept, "it holds this pair"},
-		"immutable":        {secret(func(s *corev1.Secret) { s.Immutable = new(true); s.Data[certs.CertFile] = otherCert }), "", "found it immutable"},
-		"another type":     {secret(func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }), "", "found Opaque"},
+		"immutable, right": {secret(func(s *corev1.Secret) { s.Immutable = new(true) }), certs.Kept,
+			"it holds this pair"},
+		"immutable": {secret(func(s *corev1.Secret) {
+			s.Immutable = new(
+				true)
+			s.Data[certs.CertFile] = otherCert
+		}), "", "found it immutable"},
+		"another type": {secret(func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }), "", "found Opaque"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var core []runtime.Object
 			if tc.there != nil {
 				core = append(core, tc.there)
 			}
-			plan, err := fakeClient([]apiregistrationv1.APIService{right}, core...).PlanApply(t.Context(), Options{Service: clustertest.Service, Dir: dir, Secret: "s"})
+			plan, err := fakeClient([]apiregistrationv1.APIService{right}, core...).PlanApply(t.Context(),
+				Options{Service: clustertest.Service, Dir: dir, Secret: "s"})
 			if tc.want == "" {
 				if err == nil || !strings.Contains(err.Error(), tc.text) {
 					t.Errorf("got %v, want an error with %q", err, tc.text)
 				}
 				return
 			}
-			if err != nil || len(plan.Items) != 2 || plan.Items[1].Path != "Secret demo/s" || plan.Items[1].Action != tc.want || !strings.Contains(plan.Items[1].Reason, tc.text) {
+			if err != nil || len(plan.Items) != 2 || plan.Items[1].Path != "Secret demo/s" ||
+				plan.Items[1].Action != tc.want || !strings.Contains(plan.Items[1].Reason, tc.text) {
 				t.Errorf("got %+v, %v; want the APIService, then the Secret: %s, %q", plan, err, tc.want, tc.text)
 			}
 		})
 	}
 	// A pair whose CA nobody trusts yet is no step by itself; before there is an API, it is the only one.
 	over := func(caBundle []byte) error {
-		_, err := fakeClient([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", caBundle)}, secret(func(s *corev1.Secret) { s.Data[certs.CertFile] = otherCert })).
+		_, err := fakeClient([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", caBundle)},
+			secret(func(s *corev1.Secret) { s.Data[certs.CertFile] = otherCert })).
 			PlanApply(t.Context(), Options{Service: clustertest.Service, Dir: dir, Secret: "s", KeepTrust: true})
 		return err
 	}
@@ -206,19 +238,23 @@ func TestPlanRefuses(t *testing.T) {
 		options Options
 		want    string
 	}{
-		"another key":     {Options{Service: clustertest.Service, Dir: changed("serving/tls.key"), Secret: "s"}, "C06"},
-		"another CA":      {Options{Service: clustertest.Service, Dir: changed("serving/ca.crt")}, "signed by unknown authority"},
-		"all wrong":       {Options{Secret: "S", DryRun: "x"}, "dry-run"},
-		"not there":       {Options{Service: clustertest.Service, Dir: filepath.Join(dir, "x")}, "give its directory"},
-		"another Service": {Options{Service: certs.Service{Name: "gadgets", Namespace: "demo"}, Dir: dir}, "not gadgets.demo.svc"},
+		"another key": {Options{Service: clustertest.Service, Dir: changed("serving/tls.key"), Secret: "s"}, "C06"},
+		"another CA": {Options{Service: clustertest.Service, Dir: changed("serving/ca.crt")},
+			"signed by unknown authority"},
+		"all wrong": {Options{Secret: "S", DryRun: "x"}, "dry-run"},
+		"not there": {Options{Service: clustertest.Service, Dir: filepath.Join(dir, "x")}, "give its directory"},
+		"another Service": {Options{Service: certs.Service{Name: "gadgets", Namespace: "demo"}, Dir: dir},
+			"not gadgets.demo.svc"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := fakeClient(nil).PlanApply(t.Context(), tc.options); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := fakeClient(nil).PlanApply(t.Context(), tc.options); err == nil ||
+				!strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want an error with %q", err, tc.want)
 			}
 		})
 	}
-	for dryRun, want := range map[DryRun]bool{"": true, DryRunNone: true, DryRunClient: false, DryRunServer: false} { // what writes needs the Lease
+	// what writes needs the Lease
+	for dryRun, want := range map[DryRun]bool{"": true, DryRunNone: true, DryRunClient: false, DryRunServer: false} {
 		if got := dryRun.Writes(); got != want {
 			t.Errorf("dry run %q writes: %t, want %t", dryRun, got, want)
 		}
@@ -228,11 +264,14 @@ func TestPlanRefuses(t *testing.T) {
 	}
 	ca := clustertest.NewCA(t, "ca", x509.ExtKeyUsageServerAuth)
 	registered := []apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", ca.CertPEM)}
-	if err := fakeClient(registered).ChangeCABundle(t.Context(), clustertest.Service, nil, certs.Bundle{ca.Certificate}); err == nil || !strings.Contains(err.Error(), "v1.g.example.com: plan caBundle: expected a CA that is valid, found none") {
+	if err := fakeClient(registered).ChangeCABundle(t.Context(), clustertest.Service, nil,
+		certs.Bundle{ca.Certificate}); err == nil || !strings.Contains(err.Error(),
+		"v1.g.example.com: plan caBundle: expected a CA that is valid, found none") {
 		t.Errorf("an empty caBundle: got %v, want it refused", err)
 	}
 	leaf := clustertest.NewServing(t, ca, "widgets.demo.svc").Certificate
-	if err := fakeClient(registered).ChangeCABundle(t.Context(), clustertest.Service, certs.Bundle{leaf}, nil); err == nil || !strings.Contains(err.Error(), "expected CAs only") {
+	if err := fakeClient(registered).ChangeCABundle(t.Context(), clustertest.Service, certs.Bundle{leaf},
+		nil); err == nil || !strings.Contains(err.Error(), "expected CAs only") {
 		t.Errorf("a leaf as caBundle: got %v, want it refused", err)
 	}
 }
@@ -242,7 +281,8 @@ func TestPlanWrongClock(t *testing.T) {
 	dir, caBundle := applyDir(t)
 	c := fakeClient([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", caBundle)})
 	c.Now = func() time.Time { return clustertest.Now.Add(certs.LeafLifetime + time.Hour) }
-	if _, err := c.PlanApply(t.Context(), Options{Service: clustertest.Service, Dir: dir}); err == nil || !strings.Contains(err.Error(), "the clock of this machine") {
+	if _, err := c.PlanApply(t.Context(), Options{Service: clustertest.Service, Dir: dir}); err == nil ||
+		!strings.Contains(err.Error(), "the clock of this machine") {
 		t.Errorf("got %v, want the clock named", err)
 	}
 }
@@ -259,30 +299,34 @@ func TestApplyTriesFirst(t *testing.T) {
 		{"v2.g.example.com", true, 0, 0},
 		{"v2.g.example.com", false, 2, 1}, // as when it changed since it was tried
 	} {
-		c := fakeClient([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil), clustertest.APIService("v2.g.example.com", nil)})
+		c := fakeClient([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil),
+			clustertest.APIService("v2.g.example.com", nil)})
 		var tried, written int
-		c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices", func(action k8stesting.Action) (bool, runtime.Object, error) {
-			patch := action.(k8stesting.PatchActionImpl)
-			if patch.PatchOptions.FieldManager != cluster.FieldManager || !strings.Contains(string(patch.Patch), `"uid":"uid-of-x"`) {
-				t.Errorf("got manager %q and patch %s", patch.PatchOptions.FieldManager, patch.Patch)
-			}
-			if len(patch.PatchOptions.DryRun) > 0 {
-				tried++
-			} else {
-				written++
-			}
-			if patch.Name == tc.refused && (len(patch.PatchOptions.DryRun) > 0) == tc.inDryRun {
-				return true, nil, errors.New("refused")
-			}
-			return true, &apiregistrationv1.APIService{}, nil
-		})
+		c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices",
+			func(action k8stesting.Action) (bool, runtime.Object, error) {
+				patch := action.(k8stesting.PatchActionImpl)
+				if patch.PatchOptions.FieldManager != cluster.FieldManager ||
+					!strings.Contains(string(patch.Patch), `"uid":"uid-of-x"`) {
+					t.Errorf("got manager %q and patch %s", patch.PatchOptions.FieldManager, patch.Patch)
+				}
+				if len(patch.PatchOptions.DryRun) > 0 {
+					tried++
+				} else {
+					written++
+				}
+				if patch.Name == tc.refused && (len(patch.PatchOptions.DryRun) > 0) == tc.inDryRun {
+					return true, nil, errors.New("refused")
+				}
+				return true, &apiregistrationv1.APIService{}, nil
+			})
 		plan, err := c.PlanApply(t.Context(), Options{Service: clustertest.Service, Dir: dir})
 		if err != nil {
 			t.Fatal(err)
 		}
 		err = c.Apply(t.Context(), plan)
 		if (err == nil) != (tc.refused == "") || tried != 2 || written != tc.written || len(plan.Items) != tc.done {
-			t.Errorf("%+v: got %v, %d tried, %d written, %d reported, want all tried", tc, err, tried, written, len(plan.Items))
+			t.Errorf("%+v: got %v, %d tried, %d written, %d reported, want all tried", tc, err, tried, written,
+				len(plan.Items))
 		}
 	}
 }
@@ -291,28 +335,32 @@ func TestApplyTriesFirst(t *testing.T) {
 // refused at once.
 func TestPlanAndApply(t *testing.T) {
 	resource := schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}
-	others := apierrors.NewApplyConflict([]metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.caBundle"}}, "conflict with helm")
+	others := apierrors.NewApplyConflict([]metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict,
+		Field: ".spec.caBundle"}}, "conflict with helm")
 	for name, tc := range map[string]struct {
 		refusal   error
 		refusals  int
 		wantPlans int
 		wantError bool
 	}{
-		"changed five times": {apierrors.NewConflict(resource, "v1.g.example.com", errors.New("the object has been modified")), 5, 6, false},
-		"another manager":    {others, 1, 1, true},
+		"changed five times": {apierrors.NewConflict(resource, "v1.g.example.com",
+			errors.New("the object has been modified")), 5, 6, false},
+		"another manager": {others, 1, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, _ := applyDir(t)
 			c := fakeClient([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil)})
 			refusals, plans := tc.refusals, 0
-			c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices", func(k8stesting.Action) (bool, runtime.Object, error) {
-				if refusals > 0 {
-					refusals--
-					return true, nil, tc.refusal
-				}
-				return true, &apiregistrationv1.APIService{}, nil
-			})
-			_, err := c.PlanAndApply(t.Context(), Options{Service: clustertest.Service, Dir: dir}, func(*Plan) { plans++ })
+			c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices",
+				func(k8stesting.Action) (bool, runtime.Object, error) {
+					if refusals > 0 {
+						refusals--
+						return true, nil, tc.refusal
+					}
+					return true, &apiregistrationv1.APIService{}, nil
+				})
+			_, err := c.PlanAndApply(t.Context(), Options{Service: clustertest.Service, Dir: dir},
+				func(*Plan) { plans++ })
 			if (err != nil) != tc.wantError || plans != tc.wantPlans {
 				t.Errorf("got %v and %d plans, want an error %v and %d plans", err, plans, tc.wantError, tc.wantPlans)
 			}
@@ -329,8 +377,10 @@ func TestPlanAndApplyReports(t *testing.T) {
 		then error // what the second try to write the second one leads to
 		want []certs.Item
 	}{
-		"refused": {errors.New("forbidden"), []certs.Item{{Path: "APIService v1.g.example.com", Action: certs.Replaced, Reason: "it has no caBundle"}}},
-		"written": {nil, []certs.Item{{Path: "APIService v1.g.example.com", Action: certs.Replaced, Reason: "it has no caBundle"},
+		"refused": {errors.New("forbidden"), []certs.Item{{Path: "APIService v1.g.example.com", Action: certs.Replaced,
+			Reason: "it has no caBundle"}}},
+		"written": {nil, []certs.Item{{Path: "APIService v1.g.example.com", Action: certs.Replaced,
+			Reason: "it has no caBundle"},
 			{Path: "APIService v2.g.example.com", Action: certs.Replaced, Reason: "it has no caBundle"}}},
 	} {
 		c := fakeClient(nil)
@@ -339,7 +389,8 @@ func TestPlanAndApplyReports(t *testing.T) {
 		aggregator.PrependReactor("list", "apiservices", func(k8stesting.Action) (bool, runtime.Object, error) {
 			if wrote {
 				return true, &apiregistrationv1.APIServiceList{Items: []apiregistrationv1.APIService{
-					clustertest.OwnedBy(clustertest.APIService(first.Name, caBundle), cluster.FieldManager, apply), second}}, nil
+					clustertest.OwnedBy(clustertest.APIService(first.Name, caBundle), cluster.FieldManager, apply),
+					second}}, nil
 			}
 			return true, &apiregistrationv1.APIServiceList{Items: []apiregistrationv1.APIService{first, second}}, nil
 		})
@@ -350,7 +401,8 @@ func TestPlanAndApplyReports(t *testing.T) {
 				return true, &apiregistrationv1.APIService{}, tc.then
 			case patch.Name == second.Name && len(patch.PatchOptions.DryRun) == 0:
 				wrote = true
-				return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "apiservices"}, second.Name, errors.New("the object has been modified"))
+				return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "apiservices"}, second.Name,
+					errors.New("the object has been modified"))
 			}
 			return true, &apiregistrationv1.APIService{}, nil
 		})
@@ -366,21 +418,25 @@ func TestPlanAndApplyReports(t *testing.T) {
 
 // TestChangeCABundle: what others trust stays, and a write is refused when the APIService changed since it was read.
 func TestChangeCABundle(t *testing.T) {
-	other, old, next := clustertest.NewCA(t, "other", x509.ExtKeyUsageServerAuth), clustertest.NewCA(t, "old", x509.ExtKeyUsageServerAuth), clustertest.NewCA(t, "next", x509.ExtKeyUsageServerAuth)
+	other, old, next := clustertest.NewCA(t, "other", x509.ExtKeyUsageServerAuth),
+		clustertest.NewCA(t, "old", x509.ExtKeyUsageServerAuth),
+		clustertest.NewCA(t, "next", x509.ExtKeyUsageServerAuth)
 	a := clustertest.APIService("v1.g.example.com", (certs.Bundle{other.Certificate, old.Certificate}).PEM())
 	a.ResourceVersion = "7"
 	for name, tc := range map[string]struct{ add, remove, want certs.Bundle }{
-		"trust":    {certs.Bundle{next.Certificate}, nil, certs.Bundle{other.Certificate, old.Certificate, next.Certificate}},
+		"trust": {certs.Bundle{next.Certificate}, nil, certs.Bundle{other.Certificate, old.Certificate,
+			next.Certificate}},
 		"distrust": {nil, certs.Bundle{old.Certificate}, certs.Bundle{other.Certificate}},
 		"abort":    {nil, certs.Bundle{next.Certificate}, certs.Bundle{other.Certificate, old.Certificate}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := fakeClient([]apiregistrationv1.APIService{a})
 			var patches []string
-			c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices", func(action k8stesting.Action) (bool, runtime.Object, error) {
-				patches = append(patches, string(action.(k8stesting.PatchAction).GetPatch()))
-				return true, &apiregistrationv1.APIService{}, nil
-			})
+			c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices",
+				func(action k8stesting.Action) (bool, runtime.Object, error) {
+					patches = append(patches, string(action.(k8stesting.PatchAction).GetPatch()))
+					return true, &apiregistrationv1.APIService{}, nil
+				})
 			if err := c.ChangeCABundle(t.Context(), clustertest.Service, tc.add, tc.remove); err != nil {
 				t.Fatal(err)
 			}
@@ -392,7 +448,8 @@ func TestChangeCABundle(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !sameSet(got.Spec.CABundle, tc.want) || got.ResourceVersion != "7" || got.UID != a.UID {
-				t.Errorf("got %d CAs, resourceVersion %q, uid %q; want %d, 7, %s", len(certs.LenientBundle(got.Spec.CABundle)), got.ResourceVersion, got.UID, len(tc.want), a.UID)
+				t.Errorf("got %d CAs, resourceVersion %q, uid %q; want %d, 7, %s",
+					len(certs.LenientBundle(got.Spec.CABundle)), got.ResourceVersion, got.UID, len(tc.want), a.UID)
 			}
 		})
 	}
@@ -401,25 +458,30 @@ func TestChangeCABundle(t *testing.T) {
 // TestChangeCABundleInsecure: an APIService with insecureSkipTLSVerify is refused before a CA is added, and passed over
 // when one is taken out.
 func TestChangeCABundleInsecure(t *testing.T) {
-	old, next := clustertest.NewCA(t, "old", x509.ExtKeyUsageServerAuth), clustertest.NewCA(t, "next", x509.ExtKeyUsageServerAuth)
+	old, next := clustertest.NewCA(t, "old", x509.ExtKeyUsageServerAuth),
+		clustertest.NewCA(t, "next", x509.ExtKeyUsageServerAuth)
 	insecure := clustertest.APIService("v2.g.example.com", nil)
 	insecure.Spec.InsecureSkipTLSVerify = true
-	c := fakeClient([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", (certs.Bundle{old.Certificate, next.Certificate}).PEM()), insecure})
+	c := fakeClient([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
+		(certs.Bundle{old.Certificate, next.Certificate}).PEM()), insecure})
 	var patched []string
-	c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices", func(action k8stesting.Action) (bool, runtime.Object, error) {
-		patched = append(patched, action.(k8stesting.PatchAction).GetName())
-		return true, &apiregistrationv1.APIService{}, nil
-	})
+	c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices",
+		func(action k8stesting.Action) (bool, runtime.Object, error) {
+			patched = append(patched, action.(k8stesting.PatchAction).GetName())
+			return true, &apiregistrationv1.APIService{}, nil
+		})
 	for name, err := range map[string]error{
 		"before": c.MayChangeTrust(t.Context(), clustertest.Service),
 		"add":    c.ChangeCABundle(t.Context(), clustertest.Service, certs.Bundle{next.Certificate}, nil),
 	} {
-		if err == nil || !strings.Contains(err.Error(), "APIService v2.g.example.com: expected insecureSkipTLSVerify false") {
+		if err == nil || !strings.Contains(err.Error(),
+			"APIService v2.g.example.com: expected insecureSkipTLSVerify false") {
 			t.Errorf("%s: got %v, want it refused", name, err)
 		}
 	}
 	patched = nil
-	if err := c.ChangeCABundle(t.Context(), clustertest.Service, nil, certs.Bundle{next.Certificate}); err != nil || !slices.Equal(patched, []string{"v1.g.example.com", "v1.g.example.com"}) {
+	if err := c.ChangeCABundle(t.Context(), clustertest.Service, nil, certs.Bundle{next.Certificate}); err != nil ||
+		!slices.Equal(patched, []string{"v1.g.example.com", "v1.g.example.com"}) {
 		t.Errorf("remove: got %v, and writes to %q; want v1 tried and written", err, patched)
 	}
 }
@@ -430,30 +492,35 @@ func TestTakeOverCABundles(t *testing.T) {
 	owned := clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", old.CertPEM), "helm", update)
 	c := fakeClient([]apiregistrationv1.APIService{owned, clustertest.APIService("v2.g.example.com", old.CertPEM)})
 	var forced []string
-	c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices", func(action k8stesting.Action) (bool, runtime.Object, error) {
-		patch := action.(k8stesting.PatchActionImpl)
-		var got apiregistrationv1.APIService
-		if err := json.Unmarshal(patch.GetPatch(), &got); err != nil || !sameSet(got.Spec.CABundle, certs.Bundle{old.Certificate}) {
-			t.Errorf("got the patch %s, %v; want the CA that is there", patch.GetPatch(), err)
-		}
-		if *patch.PatchOptions.Force && patch.PatchOptions.DryRun == nil {
-			forced = append(forced, patch.GetName())
-		}
-		return true, &apiregistrationv1.APIService{}, nil
-	})
+	c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices",
+		func(action k8stesting.Action) (bool, runtime.Object, error) {
+			patch := action.(k8stesting.PatchActionImpl)
+			var got apiregistrationv1.APIService
+			if err := json.Unmarshal(patch.GetPatch(), &got); err != nil ||
+				!sameSet(got.Spec.CABundle, certs.Bundle{old.Certificate}) {
+				t.Errorf("got the patch %s, %v; want the CA that is there", patch.GetPatch(), err)
+			}
+			if *patch.PatchOptions.Force && patch.PatchOptions.DryRun == nil {
+				forced = append(forced, patch.GetName())
+			}
+			return true, &apiregistrationv1.APIService{}, nil
+		})
 	items, err := c.TakeOverCABundles(t.Context(), clustertest.Service)
-	if err != nil || len(items) != 1 || !slices.Contains(forced, "v1.g.example.com") || slices.Contains(forced, "v2.g.example.com") {
+	if err != nil || len(items) != 1 || !slices.Contains(forced, "v1.g.example.com") ||
+		slices.Contains(forced, "v2.g.example.com") {
 		t.Errorf("got %+v, %v, and forced %q; want v1 taken over alone", items, err, forced)
 	}
 	owned.Annotations = map[string]string{"cert-manager.io/inject-ca-from": "demo/widgets"}
-	if _, err := fakeClient([]apiregistrationv1.APIService{owned}).TakeOverCABundles(t.Context(), clustertest.Service); err == nil {
+	if _, err := fakeClient([]apiregistrationv1.APIService{owned}).TakeOverCABundles(t.Context(),
+		clustertest.Service); err == nil {
 		t.Error("with an injector: it was taken over, want it refused")
 	}
 }
 
 // TestChangeCABundleOwned: where somebody else keeps one caBundle, CAs are added to the others, and taken out of none.
 func TestChangeCABundleOwned(t *testing.T) {
-	old, next := clustertest.NewCA(t, "old", x509.ExtKeyUsageServerAuth), clustertest.NewCA(t, "next", x509.ExtKeyUsageServerAuth)
+	old, next := clustertest.NewCA(t, "old", x509.ExtKeyUsageServerAuth),
+		clustertest.NewCA(t, "next", x509.ExtKeyUsageServerAuth)
 	both := (certs.Bundle{old.Certificate, next.Certificate}).PEM()
 	for name, tc := range map[string]struct {
 		caBundle    []byte
@@ -462,20 +529,25 @@ func TestChangeCABundleOwned(t *testing.T) {
 	}{
 		"add":    {(certs.Bundle{old.Certificate}).PEM(), certs.Bundle{next.Certificate}, nil, true},
 		"remove": {both, nil, certs.Bundle{old.Certificate}, false},
-		"both":   {(certs.Bundle{old.Certificate}).PEM(), certs.Bundle{next.Certificate}, certs.Bundle{old.Certificate}, false},
+		"both": {(certs.Bundle{old.Certificate}).PEM(), certs.Bundle{next.Certificate},
+			certs.Bundle{old.Certificate}, false},
 	} {
 		c := fakeClient([]apiregistrationv1.APIService{
-			clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", tc.caBundle), "helm", metav1.ManagedFieldsOperationApply),
+			clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", tc.caBundle), "helm",
+				metav1.ManagedFieldsOperationApply),
 			clustertest.APIService("v2.g.example.com", tc.caBundle),
 		})
 		var patched []string
-		c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices", func(action k8stesting.Action) (bool, runtime.Object, error) {
-			patched = append(patched, action.(k8stesting.PatchAction).GetName())
-			return true, &apiregistrationv1.APIService{}, nil
-		})
+		c.Aggregator.(*aggregatorfake.Clientset).PrependReactor("patch", "apiservices",
+			func(action k8stesting.Action) (bool, runtime.Object, error) {
+				patched = append(patched, action.(k8stesting.PatchAction).GetName())
+				return true, &apiregistrationv1.APIService{}, nil
+			})
 		err := c.ChangeCABundle(t.Context(), clustertest.Service, tc.add, tc.remove)
-		if _, owned := errors.AsType[*cluster.OwnedError](err); !owned || slices.Contains(patched, "v1.g.example.com") || (len(patched) > 0) != tc.patched {
-			t.Errorf("%s: got %v, and writes to %q; want it refused, v1 left alone and v2 written: %t", name, err, patched, tc.patched)
+		if _, owned := errors.AsType[*cluster.OwnedError](err); !owned ||
+			slices.Contains(patched, "v1.g.example.com") || (len(patched) > 0) != tc.patched {
+			t.Errorf("%s: got %v, and writes to %q; want it refused, v1 left alone and v2 written: %t", name, err,
+				patched, tc.patched)
 		}
 	}
 }

@@ -54,8 +54,10 @@ func (c Client) Exclusive(ctx context.Context, s certs.Service, do func(context.
 	}
 	leading := make(chan context.Context, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: lock, LeaseDuration: leaseDuration, RenewDeadline: leaseRenew, RetryPeriod: leaseRetry, Name: LeaseName(s),
-		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(held context.Context) { leading <- held }, OnStoppedLeading: func() {}},
+		Lock: lock, LeaseDuration: leaseDuration, RenewDeadline: leaseRenew, RetryPeriod: leaseRetry,
+		Name: LeaseName(s),
+		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(held context.Context) { leading <- held },
+			OnStoppedLeading: func() {}},
 	})
 	if err != nil {
 		return fmt.Errorf("prepare Lease: %w", err)
@@ -81,7 +83,8 @@ func (c Client) Exclusive(ctx context.Context, s certs.Service, do func(context.
 		return fmt.Errorf("wait for Lease %s/%s: %w", s.Namespace, LeaseName(s), context.Cause(ctx))
 	}
 	return &certs.RefusedError{Path: fmt.Sprintf("Lease %s/%s", s.Namespace, LeaseName(s)), Reason: fmt.Sprintf(
-		"expected to be alone, found it held by %s, who changes certificates of this Service; run this again when that has ended", elector.GetLeader())}
+		"expected to be alone, found it held by %s, who changes certificates of this Service; run this again when "+
+			"that has ended", elector.GetLeader())}
 }
 
 // release gives the Lease back, if this process has it still. Otherwise others get it when it has expired.
@@ -104,13 +107,15 @@ func (c Client) mayLease(ctx context.Context, s certs.Service) error {
 		lease, err = leases.Create(ctx, lease, metav1.CreateOptions{FieldManager: cluster.FieldManager})
 	}
 	if err == nil {
-		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: cluster.FieldManager})
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll},
+			FieldManager: cluster.FieldManager})
 	}
 	if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) {
 		if apierrors.IsForbidden(err) {
 			err = fmt.Errorf("%w; grant get, create and update", err)
 		}
-		return fmt.Errorf("take Lease %s/%s, so that nobody else changes certificates meanwhile: %w", s.Namespace, LeaseName(s), err)
+		return fmt.Errorf("take Lease %s/%s, so that nobody else changes certificates meanwhile: %w", s.Namespace,
+			LeaseName(s), err)
 	}
 	return nil
 }

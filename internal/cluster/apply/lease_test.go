@@ -48,20 +48,21 @@ func TestLeaseOutage(t *testing.T) {
 				core.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 					return broken.Load(), nil, errors.New("no answer")
 				})
-				err := Client{&cluster.Cluster{Core: core}}.Exclusive(t.Context(), leased, func(ctx context.Context) error {
-					broken.Store(true)
-					began := time.Now()
-					time.AfterFunc(outage, func() { broken.Store(false) })
-					select {
-					case <-ctx.Done():
-					case <-time.After(outage + 2*leaseDuration):
-						return nil
-					}
-					if took := time.Since(began); took >= leaseDuration {
-						t.Errorf("it was said after %s, when somebody else could have it", took)
-					}
-					return context.Cause(ctx)
-				})
+				err := Client{&cluster.Cluster{Core: core}}.Exclusive(t.Context(), leased,
+					func(ctx context.Context) error {
+						broken.Store(true)
+						began := time.Now()
+						time.AfterFunc(outage, func() { broken.Store(false) })
+						select {
+						case <-ctx.Done():
+						case <-time.After(outage + 2*leaseDuration):
+							return nil
+						}
+						if took := time.Since(began); took >= leaseDuration {
+							t.Errorf("it was said after %s, when somebody else could have it", took)
+						}
+						return context.Cause(ctx)
+					})
 				if !errors.Is(err, want) {
 					t.Errorf("got %v, want %v", err, want)
 				}
@@ -89,9 +90,11 @@ func TestLeaseForbidden(t *testing.T) {
 	for _, verb := range []string{"get", "create", "update"} {
 		core := fake.NewClientset()
 		core.PrependReactor(verb, "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewForbidden(coordinationv1.Resource("leases"), LeaseName(leased), errors.New("no "+verb))
+			return true, nil, apierrors.NewForbidden(coordinationv1.Resource("leases"), LeaseName(leased),
+				errors.New("no "+verb))
 		})
-		err := Client{&cluster.Cluster{Core: core}}.Exclusive(t.Context(), leased, func(context.Context) error { t.Error("it was called"); return nil })
+		err := Client{&cluster.Cluster{Core: core}}.Exclusive(t.Context(), leased,
+			func(context.Context) error { t.Error("it was called"); return nil })
 		if err == nil || !strings.Contains(err.Error(), "no "+verb+"; grant get, create and update") {
 			t.Errorf("without %s: got %v", verb, err)
 		}

@@ -28,7 +28,8 @@ import (
 // planSecret compares the serving Secret with the directory. It returns the Secret that is there, or nil.
 func (c Client) planSecret(ctx context.Context, o Options, src *Source) (planned, *corev1.Secret, error) {
 	name := o.Service.Namespace + "/" + o.Secret
-	item := planned{Item: certs.Item{Path: "Secret " + name, Action: certs.Replaced, Reason: "its certificate is another"}}
+	item := planned{Item: certs.Item{Path: "Secret " + name, Action: certs.Replaced,
+		Reason: "its certificate is another"}}
 	data, err := src.pairData()
 	if err != nil {
 		return item, nil, err
@@ -51,7 +52,8 @@ func (c Client) planSecret(ctx context.Context, o Options, src *Source) (planned
 		return item, nil, fmt.Errorf("get Secret %s: %w", name, err)
 	}
 	// Others may keep keys of their own in it. A rotation keeps the order in which others put their CAs.
-	same := slices.Equal(stored.Data[certs.CertFile], data[certs.CertFile]) && slices.Equal(stored.Data[certs.KeyFile], data[certs.KeyFile]) &&
+	same := slices.Equal(stored.Data[certs.CertFile], data[certs.CertFile]) &&
+		slices.Equal(stored.Data[certs.KeyFile], data[certs.KeyFile]) &&
 		sameSet(stored.Data[certs.BundleFile], src.Bundle)
 	immutable := stored.Immutable != nil && *stored.Immutable
 	var paths []fieldpath.Path
@@ -61,10 +63,13 @@ func (c Client) planSecret(ctx context.Context, o Options, src *Source) (planned
 	ours, others := cluster.Owners(stored.ManagedFields, paths...)
 	switch {
 	case stored.Type != corev1.SecretTypeTLS:
-		return item, stored, fmt.Errorf("plan Secret %s: expected the type %s, found %s, which nobody can change; choose another name",
+		return item, stored, fmt.Errorf(
+			"plan Secret %s: expected the type %s, found %s, which nobody can change; choose another name",
 			name, corev1.SecretTypeTLS, stored.Type)
 	case !same && immutable:
-		return item, stored, fmt.Errorf("plan Secret %s: expected one that can be changed, found it immutable; choose another name, and mount that", name)
+		return item, stored, fmt.Errorf(
+			"plan Secret %s: expected one that can be changed, found it immutable; choose another name, and mount that",
+			name)
 	case same && len(others) > 0 && o.ForceConflicts && !immutable:
 		item.Reason = "its data is owned by " + strings.Join(others, ", ")
 		writes = []map[string][]byte{WithNewlines(data), data}
@@ -89,7 +94,8 @@ func WithNewlines(data map[string][]byte) map[string][]byte {
 }
 
 // Secret applies a Secret of type kubernetes.io/tls with those data.
-func Secret(ctx context.Context, client typedcorev1.SecretInterface, namespace, name string, data map[string][]byte, dryRun, force bool) error {
+func Secret(ctx context.Context, client typedcorev1.SecretInterface, namespace, name string, data map[string][]byte,
+	dryRun, force bool) error {
 	config := corev1ac.Secret(name, namespace).WithType(corev1.SecretTypeTLS).WithData(data)
 	if _, err := client.Apply(ctx, config, serverSide(dryRun, force)); err != nil {
 		return fmt.Errorf("apply Secret %s/%s: %w", namespace, name, explainConflict(err))
@@ -112,20 +118,23 @@ func (s *Source) pairData() (map[string][]byte, error) {
 	if _, err := tls.X509KeyPair(s.Chain.PEM(), keyPEM); err != nil {
 		return nil, fmt.Errorf("match key and certificate: %w; run this again if certgen init was at work", err)
 	}
-	return map[string][]byte{certs.CertFile: s.Chain.PEM(), certs.KeyFile: keyPEM, certs.BundleFile: s.Bundle.PEM()}, nil
+	return map[string][]byte{certs.CertFile: s.Chain.PEM(), certs.KeyFile: keyPEM, certs.BundleFile: s.Bundle.PEM()},
+		nil
 }
 
 // refuseFaulty returns the errors that certgen verify finds in the directory of a key pair. It accepts any common name
 // of a front proxy, because the allowed names are in the cluster.
 func refuseFaulty(dir string, now time.Time) error {
-	report, err := verify.Paths([]string{filepath.Join(dir, certs.CertFile)}, verify.Options{AllowedNames: []string{}, Now: now})
+	report, err := verify.Paths([]string{filepath.Join(dir, certs.CertFile)},
+		verify.Options{AllowedNames: []string{}, Now: now})
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, f := range report.Findings {
 		if f.Severity == verify.Error {
-			errs = append(errs, &certs.RefusedError{Path: f.Object, Reason: fmt.Sprintf("%s %s; %s", f.ID, f.Evidence, f.Fix)})
+			errs = append(errs, &certs.RefusedError{Path: f.Object,
+				Reason: fmt.Sprintf("%s %s; %s", f.ID, f.Evidence, f.Fix)})
 		}
 	}
 	return errors.Join(errs...)

@@ -31,15 +31,18 @@ import (
 // be, which breaks nothing.
 func (c Client) ChangeCABundle(ctx context.Context, s certs.Service, add, remove certs.Bundle) error {
 	plan, found := &Plan{}, false
-	refused := c.planCABundles(ctx, plan, Options{Service: s}, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
-		found = true
-		return certs.LenientBundle(a.Spec.CABundle).Merge(c.Time(), add...).Without(remove...), len(add) > 0 || !a.Spec.InsecureSkipTLSVerify
-	})
+	refused := c.planCABundles(ctx, plan, Options{Service: s},
+		func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
+			found = true
+			return certs.LenientBundle(a.Spec.CABundle).Merge(c.Time(), add...).Without(remove...), len(add) > 0 ||
+				!a.Spec.InsecureSkipTLSVerify
+		})
 	if _, owned := errors.AsType[*cluster.OwnedError](refused); refused != nil && (!owned || len(remove) > 0) {
 		return refused
 	}
 	if !found {
-		return fmt.Errorf("expected APIServices of the Service %s/%s, found none; register the API first", s.Namespace, s.Name)
+		return fmt.Errorf("expected APIServices of the Service %s/%s, found none; register the API first",
+			s.Namespace, s.Name)
 	}
 	return errors.Join(refused, c.Apply(ctx, plan))
 }
@@ -55,10 +58,11 @@ func (c Client) FillCABundles(ctx context.Context, s certs.Service, cas certs.Bu
 // TakeOverCABundles makes certgen the owner of caBundles that other field managers own, with the CAs that are there,
 // and returns what it wrote.
 func (c Client) TakeOverCABundles(ctx context.Context, s certs.Service) ([]certs.Item, error) {
-	return c.writeCABundles(ctx, Options{Service: s, ForceConflicts: true}, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
-		there := certs.LenientBundle(a.Spec.CABundle).Merge(c.Time())
-		return there, len(there) > 0 && cluster.OwnedByOthers(a) != nil
-	})
+	return c.writeCABundles(ctx, Options{Service: s, ForceConflicts: true},
+		func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
+			there := certs.LenientBundle(a.Spec.CABundle).Merge(c.Time())
+			return there, len(there) > 0 && cluster.OwnedByOthers(a) != nil
+		})
 }
 
 // bundleFor is what the caBundle of an APIService shall be, unless it is left alone.
@@ -102,7 +106,8 @@ func (c Client) planCABundles(ctx context.Context, plan *Plan, o Options, want b
 
 func usable(bundle certs.Bundle) error {
 	if len(bundle) == 0 {
-		return errors.New("plan caBundle: expected a CA that is valid, found none; an empty caBundle would trust the CAs of kube-apiserver's system")
+		return errors.New("plan caBundle: expected a CA that is valid, found none; an empty caBundle would trust " +
+			"the CAs of kube-apiserver's system")
 	}
 	for _, cert := range bundle {
 		if !cert.IsCA {
@@ -113,8 +118,10 @@ func usable(bundle certs.Bundle) error {
 }
 
 func insecure(a apiregistrationv1.APIService) error {
-	return fmt.Errorf("APIService %s: expected insecureSkipTLSVerify false, found true, which no caBundle may stand beside; "+
-		"take it out of what applies the APIService, or have it set to false in the same write: certgen apply --clear-insecure", a.Name)
+	return fmt.Errorf("APIService %s: expected insecureSkipTLSVerify false, found true, which no caBundle may stand "+
+		"beside; "+
+		"take it out of what applies the APIService, or have it set to false in the same write: certgen apply "+
+		"--clear-insecure", a.Name)
 }
 
 func (c Client) planCABundle(a apiregistrationv1.APIService, bundle certs.Bundle, o Options) (planned, error) {
@@ -148,7 +155,8 @@ func (c Client) planCABundle(a apiregistrationv1.APIService, bundle certs.Bundle
 	default:
 		change.Action, change.Reason = certs.Kept, "it trusts these CAs, and certgen owns its caBundle"
 		if len(others) > 0 {
-			change.Reason += " together with " + strings.Join(others, ", ") + ", so that a change of it needs --force-conflicts"
+			change.Reason += " together with " + strings.Join(others, ", ") +
+				", so that a change of it needs --force-conflicts"
 		}
 		return change, nil
 	}
@@ -161,7 +169,8 @@ func (c Client) planCABundle(a apiregistrationv1.APIService, bundle certs.Bundle
 
 // applyCABundle writes one caBundle after the other to that very APIService, and nothing else. Its uid keeps a server
 // from creating an APIService that is gone; its resourceVersion from undoing what somebody else did to it meanwhile.
-func (c Client) applyCABundle(ctx context.Context, a apiregistrationv1.APIService, writes [][]byte, o Options, dryRun bool) error {
+func (c Client) applyCABundle(ctx context.Context, a apiregistrationv1.APIService, writes [][]byte, o Options,
+	dryRun bool) error {
 	version := a.ResourceVersion
 	for _, data := range writes {
 		config := apiregistrationv1ac.APIService(a.Name).WithUID(a.UID).WithResourceVersion(version).
@@ -169,7 +178,8 @@ func (c Client) applyCABundle(ctx context.Context, a apiregistrationv1.APIServic
 		if a.Spec.InsecureSkipTLSVerify {
 			config.Spec.WithInsecureSkipTLSVerify(false)
 		}
-		applied, err := c.Aggregator.ApiregistrationV1().APIServices().Apply(ctx, config, serverSide(dryRun, o.ForceConflicts))
+		applied, err := c.Aggregator.ApiregistrationV1().APIServices().Apply(ctx, config,
+			serverSide(dryRun, o.ForceConflicts))
 		if err != nil {
 			return fmt.Errorf("apply caBundle of APIService %s: %w", a.Name, explainConflict(err))
 		}
@@ -264,20 +274,28 @@ func (c Client) refuseBreaking(changes []planned, stored *corev1.Secret, src *So
 		}
 		for _, ca := range trusted {
 			if !change.bundle.Contains(ca) {
-				errs = append(errs, fmt.Errorf("APIService %s trusts %s (sha256 %s), which %s lacks: servers with a certificate of it would be refused; "+
-					"rotate with certgen rotate, or allow it with --replace-trust", a.Name, ca.Subject, certs.Fingerprint(ca), src.file(certs.BundleFile)))
+				errs = append(errs, fmt.Errorf(
+					"APIService %s trusts %s (sha256 %s), which %s lacks: servers with a certificate of it would be "+
+						"refused; "+
+						"rotate with certgen rotate, or allow it with --replace-trust", a.Name, ca.Subject,
+					certs.Fingerprint(ca), src.file(certs.BundleFile)))
 			}
 		}
 		if stored == nil {
 			continue
 		}
 		leaves := certs.LenientBundle(stored.Data[corev1.TLSCertKey])
-		if len(leaves) == 0 || leaves[0].Equal(src.Chain[0]) || VerifyServing(leaves, trusted, src.service, c.Time()) != nil {
+		if len(leaves) == 0 || leaves[0].Equal(src.Chain[0]) ||
+			VerifyServing(leaves, trusted, src.service, c.Time()) != nil {
 			continue // it is the same, or is not trusted either
 		}
 		if VerifyServing(src.Chain, trusted, src.service, c.Time()) != nil {
-			errs = append(errs, fmt.Errorf("APIService %s does not trust the CA of %s yet, and every kube-apiserver must before the Secret changes; "+
-				"rotate with certgen rotate, or apply without --secret, wait until all kube-apiservers have it, and apply again, or allow it with --replace-trust",
+			errs = append(errs, fmt.Errorf(
+				"APIService %s does not trust the CA of %s yet, and every kube-apiserver must before the Secret "+
+					"changes; "+
+					"rotate with certgen rotate, or apply without --secret, wait until all kube-apiservers have it, "+
+					"and "+
+					"apply again, or allow it with --replace-trust",
 				a.Name, src.file(certs.CertFile)))
 		}
 	}
@@ -306,7 +324,8 @@ func (c Client) ChangeFrontProxyCAs(ctx context.Context, add, remove certs.Bundl
 			cluster.TrustObject, remove[0].Subject, frontproxy.CAKey)
 	}
 	cm.Data[frontproxy.CAKey] = string(next.PEM())
-	if _, err := c.Core.CoreV1().ConfigMaps(cm.Namespace).Update(ctx, cm, metav1.UpdateOptions{FieldManager: cluster.FieldManager, DryRun: dryRun}); err != nil {
+	if _, err := c.Core.CoreV1().ConfigMaps(cm.Namespace).Update(ctx, cm,
+		metav1.UpdateOptions{FieldManager: cluster.FieldManager, DryRun: dryRun}); err != nil {
 		return fmt.Errorf("update %s: %w", cluster.TrustObject, err)
 	}
 	return nil

@@ -49,18 +49,21 @@ func TestChangeFrontProxyCAs(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			core := fake.NewClientset(&corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Namespace: frontproxy.Namespace, Name: frontproxy.ConfigMapName, ResourceVersion: "7"},
-				Data:       map[string]string{frontproxy.CAKey: string(tc.before.PEM()), "other": "stays"},
+				ObjectMeta: metav1.ObjectMeta{Namespace: frontproxy.Namespace, Name: frontproxy.ConfigMapName,
+					ResourceVersion: "7"},
+				Data: map[string]string{frontproxy.CAKey: string(tc.before.PEM()), "other": "stays"},
 			})
 			c := Client{&cluster.Cluster{Core: core}}
-			if err := c.ChangeFrontProxyCAs(t.Context(), tc.add, tc.remove, tc.dryRun...); (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			if err := c.ChangeFrontProxyCAs(t.Context(), tc.add, tc.remove,
+				tc.dryRun...); (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Fatalf("got %v, want %q", err, tc.err)
 			}
 			cm, err := c.TrustConfigMap(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(map[string]string{frontproxy.CAKey: string(tc.after.PEM()), "other": "stays"}, cm.Data); diff != "" {
+			if diff := cmp.Diff(map[string]string{frontproxy.CAKey: string(tc.after.PEM()), "other": "stays"},
+				cm.Data); diff != "" {
 				t.Errorf("ConfigMap (-want +got):\n%s", diff)
 			}
 			updates := 0

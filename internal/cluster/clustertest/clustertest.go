@@ -110,7 +110,8 @@ type Clock time.Time
 
 // RoundTrip implements http.RoundTripper.
 func (c Clock) RoundTrip(req *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Date": {time.Time(c).UTC().Format(http.TimeFormat)}}, Body: http.NoBody, Request: req}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Date": {time.Time(c).UTC().Format(
+		http.TimeFormat)}}, Body: http.NoBody, Request: req}, nil
 }
 
 // New returns a cluster of fake clients.
@@ -120,8 +121,9 @@ func New(apiServices []apiregistrationv1.APIService, core ...runtime.Object) *cl
 		registered = append(registered, &a)
 	}
 	return &cluster.Cluster{
-		Config: &rest.Config{Host: "https://kube-apiserver", Transport: Clock(Now)}, Core: fake.NewClientset(core...), Aggregator: aggregatorfake.NewClientset(registered...),
-		Now: func() time.Time { return Now },
+		Config: &rest.Config{Host: "https://kube-apiserver", Transport: Clock(Now)}, Core: fake.NewClientset(core...),
+		Aggregator: aggregatorfake.NewClientset(registered...),
+		Now:        func() time.Time { return Now },
 	}
 }
 
@@ -146,9 +148,11 @@ func ServeTLS(t *testing.T, pair *certs.KeyPair, handler http.HandlerFunc, asked
 }
 
 // OwnedBy says who owns the caBundle.
-func OwnedBy(a apiregistrationv1.APIService, manager string, operation metav1.ManagedFieldsOperationType) apiregistrationv1.APIService {
+func OwnedBy(a apiregistrationv1.APIService, manager string,
+	operation metav1.ManagedFieldsOperationType) apiregistrationv1.APIService {
 	a.ManagedFields = append(a.ManagedFields, metav1.ManagedFieldsEntry{
-		Manager: manager, Operation: operation, APIVersion: apiregistrationv1.SchemeGroupVersion.String(), FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:caBundle":{},"f:group":{}}}`),
+		Manager: manager, Operation: operation, APIVersion: apiregistrationv1.SchemeGroupVersion.String(),
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:caBundle":{},"f:group":{}}}`),
 	})
 	return a
 }

@@ -40,7 +40,8 @@ func checkCABundlePEM(o *observed) []verify.Finding {
 		if evidence == "" || a.Spec.InsecureSkipTLSVerify && len(a.Spec.CABundle) == 0 {
 			continue
 		}
-		out = append(out, verify.Finding{Object: apiServiceObject(a), Severity: severity, Evidence: evidence, Fix: fixInjected(a)})
+		out = append(out, verify.Finding{Object: apiServiceObject(a), Severity: severity, Evidence: evidence,
+			Fix: fixInjected(a)})
 	}
 	return out
 }
@@ -61,7 +62,9 @@ func judgeCABundle(data []byte) (verify.Severity, string) {
 	case len(certs.LenientBundle(data)) == 0:
 		return verify.Error, fmt.Sprintf("no certificate in the %d bytes of the caBundle", len(data))
 	case clientGo != nil:
-		return verify.Error, fmt.Sprintf("crypto/x509 takes %d certificates from the caBundle, client-go refuses it as a whole: %v", len(certs.LenientBundle(data)), clientGo)
+		return verify.Error, fmt.Sprintf(
+			"crypto/x509 takes %d certificates from the caBundle, client-go refuses it as a whole: %v",
+			len(certs.LenientBundle(data)), clientGo)
 	case strict != nil:
 		return verify.Warning, strict.Error()
 	}
@@ -83,7 +86,9 @@ func checkServed(o *observed) []verify.Finding {
 			if s.Leaf == nil || s.Verdict == nil {
 				continue
 			}
-			f := verify.Finding{Object: endpointObject(s.Endpoint), Evidence: fmt.Sprintf("with the caBundle of %s: %v; served is %s", a.Name, s.Verdict, leafText(s)), Fix: fixInjected(a)}
+			f := verify.Finding{Object: endpointObject(s.Endpoint),
+				Evidence: fmt.Sprintf("with the caBundle of %s: %v; served is %s", a.Name, s.Verdict, leafText(s)),
+				Fix:      fixInjected(a)}
 			if !s.Endpoint.Ready {
 				f.Severity = verify.Warning
 			}
@@ -99,7 +104,8 @@ func fixInjected(a apiregistrationv1.APIService) string {
 	if injected == nil {
 		return ""
 	}
-	return injected.Injector + " keeps the caBundle (annotation " + injected.Owner + "): put right what it is told to inject, and wait for it"
+	return injected.Injector + " keeps the caBundle (annotation " + injected.Owner +
+		"): put right what it is told to inject, and wait for it"
 }
 
 func leafText(s cluster.Served) string {
@@ -128,7 +134,9 @@ func checkForeignCAs(o *observed) []verify.Finding {
 			default:
 				continue
 			}
-			out = append(out, verify.Finding{Object: apiServiceObject(a), Evidence: fmt.Sprintf("%s (sha256 %s) %s", cert.Subject, certs.Fingerprint(cert), why), Fix: fixInjected(a)})
+			out = append(out, verify.Finding{Object: apiServiceObject(a),
+				Evidence: fmt.Sprintf("%s (sha256 %s) %s", cert.Subject, certs.Fingerprint(cert), why),
+				Fix:      fixInjected(a)})
 		}
 	}
 	return out
@@ -136,7 +144,8 @@ func checkForeignCAs(o *observed) []verify.Finding {
 
 // leaves returns what the endpoints serve, those with a certificate; trust makes no difference to that.
 func (o *observed) leaves() []cluster.Served {
-	return slices.DeleteFunc(slices.Clone(o.served[o.apiServices[0].Name]), func(s cluster.Served) bool { return s.Leaf == nil })
+	return slices.DeleteFunc(slices.Clone(o.served[o.apiServices[0].Name]),
+		func(s cluster.Served) bool { return s.Leaf == nil })
 }
 
 func checkSameLeaf(o *observed) []verify.Finding {
@@ -155,8 +164,9 @@ func checkReloaded(o *observed) []verify.Finding {
 	for _, s := range o.leaves() {
 		for _, want := range o.stored {
 			if !s.Leaf.Equal(want.chain[0]) {
-				out = append(out, verify.Finding{Object: endpointObject(s.Endpoint), Evidence: fmt.Sprintf("served is %s, stored in %s is sha256 %s",
-					leafText(s), want.object, certs.Fingerprint(want.chain[0]))})
+				out = append(out, verify.Finding{Object: endpointObject(s.Endpoint),
+					Evidence: fmt.Sprintf("served is %s, stored in %s is sha256 %s",
+						leafText(s), want.object, certs.Fingerprint(want.chain[0]))})
 			}
 		}
 	}
@@ -167,14 +177,16 @@ func checkReloaded(o *observed) []verify.Finding {
 func checkMounts(o *observed) []verify.Finding {
 	var out []verify.Finding
 	if o.secret != nil && o.secret.Immutable != nil && *o.secret.Immutable {
-		out = append(out, verify.Finding{Object: "Secret " + o.secret.Namespace + "/" + o.secret.Name, Evidence: "it is immutable"})
+		out = append(out, verify.Finding{Object: "Secret " + o.secret.Namespace + "/" + o.secret.Name,
+			Evidence: "it is immutable"})
 	}
 	for _, pod := range o.pods {
 		for _, container := range pod.Spec.Containers {
 			for _, mount := range container.VolumeMounts {
 				if name := o.secretBehind(pod, mount); name != "" && mount.SubPath+mount.SubPathExpr != "" {
 					out = append(out, verify.Finding{Object: "Pod " + pod.Namespace + "/" + pod.Name,
-						Evidence: fmt.Sprintf("container %s mounts the Secret %s at %s by subPath", container.Name, name, mount.MountPath)})
+						Evidence: fmt.Sprintf("container %s mounts the Secret %s at %s by subPath", container.Name,
+							name, mount.MountPath)})
 				}
 			}
 		}
@@ -187,7 +199,8 @@ func (o *observed) secretBehind(pod corev1.Pod, mount corev1.VolumeMount) string
 		if v.Name != mount.Name || v.Secret == nil {
 			continue
 		}
-		if o.secret != nil && v.Secret.SecretName == o.secret.Name || o.secret == nil && slices.Contains([]string{certs.CertFile, certs.KeyFile}, mount.SubPath) {
+		if o.secret != nil && v.Secret.SecretName == o.secret.Name || o.secret == nil &&
+			slices.Contains([]string{certs.CertFile, certs.KeyFile}, mount.SubPath) {
 			return v.Secret.SecretName
 		}
 	}
@@ -200,13 +213,17 @@ func checkAnswers(o *observed) []verify.Finding {
 	for _, a := range o.answers {
 		status, _ := errors.AsType[*cluster.StatusError](a.err)
 		switch {
-		case a.err == nil || status != nil && status.Status == http.StatusForbidden: // it answered, to a user without rights
+		// it answered, to a user without rights
+		case a.err == nil || status != nil && status.Status == http.StatusForbidden:
 		case status == nil:
-			out = append(out, verify.Finding{Object: "kube-apiserver " + a.kubeAPIServer, Severity: verify.Info, Evidence: a.err.Error(),
-				Fix: "run certgen where it can be reached, or name URLs: --kube-apiserver"})
+			out = append(out, verify.Finding{Object: "kube-apiserver " + a.kubeAPIServer, Severity: verify.Info,
+				Evidence: a.err.Error(),
+				Fix:      "run certgen where it can be reached, or name URLs: --kube-apiserver"})
 		default:
 			failed[a.apiService.Name] = true
-			out = append(out, verify.Finding{Object: apiServiceObject(a.apiService), Evidence: fmt.Sprintf("%v, while the condition Available is %s", a.err, available(a.apiService).Status)})
+			out = append(out, verify.Finding{Object: apiServiceObject(a.apiService),
+				Evidence: fmt.Sprintf("%v, while the condition Available is %s", a.err,
+					available(a.apiService).Status)})
 		}
 	}
 	for _, a := range o.apiServices {
@@ -215,7 +232,8 @@ func checkAnswers(o *observed) []verify.Finding {
 			text = fmt.Sprintf("%s (%s: %s)", c.Status, c.Reason, c.Message)
 		}
 		if c.Status != apiregistrationv1.ConditionTrue && !failed[a.Name] {
-			out = append(out, verify.Finding{Object: apiServiceObject(a), Evidence: "the condition Available is " + text})
+			out = append(out, verify.Finding{Object: apiServiceObject(a),
+				Evidence: "the condition Available is " + text})
 		}
 	}
 	return out
@@ -223,12 +241,14 @@ func checkAnswers(o *observed) []verify.Finding {
 
 func checkReached(o *observed) []verify.Finding {
 	if len(o.endpoints) == 0 {
-		return []verify.Finding{{Evidence: fmt.Sprintf("no endpoint at the ports %v of the Service", cluster.BackendPorts(o.apiServices))}}
+		return []verify.Finding{{Evidence: fmt.Sprintf("no endpoint at the ports %v of the Service",
+			cluster.BackendPorts(o.apiServices))}}
 	}
 	var out []verify.Finding
 	for _, s := range o.served[o.apiServices[0].Name] {
 		if s.Leaf == nil {
-			out = append(out, verify.Finding{Object: endpointObject(s.Endpoint), Severity: verify.Warning, Evidence: fmt.Sprint(s.Verdict)})
+			out = append(out, verify.Finding{Object: endpointObject(s.Endpoint), Severity: verify.Warning,
+				Evidence: fmt.Sprint(s.Verdict)})
 		}
 	}
 	return out
@@ -240,7 +260,8 @@ func (o *observed) trustProblems(weakness string) []verify.Finding {
 	var out []verify.Finding
 	for _, p := range frontproxy.Evaluate(o.trust).Problems {
 		if p.Weakness == weakness {
-			out = append(out, verify.Finding{Object: cluster.TrustObject, Severity: verify.Error, Evidence: "it " + p.Text})
+			out = append(out, verify.Finding{Object: cluster.TrustObject, Severity: verify.Error,
+				Evidence: "it " + p.Text})
 		}
 	}
 	return out
@@ -251,7 +272,8 @@ func checkProxyName(o *observed) []verify.Finding {
 	if o.proxy == nil || frontproxy.AllowsName(names, o.proxy.Certificate.Subject.CommonName) {
 		return nil
 	}
-	return []verify.Finding{{Object: o.proxyObject(), Evidence: fmt.Sprintf("common name %q, %s allows %q", o.proxy.Certificate.Subject.CommonName, cluster.TrustObject, names)}}
+	return []verify.Finding{{Object: o.proxyObject(), Evidence: fmt.Sprintf("common name %q, %s allows %q",
+		o.proxy.Certificate.Subject.CommonName, cluster.TrustObject, names)}}
 }
 
 func checkAllowedNames(o *observed) []verify.Finding {
@@ -271,9 +293,11 @@ func checkTrustOverlap(o *observed) []verify.Finding {
 	out, trust := o.trustProblems(frontproxy.SharedCA), frontproxy.Evaluate(o.trust)
 	for _, proxy := range trust.CAs {
 		for _, user := range trust.ClientCAs {
-			if bytes.Equal(proxy.RawSubject, user.RawSubject) && !bytes.Equal(proxy.RawSubjectPublicKeyInfo, user.RawSubjectPublicKeyInfo) {
+			if bytes.Equal(proxy.RawSubject, user.RawSubject) &&
+				!bytes.Equal(proxy.RawSubjectPublicKeyInfo, user.RawSubjectPublicKeyInfo) {
 				out = append(out, verify.Finding{Object: cluster.TrustObject, Severity: verify.Warning,
-					Evidence: fmt.Sprintf("two CAs are called %s, one in %s, one in %s", proxy.Subject, frontproxy.ClientCAKey, frontproxy.CAKey)})
+					Evidence: fmt.Sprintf("two CAs are called %s, one in %s, one in %s", proxy.Subject,
+						frontproxy.ClientCAKey, frontproxy.CAKey)})
 			}
 		}
 	}
@@ -286,15 +310,18 @@ func checkTrustConfigMap(o *observed) []verify.Finding {
 	}
 	out, cas := o.trustProblems(""), frontproxy.Evaluate(o.trust).CAs
 	if len(cas) > 0 && !slices.ContainsFunc(cas, func(ca *x509.Certificate) bool { return o.now.Before(ca.NotAfter) }) {
-		out = append(out, verify.Finding{Object: cluster.TrustObject, Evidence: fmt.Sprintf("every CA in %s has expired", frontproxy.CAKey)})
+		out = append(out, verify.Finding{Object: cluster.TrustObject,
+			Evidence: fmt.Sprintf("every CA in %s has expired", frontproxy.CAKey)})
 	}
 	return out
 }
 
 // probeTexts say what the result of a probe means.
 var probeTexts = map[cluster.ProbeResult]string{
-	cluster.NotTrusted:   "it answered 401: it does not trust the CA of the certificate yet, or does not allow its common name",
-	cluster.Anonymous:    "it took the front proxy for nobody: it verifies no front proxy, was started without the ConfigMap, or reads another header",
+	cluster.NotTrusted: "it answered 401: it does not trust the CA of the certificate yet, or does not allow its " +
+		"common name",
+	cluster.Anonymous: "it took the front proxy for nobody: it verifies no front proxy, was started without the " +
+		"ConfigMap, or reads another header",
 	cluster.AsUser:       "it took the front proxy for a user: its CA is among those of users",
 	cluster.Inconclusive: "it answered neither 401 nor 403 with a user's name, so its authorizer hides what it believes",
 }

@@ -19,7 +19,8 @@ const (
 	fixServing   = "renew it: certgen renew, or certgen rotate serving"
 	fixServingCA = "rotate it: certgen rotate serving-ca"
 	fixProxyCA   = "rotate it: certgen rotate front-proxy-ca, where the front proxy's certificates are ours"
-	fixClientCA  = "put its successor beside it in kube-apiserver's --client-ca-file, and give its users new certificates"
+	fixClientCA  = "put its successor beside it in kube-apiserver's --client-ca-file, and give its users new " +
+		"certificates"
 )
 
 // Expirations says when the certificates end that the endpoints of the Service serve and the Secret stores, and the CAs
@@ -27,7 +28,8 @@ const (
 // users. They are read as Check reads them; Dir and ProxyClient are not for it. What cannot be read has the state
 // error. An endpoint that is not ready and does not answer is passed over: its process reads its certificate when it
 // starts.
-func Expirations(ctx context.Context, c *cluster.Cluster, o Options, e verify.ExpirationOptions) (*verify.ExpirationReport, error) {
+func Expirations(ctx context.Context, c *cluster.Cluster, o Options,
+	e verify.ExpirationOptions) (*verify.ExpirationReport, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -45,7 +47,8 @@ var unreadable = []string{"K02", "K12", "P04"}
 func (o *observed) held() []verify.Held {
 	var out []verify.Held
 	for _, s := range o.leaves() {
-		out = append(out, verify.Held{Source: "endpoint", Object: endpointObject(s.Endpoint), Serving: s.Leaf, Fix: fixServing})
+		out = append(out, verify.Held{Source: "endpoint", Object: endpointObject(s.Endpoint), Serving: s.Leaf,
+			Fix: fixServing})
 	}
 	for _, s := range o.stored {
 		out = append(out,
@@ -53,12 +56,15 @@ func (o *observed) held() []verify.Held {
 			verify.Held{Source: "Secret", Object: s.object + " ca.crt", Trusted: s.bundle, Fix: fixServingCA})
 	}
 	for _, a := range o.apiServices {
-		out = append(out, verify.Held{Source: "APIService", Object: apiServiceObject(a), Trusted: certs.LenientBundle(a.Spec.CABundle), Fix: cmp.Or(fixInjected(a), fixServingCA)})
+		out = append(out, verify.Held{Source: "APIService", Object: apiServiceObject(a),
+			Trusted: certs.LenientBundle(a.Spec.CABundle), Fix: cmp.Or(fixInjected(a), fixServingCA)})
 	}
 	if o.trust != nil {
-		for _, key := range []struct{ name, fix string }{{frontproxy.CAKey, fixProxyCA}, {frontproxy.ClientCAKey, fixClientCA}} {
+		for _, key := range []struct{ name, fix string }{{frontproxy.CAKey, fixProxyCA},
+			{frontproxy.ClientCAKey, fixClientCA}} {
 			out = append(out, verify.Held{
-				Source: "ConfigMap", Object: cluster.TrustObject + " " + key.name, Trusted: certs.LenientBundle([]byte(o.trust.Data[key.name])), Fix: key.fix,
+				Source: "ConfigMap", Object: cluster.TrustObject + " " + key.name,
+				Trusted: certs.LenientBundle([]byte(o.trust.Data[key.name])), Fix: key.fix,
 			})
 		}
 	}
@@ -66,10 +72,16 @@ func (o *observed) held() []verify.Held {
 }
 
 func (o *observed) problems() []verify.Held {
-	reading := slices.DeleteFunc(slices.Clone(checks), func(c verify.Check[*observed]) bool { return !slices.Contains(unreadable, c.ID) })
+	reading := slices.DeleteFunc(slices.Clone(checks), func(
+		c verify.Check[*observed]) bool {
+		return !slices.Contains(unreadable, c.ID)
+	})
 	var out []verify.Held
 	for _, f := range verify.Sort(verify.Run(reading, o, o.serviceObject())) {
-		notReady := slices.ContainsFunc(o.endpoints, func(e cluster.Endpoint) bool { return endpointObject(e) == f.Object && !e.Ready })
+		notReady := slices.ContainsFunc(o.endpoints, func(
+			e cluster.Endpoint) bool {
+			return endpointObject(e) == f.Object && !e.Ready
+		})
 		if f.ID == "K02" && f.Severity == verify.Warning || notReady {
 			continue // it was read; nothing has to be there
 		}

@@ -26,7 +26,8 @@ func TestHeld(t *testing.T) {
 	}
 	const configMap = "ConfigMap kube-system/extension-apiserver-authentication"
 	all := []string{
-		"endpoint 10.0.0.1:6443: serves", "endpoint 10.0.0.2:6443: serves", "Secret demo/serving: serves", "Secret demo/serving ca.crt: 1 CAs",
+		"endpoint 10.0.0.1:6443: serves", "endpoint 10.0.0.2:6443: serves", "Secret demo/serving: serves",
+		"Secret demo/serving ca.crt: 1 CAs",
 		"APIService v1.g.example.com: 1 CAs", "APIService v2.g.example.com: 1 CAs",
 		configMap + " requestheader-client-ca-file: 1 CAs", configMap + " client-ca-file: 1 CAs",
 	}
@@ -43,11 +44,14 @@ func TestHeld(t *testing.T) {
 			f.endpoints[1].Ready = false
 			refused(f)
 		}, without(1)},
-		"a refused certificate": {func(f *fixture) { f.served["v1.g.example.com"][1].Verdict = errors.New("expired") }, all},
+		"a refused certificate": {func(f *fixture) { f.served["v1.g.example.com"][1].Verdict = errors.New("expired") },
+			all},
 		"no caBundle": {func(f *fixture) { f.bundle("") },
-			append(append(append([]string{}, all[:4]...), "APIService v1.g.example.com: 0 CAs"), append(all[5:8:8], "APIService v1.g.example.com: K02")...)},
+			append(append(append([]string{}, all[:4]...), "APIService v1.g.example.com: 0 CAs"),
+				append(all[5:8:8], "APIService v1.g.example.com: K02")...)},
 		"text after a caBundle": {func(f *fixture) { f.bundle(string(f.servingCA.CertPEM) + "the end") }, all},
-		"no ConfigMap":          {func(f *fixture) { f.trust, f.trustErr = nil, errors.New("not found") }, append(append([]string{}, all[:6]...), configMap+": P04")},
+		"no ConfigMap": {func(f *fixture) { f.trust, f.trustErr = nil, errors.New("not found") },
+			append(append([]string{}, all[:6]...), configMap+": P04")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -87,11 +91,13 @@ func TestExpirationsDials(t *testing.T) {
 	c.EndpointAddresses = []string{address}
 	later := clustertest.Now.Add(certs.LeafLifetime + time.Hour)
 	c.Now = func() time.Time { return later }
-	if _, err := Expirations(t.Context(), c, Options{Service: clustertest.Service}, verify.ExpirationOptions{}); err == nil || !strings.Contains(err.Error(), "the clock of this machine") {
+	if _, err := Expirations(t.Context(), c, Options{Service: clustertest.Service},
+		verify.ExpirationOptions{}); err == nil || !strings.Contains(err.Error(), "the clock of this machine") {
 		t.Errorf("with a clock that is not kube-apiserver's: got %v, want the clock named", err)
 	}
 	c.Config.Transport = clustertest.Clock(later)
-	r, err := Expirations(t.Context(), c, Options{Service: clustertest.Service, Dir: "not read"}, verify.ExpirationOptions{})
+	r, err := Expirations(t.Context(), c, Options{Service: clustertest.Service, Dir: "not read"},
+		verify.ExpirationOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +105,8 @@ func TestExpirationsDials(t *testing.T) {
 		t.Errorf("it was dialled as %q, want widgets.demo.svc", name)
 	}
 	e := r.Certificates[0]
-	if len(r.Certificates) != 1 || e.Name != "endpoint "+address || e.State != verify.StateExpired || e.CASHA256 != certs.Fingerprint(f.servingCA.Certificate) {
+	if len(r.Certificates) != 1 || e.Name != "endpoint "+address || e.State != verify.StateExpired ||
+		e.CASHA256 != certs.Fingerprint(f.servingCA.Certificate) {
 		t.Errorf("got %+v, want the expired certificate and its CA", r.Certificates)
 	}
 	if len(r.Authorities) != 3 {

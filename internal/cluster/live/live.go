@@ -110,7 +110,9 @@ func observeCertificates(ctx context.Context, c *cluster.Cluster, o Options) (*o
 		return nil, err
 	}
 	if len(seen.apiServices) == 0 {
-		return nil, fmt.Errorf("expected APIServices of the Service %s/%s, found none; check --service and --namespace, and register the API",
+		return nil, fmt.Errorf(
+			"expected APIServices of the Service %s/%s, found none; check --service and --namespace, and register "+
+				"the API",
 			o.Service.Namespace, o.Service.Name)
 	}
 	if seen.endpoints, err = c.Endpoints(ctx, o.Service); err != nil {
@@ -121,7 +123,8 @@ func observeCertificates(ctx context.Context, c *cluster.Cluster, o Options) (*o
 		bundle := string(a.Spec.CABundle)
 		if _, dialled := byBundle[bundle]; !dialled {
 			for _, e := range seen.endpoints {
-				byBundle[bundle] = append(byBundle[bundle], c.Present(ctx, e, o.Service, certs.LenientBundle(a.Spec.CABundle)))
+				byBundle[bundle] = append(byBundle[bundle], c.Present(ctx, e, o.Service,
+					certs.LenientBundle(a.Spec.CABundle)))
 			}
 		}
 		seen.served[a.Name] = byBundle[bundle]
@@ -170,10 +173,12 @@ func (o *observed) readStored(ctx context.Context, c *cluster.Cluster, opts Opti
 		}
 		chain := certs.LenientBundle(secret.Data[corev1.TLSCertKey])
 		if len(chain) == 0 {
-			return fmt.Errorf("read Secret %s/%s: expected a certificate in %s, found none", opts.Service.Namespace, opts.Secret, corev1.TLSCertKey)
+			return fmt.Errorf("read Secret %s/%s: expected a certificate in %s, found none", opts.Service.Namespace,
+				opts.Secret, corev1.TLSCertKey)
 		}
 		o.secret = secret
-		o.stored = append(o.stored, stored{"Secret " + secret.Namespace + "/" + secret.Name, chain, certs.LenientBundle(secret.Data[certs.BundleFile])})
+		o.stored = append(o.stored, stored{"Secret " + secret.Namespace + "/" + secret.Name, chain,
+			certs.LenientBundle(secret.Data[certs.BundleFile])})
 	}
 	if opts.ProxyClient != "" {
 		o.proxy, err = certs.ReadKeyPair(opts.ProxyClient)
@@ -216,9 +221,12 @@ func (o *observed) report() *verify.Report {
 
 // checked lists what was looked at, whether or not something is wrong with it.
 func (o *observed) checked() []verify.Checked {
-	out := []verify.Checked{{Object: o.serviceObject(), Detail: fmt.Sprintf("%d endpoints, name %s", len(o.endpoints), o.service.ServerName())}}
+	out := []verify.Checked{{Object: o.serviceObject(), Detail: fmt.Sprintf("%d endpoints, name %s", len(o.endpoints),
+		o.service.ServerName())}}
 	for _, a := range o.apiServices {
-		out = append(out, verify.Checked{Object: apiServiceObject(a), Detail: fmt.Sprintf("%d CAs in its caBundle, Available %s", len(certs.LenientBundle(a.Spec.CABundle)), available(a).Status)})
+		out = append(out, verify.Checked{Object: apiServiceObject(a),
+			Detail: fmt.Sprintf("%d CAs in its caBundle, Available %s", len(certs.LenientBundle(a.Spec.CABundle)),
+				available(a).Status)})
 	}
 	for i, e := range o.endpoints {
 		c := verify.Checked{Object: endpointObject(e), Detail: "ready"}
@@ -233,17 +241,20 @@ func (o *observed) checked() []verify.Checked {
 		out = append(out, c)
 	}
 	for _, s := range o.stored {
-		out = append(out, verify.Checked{Object: s.object, Detail: s.chain[0].Subject.String(), NotAfter: new(s.chain[0].NotAfter.UTC())})
+		out = append(out, verify.Checked{Object: s.object, Detail: s.chain[0].Subject.String(),
+			NotAfter: new(s.chain[0].NotAfter.UTC())})
 	}
 	for i, a := range o.answers {
 		if i == 0 || a.kubeAPIServer != o.answers[i-1].kubeAPIServer {
-			out = append(out, verify.Checked{Object: "kube-apiserver " + a.kubeAPIServer, Detail: fmt.Sprintf("%d APIServices asked for", len(o.apiServices))})
+			out = append(out, verify.Checked{Object: "kube-apiserver " + a.kubeAPIServer,
+				Detail: fmt.Sprintf("%d APIServices asked for", len(o.apiServices))})
 		}
 	}
 	out = append(out, verify.Checked{Object: cluster.TrustObject, Detail: "whom API servers believe"})
 	if o.proxy != nil {
 		out = append(out, verify.Checked{
-			Object: o.proxyObject(), Detail: fmt.Sprintf("%d endpoints probed", len(o.probes)), NotAfter: new(o.proxy.Certificate.NotAfter.UTC()),
+			Object: o.proxyObject(), Detail: fmt.Sprintf("%d endpoints probed", len(o.probes)),
+			NotAfter: new(o.proxy.Certificate.NotAfter.UTC()),
 		})
 	}
 	return out

@@ -33,19 +33,23 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{
 		t: t, servingCA: clustertest.NewCA(t, "serving-ca", x509.ExtKeyUsageServerAuth),
-		users: clustertest.NewCA(t, "users-ca", x509.ExtKeyUsageClientAuth), fpc: clustertest.NewCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth),
+		users: clustertest.NewCA(t, "users-ca", x509.ExtKeyUsageClientAuth),
+		fpc:   clustertest.NewCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth),
 	}
 	f.leaf = clustertest.NewServing(t, f.servingCA, "widgets.demo.svc")
 	bundle := certs.Bundle{f.servingCA.Certificate}
 	f.observed = &observed{
 		service: clustertest.Service, now: clustertest.Now, served: map[string][]cluster.Served{},
-		apiServices: []apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", bundle.PEM()), clustertest.APIService("v2.g.example.com", bundle.PEM())},
-		endpoints:   []cluster.Endpoint{{Address: "10.0.0.1:6443", Ready: true, Pod: "widgets-1"}, {Address: "10.0.0.2:6443", Ready: true, Pod: "widgets-2"}},
-		stored:      []stored{{"pki/serving", certs.Bundle{f.leaf.Certificate}, bundle}},
-		secret:      &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "serving"}},
-		pods:        []corev1.Pod{podWithSecret("serving", "")},
-		proxy:       clustertest.NewProxy(t, f.fpc, certs.FrontProxyUser),
-		trust: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: frontproxy.Namespace, Name: frontproxy.ConfigMapName}, Data: map[string]string{
+		apiServices: []apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", bundle.PEM()),
+			clustertest.APIService("v2.g.example.com", bundle.PEM())},
+		endpoints: []cluster.Endpoint{{Address: "10.0.0.1:6443", Ready: true, Pod: "widgets-1"},
+			{Address: "10.0.0.2:6443", Ready: true, Pod: "widgets-2"}},
+		stored: []stored{{"pki/serving", certs.Bundle{f.leaf.Certificate}, bundle}},
+		secret: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "serving"}},
+		pods:   []corev1.Pod{podWithSecret("serving", "")},
+		proxy:  clustertest.NewProxy(t, f.fpc, certs.FrontProxyUser),
+		trust: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: frontproxy.Namespace,
+			Name: frontproxy.ConfigMapName}, Data: map[string]string{
 			frontproxy.ClientCAKey: string(f.users.CertPEM), frontproxy.CAKey: string(f.fpc.CertPEM),
 			frontproxy.AllowedNamesKey: `["front-proxy-client"]`, frontproxy.UsernameHeadersKey: `["X-Remote-User"]`,
 		}},
@@ -66,8 +70,10 @@ func podWithSecret(secret, subPath string) corev1.Pod {
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "widgets-1"},
 		Spec: corev1.PodSpec{
-			Volumes:    []corev1.Volume{{Name: "pki", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}}}},
-			Containers: []corev1.Container{{Name: "server", VolumeMounts: []corev1.VolumeMount{{Name: "pki", MountPath: "/pki/tls.crt", SubPath: subPath}}}},
+			Volumes: []corev1.Volume{{Name: "pki",
+				VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}}}},
+			Containers: []corev1.Container{{Name: "server",
+				VolumeMounts: []corev1.VolumeMount{{Name: "pki", MountPath: "/pki/tls.crt", SubPath: subPath}}}},
 		},
 	}
 }
@@ -88,14 +94,19 @@ func TestFindings(t *testing.T) {
 			tc.fault(f)
 			r := f.report()
 			if !slices.ContainsFunc(r.Findings, func(f verify.Finding) bool {
-				return f.ID == tc.id && f.Severity == tc.severity && f.Object == tc.object && strings.Contains(f.Evidence, tc.evidence) && f.Fix != ""
+				return f.ID == tc.id && f.Severity == tc.severity && f.Object == tc.object &&
+					strings.Contains(f.Evidence, tc.evidence) && f.Fix != ""
 			}) {
 				t.Errorf("want %s %s %s with %q, got %+v", tc.severity, tc.id, tc.object, tc.evidence, r.Findings)
 			}
-			if !slices.ContainsFunc(r.Checked, func(c verify.Checked) bool { return c.Object == tc.object && c.Errors+c.Warnings+c.Infos > 0 }) {
+			if !slices.ContainsFunc(r.Checked, func(c verify.Checked) bool {
+				return c.Object == tc.object &&
+					c.Errors+c.Warnings+c.Infos > 0
+			}) {
 				t.Errorf("want the finding counted with %s, got %+v", tc.object, r.Checked)
 			}
-			if wantFailed := tc.severity == verify.Error; wantFailed && !r.Failed(false) || r.Failed(false) && r.Summary.Errors == 0 {
+			if wantFailed := tc.severity == verify.Error; wantFailed && !r.Failed(false) || r.Failed(false) &&
+				r.Summary.Errors == 0 {
 				t.Errorf("got failed %t with %+v", r.Failed(false), r.Summary)
 			}
 		})
@@ -119,7 +130,8 @@ func TestInjected(t *testing.T) {
 			f.apiServices[i].Annotations = map[string]string{"cert-manager.io/inject-ca-from": "demo/widgets"}
 		}
 		for _, finding := range f.report().Findings {
-			if finding.ID == fault.id && !strings.HasPrefix(finding.Fix, "cert-manager keeps the caBundle (annotation cert-manager.io/inject-ca-from): ") {
+			if finding.ID == fault.id && !strings.HasPrefix(finding.Fix,
+				"cert-manager keeps the caBundle (annotation cert-manager.io/inject-ca-from): ") {
 				t.Errorf("%s: got the fix %q, want cert-manager named", fault.id, finding.Fix)
 			}
 		}

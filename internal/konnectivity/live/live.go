@@ -47,13 +47,16 @@ var (
 	}
 	disconnected = verify.Rule{
 		ID: "T12", Severities: []verify.Severity{verify.Error},
-		Meaning: "an agent has fewer servers than there are kube-apiservers, or a server has no agent: those kube-apiservers cannot use it",
-		Fix:     "let the address that agents dial lead to every server, and read the server's log for refused agents",
+		Meaning: "an agent has fewer servers than there are kube-apiservers, or a server has no agent: those " +
+			"kube-apiservers cannot use it",
+		Fix: "let the address that agents dial lead to every server, and read the server's log for refused agents",
 	}
 	miscounted = verify.Rule{
 		ID: "T13", Severities: []verify.Severity{verify.Error, verify.Warning},
-		Meaning: "an agent knows of fewer servers than there are kube-apiservers and looks for no more; as a warning, of more, for which it looks without end",
-		Fix:     "use Leases (kubectl -n konnectivity-leases get leases), or set --server-count to the number of kube-apiservers",
+		Meaning: "an agent knows of fewer servers than there are kube-apiservers and looks for no more; as a " +
+			"warning, of more, for which it looks without end",
+		Fix: "use Leases (kubectl -n konnectivity-leases get leases), or set --server-count to the number of " +
+			"kube-apiservers",
 	}
 )
 
@@ -67,7 +70,8 @@ func Rules() []verify.Rule { return []verify.Rule{unreachable, disconnected, mis
 func Check(ctx context.Context, s State) []verify.Finding {
 	var out []verify.Finding
 	add := func(r verify.Rule, severity verify.Severity, object, format string, args ...any) {
-		out = append(out, verify.Finding{ID: r.ID, Severity: severity, Object: object, Evidence: fmt.Sprintf(format, args...), Fix: r.Fix})
+		out = append(out, verify.Finding{ID: r.ID, Severity: severity, Object: object,
+			Evidence: fmt.Sprintf(format, args...), Fix: r.Fix})
 	}
 	if len(s.Agents) == 0 {
 		add(unreachable, verify.Error, "konnectivity", "expected agents, found none")
@@ -83,9 +87,11 @@ func Check(ctx context.Context, s State) []verify.Finding {
 			add(r, verify.Error, a.Name, "%v", err)
 			continue
 		}
-		open, known := m.sum("konnectivity_network_proxy_agent_open_server_connections"), m.sum("konnectivity_network_proxy_agent_known_server_count")
+		open, known := m.sum("konnectivity_network_proxy_agent_open_server_connections"),
+			m.sum("konnectivity_network_proxy_agent_known_server_count")
 		if open < want {
-			add(disconnected, verify.Error, a.Name, "connected to %v servers, and there are %v kube-apiservers", open, want)
+			add(disconnected, verify.Error, a.Name, "connected to %v servers, and there are %v kube-apiservers", open,
+				want)
 		}
 		if known != want {
 			severity := map[bool]verify.Severity{true: verify.Error, false: verify.Warning}[known < want]
@@ -105,11 +111,15 @@ func Check(ctx context.Context, s State) []verify.Finding {
 
 // Agents are the running pods of agents. Their metrics are read through kube-apiserver, and so through the tunnel.
 func Agents(ctx context.Context, client kubernetes.Interface) ([]Target, error) {
-	pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=konnectivity-agent"})
+	pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx,
+		metav1.ListOptions{LabelSelector: "k8s-app=konnectivity-agent"})
 	if err != nil {
 		return nil, fmt.Errorf("list the pods of konnectivity agents: %w", err)
 	}
-	running := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning || p.DeletionTimestamp != nil })
+	running := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
+		return p.Status.Phase != corev1.PodRunning ||
+			p.DeletionTimestamp != nil
+	})
 	var out []Target
 	for _, p := range running {
 		out = append(out, Target{"Pod/" + p.Name, func(ctx context.Context) ([]byte, error) {

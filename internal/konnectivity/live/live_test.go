@@ -22,14 +22,20 @@ import (
 
 func agent(open, known int) Target {
 	return Target{"agent", func(context.Context) ([]byte, error) {
-		return fmt.Appendf(nil, "# TYPE konnectivity_network_proxy_agent_open_server_connections gauge\nkonnectivity_network_proxy_agent_open_server_connections %d\n"+
-			"# TYPE konnectivity_network_proxy_agent_known_server_count gauge\nkonnectivity_network_proxy_agent_known_server_count %d\n", open, known), nil
+		return fmt.Appendf(nil,
+			"# TYPE konnectivity_network_proxy_agent_open_server_connections "+
+				"gauge\nkonnectivity_network_proxy_agent_open_server_connections %d\n"+
+				"# TYPE konnectivity_network_proxy_agent_known_server_count "+
+				"gauge\nkonnectivity_network_proxy_agent_known_server_count %d\n", open, known), nil
 	}}
 }
 
 func server(backends int) Target {
 	return Target{"server", func(context.Context) ([]byte, error) {
-		return fmt.Appendf(nil, "# TYPE konnectivity_network_proxy_server_ready_backends gauge\nkonnectivity_network_proxy_server_ready_backends{proxy_strategy=\"default\"} %d\n", backends), nil
+		return fmt.Appendf(nil,
+			"# TYPE konnectivity_network_proxy_server_ready_backends "+
+				"gauge\nkonnectivity_network_proxy_server_ready_backends{proxy_strategy=\"default\"} %d\n",
+			backends), nil
 	}}
 }
 
@@ -41,20 +47,31 @@ func TestCheck(t *testing.T) {
 		state State
 		want  []string
 	}{
-		"well":       {State{2, []Target{agent(2, 2), agent(2, 2)}, []Target{server(2)}}, nil},
-		"no agents":  {State{1, nil, nil}, []string{"T11 konnectivity: expected agents, found none"}},
-		"agent down": {State{1, []Target{failing("connection refused")}, nil}, []string{"T11 agent: read metrics: connection refused"}},
+		"well":      {State{2, []Target{agent(2, 2), agent(2, 2)}, []Target{server(2)}}, nil},
+		"no agents": {State{1, nil, nil}, []string{"T11 konnectivity: expected agents, found none"}},
+		"agent down": {State{1, []Target{failing("connection refused")}, nil},
+			[]string{"T11 agent: read metrics: connection refused"}},
 		"kube-apiserver without agent, gRPC": {State{1, []Target{failing("the server is currently unable to handle the request: error trying to reach service: No agent available")}, nil},
 			[]string{"T12 agent: read metrics: the server is currently unable"}},
-		"kube-apiserver without agent, HTTP CONNECT": {State{1, []Target{failing("error trying to reach service: proxy error from 127.0.0.1:8131 while dialing 10.0.0.7:8093, code 500: 500 Internal Server Error")}, nil},
+		"kube-apiserver without agent, HTTP CONNECT": {State{1,
+			[]Target{failing("error trying to reach service: proxy error from 127.0.0.1:8131 while dialing " +
+				"10.0.0.7:8093, code 500: 500 Internal Server Error")}, nil},
 			[]string{"T12 agent: read metrics: error trying to reach service"}},
-		"not metrics":           {State{1, []Target{{"agent", func(context.Context) ([]byte, error) { return []byte("<html>"), nil }}}, nil}, []string{"T11 agent: text format parsing error"}},
-		"one of two servers":    {State{2, []Target{agent(1, 2)}, nil}, []string{"T12 agent: connected to 1 servers, and there are 2 kube-apiservers"}},
-		"server without agents": {State{1, []Target{agent(1, 1)}, []Target{server(0)}}, []string{"T12 server: has no agent"}},
+		"not metrics": {State{1, []Target{{"agent",
+			func(context.Context) ([]byte, error) {
+				return []byte("<html>"),
+					nil
+			}}}, nil}, []string{"T11 agent: text format parsing error"}},
+		"one of two servers": {State{2, []Target{agent(1, 2)}, nil},
+			[]string{"T12 agent: connected to 1 servers, and there are 2 kube-apiservers"}},
+		"server without agents": {State{1, []Target{agent(1, 1)}, []Target{server(0)}},
+			[]string{"T12 server: has no agent"}},
 		"static count too low": {State{2, []Target{agent(1, 1)}, []Target{server(1), server(0)}}, []string{
-			"T12 agent: connected to 1 servers", "T13 agent: knows of 1 servers, and there are 2 kube-apiservers", "T12 server: has no agent",
+			"T12 agent: connected to 1 servers", "T13 agent: knows of 1 servers, and there are 2 kube-apiservers",
+			"T12 server: has no agent",
 		}},
-		"static count too high": {State{1, []Target{agent(1, 3)}, nil}, []string{"T13 agent: knows of 3 servers, and there are 1 kube-apiservers"}},
+		"static count too high": {State{1, []Target{agent(1, 3)}, nil},
+			[]string{"T13 agent: knows of 3 servers, and there are 1 kube-apiservers"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
@@ -78,8 +95,9 @@ func TestCheck(t *testing.T) {
 func TestAgents(t *testing.T) {
 	pod := func(name string, phase corev1.PodPhase) *corev1.Pod {
 		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, Labels: map[string]string{"k8s-app": "konnectivity-agent"}},
-			Status:     corev1.PodStatus{Phase: phase},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name,
+				Labels: map[string]string{"k8s-app": "konnectivity-agent"}},
+			Status: corev1.PodStatus{Phase: phase},
 		}
 	}
 	client := fake.NewClientset(pod("a", corev1.PodRunning), pod("b", corev1.PodPending))
@@ -105,7 +123,8 @@ func TestAgents(t *testing.T) {
 	}
 	// What is in the way is in the body of the answer.
 	answered = Target{"", func(context.Context) ([]byte, error) {
-		return []byte("error trying to reach service: No agent available"), errors.New("the server is currently unable to handle the request")
+		return []byte("error trying to reach service: No agent available"),
+			errors.New("the server is currently unable to handle the request")
 	}}
 	if got := Check(t.Context(), State{1, agents, nil}); len(got) != 1 || got[0].ID != "T12" {
 		t.Errorf("got %v, want that kube-apiserver has no agent", got)

@@ -15,7 +15,8 @@ import (
 func ExampleAddToScheme() {
 	scheme := runtime.NewScheme()
 	identity.AddToScheme(scheme, schema.GroupVersion{Group: "workshop.example.com", Version: "v1"})
-	obj, err := scheme.New(schema.GroupVersionKind{Group: "workshop.example.com", Version: "v1", Kind: "IdentityReview"})
+	obj, err := scheme.New(schema.GroupVersionKind{Group: "workshop.example.com", Version: "v1",
+		Kind: "IdentityReview"})
 	fmt.Printf("%T %v\n", obj, err)
 	// Output: *identity.IdentityReview <nil>
 }

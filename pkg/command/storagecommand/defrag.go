@@ -39,7 +39,8 @@ It is not needed regularly: etcd fills the space again. See --help of "storage s
 		result := struct {
 			Members []storage.Defragmented `json:"members"`
 		}{done}
-		return errors.Join(err, format.Print(cmd.OutOrStdout(), result, func(w io.Writer) { printDefragmented(w, done) }))
+		return errors.Join(err, format.Print(cmd.OutOrStdout(), result,
+			func(w io.Writer) { printDefragmented(w, done) }))
 	})
 	return cmd
 }
@@ -49,6 +50,7 @@ func printDefragmented(w io.Writer, done []storage.Defragmented) {
 	defer table.Flush() //nolint:errcheck // there is nobody left to tell
 	fmt.Fprintln(table, "MEMBER\tLEADER\tBEFORE\tAFTER\tSECONDS\tENDPOINT")
 	for _, d := range done {
-		fmt.Fprintf(table, "%s\t%v\t%s\t%s\t%.1f\t%s\n", d.Name, d.Leader, storage.BytesText(d.Before), storage.BytesText(d.After), d.Seconds, d.Endpoint)
+		fmt.Fprintf(table, "%s\t%v\t%s\t%s\t%.1f\t%s\n", d.Name, d.Leader, storage.BytesText(d.Before),
+			storage.BytesText(d.After), d.Seconds, d.Endpoint)
 	}
 }

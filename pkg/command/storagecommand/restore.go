@@ -59,14 +59,19 @@ what clients saw after the snapshot never comes back with another meaning, and t
 	flags := cmd.Flags()
 	flags.StringVar(&options.From, "from", "", "File with the snapshot.")
 	addDataDir(flags, server)
-	flags.StringVar(&options.Member.DataDir, "etcd-data-dir", "", "Data directory of a member of an external cluster, instead of --data-dir.")
+	flags.StringVar(&options.Member.DataDir, "etcd-data-dir", "",
+		"Data directory of a member of an external cluster, instead of --data-dir.")
 	flags.StringVar(&options.Member.Name, "name", "", "With --etcd-data-dir: the name of the member.")
-	flags.StringVar(&options.Member.InitialCluster, "initial-cluster", "", "With --etcd-data-dir: all members, as NAME=PEER-URL,...")
+	flags.StringVar(&options.Member.InitialCluster, "initial-cluster", "",
+		"With --etcd-data-dir: all members, as NAME=PEER-URL,...")
 	flags.StringVar(&options.Member.InitialClusterToken, "initial-cluster-token", "",
-		"With --etcd-data-dir: a word of your own instead of etcd-cluster, so that members of another cluster with the same addresses are not taken for ours.")
-	flags.StringSliceVar(&options.Member.InitialAdvertisePeerURLs, "initial-advertise-peer-urls", nil, "With --etcd-data-dir: the peer URLs of the member.")
+		"With --etcd-data-dir: a word of your own instead of etcd-cluster, so that members of another cluster with "+
+			"the same addresses are not taken for ours.")
+	flags.StringSliceVar(&options.Member.InitialAdvertisePeerURLs, "initial-advertise-peer-urls", nil,
+		"With --etcd-data-dir: the peer URLs of the member.")
 	flags.Uint64Var(&options.RevisionBump, "bump-revision", storage.DefaultRevisionBump,
-		"How many revisions are left out after the last in the snapshot, more than can have been written since it was taken; 0 only where no client "+
+		"How many revisions are left out after the last in the snapshot, more than can have been written since it "+
+			"was taken; 0 only where no client "+
 			"saw a resource version after the snapshot.")
 	cli.AddOutputFlag(cmd, &format)
 	return cmd

@@ -37,7 +37,8 @@ The exit code is 1 when a member is unhealthy: it does not answer, cannot read, 
 		if err != nil {
 			return err
 		}
-		return errors.Join(format.Print(cmd.OutOrStdout(), status, func(w io.Writer) { printStatus(w, status) }), status.Problems())
+		return errors.Join(format.Print(cmd.OutOrStdout(), status, func(w io.Writer) { printStatus(w, status) }),
+			status.Problems())
 	})
 	return cmd
 }
@@ -56,7 +57,8 @@ func printStatus(w io.Writer, s *storage.Status) {
 		case m.Learner:
 			role = "learner"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", cmp.Or(m.Name, "-"), cmp.Or(m.ID, "-"), role, cmp.Or(m.Version, "-"),
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", cmp.Or(m.Name, "-"), cmp.Or(m.ID, "-"), role,
+			cmp.Or(m.Version, "-"),
 			storage.BytesText(m.Size), storage.BytesText(m.InUse), storage.BytesText(m.Quota), m.Revision,
 			cmp.Or(strings.Join(m.Alarms, ","), "-"), m.Health, cmp.Or(m.Endpoint, "-"))
 	}

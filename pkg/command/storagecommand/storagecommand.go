@@ -34,13 +34,15 @@ as the user of the server and on its machine or in its container.`,
 			grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 		},
 	})
-	cmd.AddCommand(newSnapshotCommand(api.Name, options), newRestoreCommand(api.Name, options), newDefragCommand(api.Name, options), newStatusCommand(api.Name, options))
+	cmd.AddCommand(newSnapshotCommand(api.Name, options), newRestoreCommand(api.Name, options),
+		newDefragCommand(api.Name, options), newStatusCommand(api.Name, options))
 	return cmd, nil
 }
 
 // runOnStorage adds the flags that say where the storage of a server is and in which format the result is printed, and
 // has the command run with them.
-func runOnStorage(cmd *cobra.Command, options *apiserver.Options, run func(*cobra.Command, storage.Target, cli.Format) error) {
+func runOnStorage(cmd *cobra.Command, options *apiserver.Options,
+	run func(*cobra.Command, storage.Target, cli.Format) error) {
 	var format cli.Format
 	cmd.Flags().AddFlagSet(options.StorageFlags())
 	cli.AddOutputFlag(cmd, &format)
@@ -49,6 +51,7 @@ func runOnStorage(cmd *cobra.Command, options *apiserver.Options, run func(*cobr
 			return cli.UsageError(problems...)
 		}
 		etcd := options.Etcd.StorageConfig
-		return run(cmd, storage.Target{DataDir: options.DataDir, Transport: etcd.Transport, Prefix: etcd.Prefix}, format)
+		return run(cmd, storage.Target{DataDir: options.DataDir, Transport: etcd.Transport, Prefix: etcd.Prefix},
+			format)
 	}
 }

@@ -39,7 +39,8 @@ func (*reviewREST) NamespaceScoped() bool   { return false }
 func (*reviewREST) GetSingularName() string { return "identityreview" }
 
 // Create answers with the caller's identity. Dry run is the same, since nothing is stored.
-func (*reviewREST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+func (*reviewREST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc,
+	_ *metav1.CreateOptions) (runtime.Object, error) {
 	if validate != nil {
 		if err := validate(ctx, obj.DeepCopyObject()); err != nil {
 			return nil, err
@@ -51,7 +52,8 @@ func (*reviewREST) Create(ctx context.Context, obj runtime.Object, validate rest
 	}
 	credential, ok := authentication.CredentialFrom(ctx)
 	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("the request reached the storage without evidence of its identity"))
+		return nil, apierrors.NewInternalError(fmt.Errorf(
+			"the request reached the storage without evidence of its identity"))
 	}
 	info := &authenticationv1.UserInfo{
 		Username: user.GetName(),

@@ -32,7 +32,8 @@ import (
 )
 
 var alice = &user.DefaultInfo{
-	Name: "alice", UID: "42", Groups: []string{"makers", "system:authenticated"}, Extra: map[string][]string{"example.com/team": {"a", "b"}},
+	Name: "alice", UID: "42", Groups: []string{"makers", "system:authenticated"},
+	Extra: map[string][]string{"example.com/team": {"a", "b"}},
 }
 
 // proxied returns the context of a request that the front proxy sent and the authenticator accepted.
@@ -57,16 +58,19 @@ func proxiedWith(t *testing.T) (ctx context.Context, sha256 string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	authenticator, err := authentication.New(genericoptions.NewDelegatingAuthenticationOptions(), authentication.Sources{
-		Status: func() authentication.Status { return authentication.Status{} },
-		RequestHeader: &authenticatorfactory.RequestHeaderConfig{
-			UsernameHeaders: headerrequest.StaticStringSlice{"X-Remote-User"}, UIDHeaders: headerrequest.StaticStringSlice{},
-			GroupHeaders: headerrequest.StaticStringSlice{}, ExtraHeaderPrefixes: headerrequest.StaticStringSlice{},
-			CAContentProvider: trust, AllowedClientNames: headerrequest.StaticStringSlice{},
-		},
-		ClientCA:     trust,
-		TokenReviews: fake.NewClientset().AuthenticationV1(),
-	})
+	authenticator, err := authentication.New(genericoptions.NewDelegatingAuthenticationOptions(),
+		authentication.Sources{
+			Status: func() authentication.Status { return authentication.Status{} },
+			RequestHeader: &authenticatorfactory.RequestHeaderConfig{
+				UsernameHeaders:     headerrequest.StaticStringSlice{"X-Remote-User"},
+				UIDHeaders:          headerrequest.StaticStringSlice{},
+				GroupHeaders:        headerrequest.StaticStringSlice{},
+				ExtraHeaderPrefixes: headerrequest.StaticStringSlice{},
+				CAContentProvider:   trust, AllowedClientNames: headerrequest.StaticStringSlice{},
+			},
+			ClientCA:     trust,
+			TokenReviews: fake.NewClientset().AuthenticationV1(),
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +105,8 @@ func TestCreate(t *testing.T) {
 	request := &identity.IdentityReview{
 		ObjectMeta: metav1.ObjectMeta{Name: "mine"},
 		Status: identity.IdentityReviewStatus{
-			UserInfo: &authenticationv1.UserInfo{Username: "root", Groups: []string{"system:masters"}}, Authenticator: "Trust me", ProxySubject: "CN=x", ProxyCertificateSHA256: "00",
+			UserInfo:      &authenticationv1.UserInfo{Username: "root", Groups: []string{"system:masters"}},
+			Authenticator: "Trust me", ProxySubject: "CN=x", ProxyCertificateSHA256: "00",
 		},
 	}
 	sent := request.DeepCopy()
@@ -138,8 +143,10 @@ func TestCreateErrors(t *testing.T) {
 		want     string
 	}{
 		{"no user", proxied(t), nil, apierrors.IsInternalError, "without a user"},
-		{"no evidence", genericapirequest.WithUser(t.Context(), alice), nil, apierrors.IsInternalError, "without evidence"},
-		{"admission", genericapirequest.WithUser(proxied(t), alice), func(context.Context, runtime.Object) error { return refused },
+		{"no evidence", genericapirequest.WithUser(t.Context(), alice), nil, apierrors.IsInternalError,
+			"without evidence"},
+		{"admission", genericapirequest.WithUser(proxied(t), alice),
+			func(context.Context, runtime.Object) error { return refused },
 			func(err error) bool { return errors.Is(err, refused) }, "admission says no"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -155,7 +162,8 @@ func TestCreateErrors(t *testing.T) {
 func TestVirtual(t *testing.T) {
 	s := any(storage(t))
 	for verb, has := range map[string]bool{
-		"get": is[rest.Getter](s), "list": is[rest.Lister](s), "update": is[rest.Updater](s), "watch": is[rest.Watcher](s), "delete": is[rest.GracefulDeleter](s),
+		"get": is[rest.Getter](s), "list": is[rest.Lister](s), "update": is[rest.Updater](s),
+		"watch": is[rest.Watcher](s), "delete": is[rest.GracefulDeleter](s),
 	} {
 		if has {
 			t.Errorf("verbs: got %s, want create only", verb)

@@ -55,7 +55,8 @@ func (Base) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []strin
 }
 
 // standardFinalizers are those of Kubernetes that have no domain.
-var standardFinalizers = []string{metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents, string(corev1.FinalizerKubernetes)}
+var standardFinalizers = []string{metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents,
+	string(corev1.FinalizerKubernetes)}
 
 func finalizerWarnings(obj, old runtime.Object) []string {
 	after, err := meta.Accessor(obj)
@@ -91,7 +92,8 @@ func (b Base) Enforce(ctx context.Context, obj, old runtime.Object, handwritten 
 	}
 	// The time that the library takes to compare n of them grows with the square of n.
 	few, more := first(handwritten)
-	errs, moreGenerated := first(rest.ValidateDeclarativelyWithMigrationChecks(ctx, b.Scheme, obj, old, few, op, rest.DeclarativeValidationConfig{}))
+	errs, moreGenerated := first(rest.ValidateDeclarativelyWithMigrationChecks(ctx, b.Scheme, obj, old, few, op,
+		rest.DeclarativeValidationConfig{}))
 	for _, err := range errs {
 		shorten(err)
 	}

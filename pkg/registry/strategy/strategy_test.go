@@ -28,7 +28,8 @@ import (
 func TestFinalizerWarnings(t *testing.T) {
 	b := newBase()
 	obj := gadget("p", 1)
-	obj.Finalizers = []string{"foo", "example.com", "foo", "example.com/a", "orphan", "foregroundDeletion", "kubernetes"}
+	obj.Finalizers = []string{"foo", "example.com", "foo", "example.com/a", "orphan",
+		"foregroundDeletion", "kubernetes"}
 	want := []string{
 		`metadata.finalizers: "example.com": prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer writers`,
 		`metadata.finalizers: "foo": prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers`,
@@ -51,7 +52,8 @@ func newBase() Base {
 }
 
 func gadget(purpose string, precision int32) *workshop.Gadget {
-	return &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "g"}, Spec: workshop.GadgetSpec{Purpose: purpose, Precision: &precision}}
+	return &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "g"},
+		Spec: workshop.GadgetSpec{Purpose: purpose, Precision: &precision}}
 }
 
 // TestBase: the defaults of a kind. No PUT creates, a PUT without a resourceVersion is accepted, and there are no
@@ -97,12 +99,17 @@ func TestEnforce(t *testing.T) {
 	}{
 		{"create", gadget("measures", 6), nil, nil, nil},
 		{"create against a tag", gadget("measures", 7), nil, nil, []string{"spec.precision: Invalid value"}},
-		{"create against two tags", gadget("", -1), nil, nil, []string{"spec.precision: Invalid value", "spec.purpose: Required value"}},
-		{"create against a rule written by hand", gadget("measures", 6), nil, byHand, []string{"spec.purpose: Forbidden"}},
-		{"create against both", gadget("measures", 7), nil, byHand, []string{"spec.precision: Invalid value", "spec.purpose: Forbidden"}},
+		{"create against two tags", gadget("", -1), nil, nil,
+			[]string{"spec.precision: Invalid value", "spec.purpose: Required value"}},
+		{"create against a rule written by hand", gadget("measures", 6), nil, byHand,
+			[]string{"spec.purpose: Forbidden"}},
+		{"create against both", gadget("measures", 7), nil, byHand,
+			[]string{"spec.precision: Invalid value", "spec.purpose: Forbidden"}},
 		{"update", gadget("measures", 6), gadget("measures", 5), nil, nil},
-		{"update against a tag", gadget("measures", 7), gadget("measures", 5), nil, []string{"spec.precision: Invalid value"}},
-		{"update against a rule written by hand", gadget("measures", 6), gadget("measures", 5), byHand, []string{"spec.purpose: Forbidden"}},
+		{"update against a tag", gadget("measures", 7), gadget("measures", 5), nil,
+			[]string{"spec.precision: Invalid value"}},
+		{"update against a rule written by hand", gadget("measures", 6), gadget("measures", 5), byHand,
+			[]string{"spec.purpose: Forbidden"}},
 		// The object is older than the rule.
 		{"update elsewhere", gadget("weighs", 7), gadget("measures", 7), nil, nil},
 	} {

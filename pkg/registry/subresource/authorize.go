@@ -31,8 +31,9 @@ func EnsureAuthorized(ctx context.Context, a authorizer.Authorizer, verb, subres
 	}
 	wanted := authorizer.AttributesRecord{
 		User: attributes.GetUser(), Verb: verb, ResourceRequest: true,
-		APIGroup: attributes.GetAPIGroup(), APIVersion: attributes.GetAPIVersion(), Namespace: attributes.GetNamespace(),
-		Resource: attributes.GetResource(), Subresource: subresource, Name: attributes.GetName(),
+		APIGroup: attributes.GetAPIGroup(), APIVersion: attributes.GetAPIVersion(),
+		Namespace: attributes.GetNamespace(),
+		Resource:  attributes.GetResource(), Subresource: subresource, Name: attributes.GetName(),
 	}
 	decision, reason, err := a.Authorize(ctx, wanted)
 	if err != nil {

@@ -21,14 +21,17 @@ func connect(t *testing.T) context.Context {
 	t.Helper()
 	ctx := genericapirequest.WithUser(t.Context(), &user.DefaultInfo{Name: "jane"})
 	return genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
-		IsResourceRequest: true, Path: "/apis/g/v1/namespaces/demo/gadgets/g/console", Verb: "get", APIGroup: group, APIVersion: "v1",
-		Namespace: "demo", Resource: "gadgets", Subresource: "console", Name: "g",
+		IsResourceRequest: true, Path: "/apis/g/v1/namespaces/demo/gadgets/g/console", Verb: "get", APIGroup: group,
+		APIVersion: "v1",
+		Namespace:  "demo", Resource: "gadgets", Subresource: "console", Name: "g",
 	})
 }
 
 // answering returns an authorizer that always answers the same; asked is what it was asked.
-func answering(decision authorizer.Decision, reason string, err error, asked *[]authorizer.Attributes) authorizer.Authorizer {
-	return authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+func answering(decision authorizer.Decision, reason string, err error,
+	asked *[]authorizer.Attributes) authorizer.Authorizer {
+	return authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision,
+		string, error) {
 		*asked = append(*asked, a)
 		return decision, reason, err
 	})
@@ -51,17 +54,22 @@ func TestEnsureAuthorized(t *testing.T) {
 	}{
 		{"allowed", "create", "console", authorizer.DecisionAllow, "", nil, 0, ""},
 		{"denied", "create", "console", authorizer.DecisionDeny, "", nil, 403, forbidden("gadgets/console", "create")},
-		{"denied, with a reason", "create", "console", authorizer.DecisionDeny, "not on a Sunday", nil, 403, forbidden("gadgets/console", "create") + ": not on a Sunday"},
-		{"no opinion", "create", "console", authorizer.DecisionNoOpinion, "", nil, 403, forbidden("gadgets/console", "create")},
+		{"denied, with a reason", "create", "console", authorizer.DecisionDeny, "not on a Sunday", nil, 403,
+			forbidden("gadgets/console", "create") + ": not on a Sunday"},
+		{"no opinion", "create", "console", authorizer.DecisionNoOpinion, "", nil, 403,
+			forbidden("gadgets/console", "create")},
 		{"the object itself", "get", "", authorizer.DecisionNoOpinion, "", nil, 403, forbidden("gadgets", "get")},
 		// The request was authorized for this; by now the right may be gone.
-		{"the right of the request", "get", "console", authorizer.DecisionDeny, "", nil, 403, forbidden("gadgets/console", "get")},
+		{"the right of the request", "get", "console", authorizer.DecisionDeny, "", nil, 403,
+			forbidden("gadgets/console", "get")},
 		{"error", "create", "console", authorizer.DecisionNoOpinion, "", errors.New("no route to host"), 500, failed},
-		{"allowed, with an error", "create", "console", authorizer.DecisionAllow, "", errors.New("no route to host"), 500, failed},
+		{"allowed, with an error", "create", "console", authorizer.DecisionAllow, "",
+			errors.New("no route to host"), 500, failed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var asked []authorizer.Attributes
-			err := EnsureAuthorized(connect(t), answering(tc.decision, tc.reason, tc.err, &asked), tc.verb, tc.subresource)
+			err := EnsureAuthorized(connect(t), answering(tc.decision, tc.reason, tc.err, &asked), tc.verb,
+				tc.subresource)
 			code, message := answer(t, err)
 			if code != tc.code || message != tc.want {
 				t.Errorf("got %d %q, want %d %q", code, message, tc.code, tc.want)
@@ -95,17 +103,21 @@ func TestEnsureAuthorizedQuestion(t *testing.T) {
 	}{{"create", "console", false}, {"get", "", true}} {
 		t.Run(tc.verb+" "+tc.subresource, func(t *testing.T) {
 			var asked []authorizer.Attributes
-			err := EnsureAuthorized(connect(t), answering(authorizer.DecisionAllow, "", nil, &asked), tc.verb, tc.subresource)
+			err := EnsureAuthorized(connect(t), answering(authorizer.DecisionAllow, "", nil, &asked), tc.verb,
+				tc.subresource)
 			if err != nil || len(asked) != 1 {
 				t.Fatalf("got error %v and %d questions, want one question", err, len(asked))
 			}
 			a := asked[0]
-			got := []string{a.GetUser().GetName(), a.GetVerb(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetNamespace(), a.GetResource(), a.GetSubresource(), a.GetName()}
-			if want := []string{"jane", tc.verb, group, "v1", "demo", "gadgets", tc.subresource, "g"}; !slices.Equal(got, want) {
+			got := []string{a.GetUser().GetName(), a.GetVerb(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetNamespace(),
+				a.GetResource(), a.GetSubresource(), a.GetName()}
+			if want := []string{"jane", tc.verb, group, "v1", "demo", "gadgets", tc.subresource,
+				"g"}; !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)
 			}
 			if !a.IsResourceRequest() || a.IsReadOnly() != tc.readOnly {
-				t.Errorf("got for a resource: %t, read-only: %t, want true and %t", a.IsResourceRequest(), a.IsReadOnly(), tc.readOnly)
+				t.Errorf("got for a resource: %t, read-only: %t, want true and %t", a.IsResourceRequest(),
+					a.IsReadOnly(), tc.readOnly)
 			}
 		})
 	}
@@ -123,7 +135,8 @@ func TestEnsureAuthorizedFailsClosed(t *testing.T) {
 	}{
 		{"no authorizer", connect(t), nil},
 		{"no request", t.Context(), yes},
-		{"not of a resource", genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{Path: "/healthz", Verb: "get"}), yes},
+		{"not of a resource", genericapirequest.WithRequestInfo(t.Context(),
+			&genericapirequest.RequestInfo{Path: "/healthz", Verb: "get"}), yes},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := EnsureAuthorized(tc.ctx, tc.a, "create", "console")

@@ -23,7 +23,8 @@ import (
 
 // A WebSocket begins with a GET, which is authorized as get; what it opens takes the right to create it.
 func ExampleEnsureAuthorized() {
-	readOnly := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	readOnly := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision,
+		string, error) {
 		if a.IsReadOnly() {
 			return authorizer.DecisionAllow, "", nil
 		}
@@ -31,7 +32,8 @@ func ExampleEnsureAuthorized() {
 	})
 	ctx := genericapirequest.WithUser(context.Background(), &user.DefaultInfo{Name: "jane"})
 	ctx = genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
-		IsResourceRequest: true, Verb: "get", APIGroup: "workshop.example.com", APIVersion: "v1", Resource: "gadgets", Subresource: "console", Name: "ruler",
+		IsResourceRequest: true, Verb: "get", APIGroup: "workshop.example.com", APIVersion: "v1", Resource: "gadgets",
+		Subresource: "console", Name: "ruler",
 	})
 	fmt.Println(subresource.EnsureAuthorized(ctx, readOnly, "create", "console"))
 	// Output: gadgets.workshop.example.com "ruler" is forbidden: User "jane" cannot create resource "gadgets/console" in API group "workshop.example.com" at the cluster scope
@@ -60,7 +62,8 @@ func ExampleNewStream() {
 	storage := newStorage(&genericregistry.Store{NewFunc: func() runtime.Object { return &workshop.Gadget{} }}, a)
 	fmt.Printf("%T\n", storage["gadgets/shout"].New())
 
-	if err := shout(context.Background(), "ruler", strings.NewReader("good morning\n"), os.Stdout, os.Stderr); err != nil {
+	if err := shout(context.Background(), "ruler", strings.NewReader("good morning\n"), os.Stdout,
+		os.Stderr); err != nil {
 		fmt.Println(err)
 	}
 	// Output:

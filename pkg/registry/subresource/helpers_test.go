@@ -97,7 +97,8 @@ func newStore(t *testing.T, r rules) (*genericregistry.Store, rules) {
 	utilruntime.Must(validation.AddToScheme(scheme))
 	AddScaleToScheme(scheme)
 	r.Base = strategy.New(scheme, workshop.GroupName)
-	config := storagebackend.NewDefaultConfig("/"+t.Name(), serializer.NewCodecFactory(scheme).LegacyCodec(v1.SchemeGroupVersion))
+	config := storagebackend.NewDefaultConfig("/"+t.Name(),
+		serializer.NewCodecFactory(scheme).LegacyCodec(v1.SchemeGroupVersion))
 	config.Transport.ServerList = []string{endpoint()}
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &workshop.Gadget{} },
@@ -111,7 +112,8 @@ func newStore(t *testing.T, r rules) (*genericregistry.Store, rules) {
 		TableConvertor:            rest.NewDefaultTableConvertor(workshop.Resource("gadgets")),
 	}
 	options := generic.RESTOptions{
-		StorageConfig: config.ForResource(store.DefaultQualifiedResource), Decorator: generic.UndecoratedStorage, ResourcePrefix: "gadgets",
+		StorageConfig: config.ForResource(store.DefaultQualifiedResource), Decorator: generic.UndecoratedStorage,
+		ResourcePrefix: "gadgets",
 	}
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: options}); err != nil {
 		t.Fatal(err)
@@ -130,7 +132,8 @@ func in(t *testing.T, version string) context.Context {
 }
 
 // create stores a gadget of precision 2, with the owners of its fields.
-func create(t *testing.T, store *genericregistry.Store, name string, owners ...metav1.ManagedFieldsEntry) *workshop.Gadget {
+func create(t *testing.T, store *genericregistry.Store, name string,
+	owners ...metav1.ManagedFieldsEntry) *workshop.Gadget {
 	t.Helper()
 	gadget := &workshop.Gadget{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"a": "b"}, ManagedFields: owners},

@@ -38,7 +38,8 @@ type Scaling struct {
 // parent and has one form inside and outside.
 func AddScaleToScheme(scheme *runtime.Scheme) {
 	for _, version := range []string{runtime.APIVersionInternal, autoscalingv1.SchemeGroupVersion.Version} {
-		scheme.AddKnownTypes(schema.GroupVersion{Group: autoscalingv1.GroupName, Version: version}, &autoscalingv1.Scale{})
+		scheme.AddKnownTypes(schema.GroupVersion{Group: autoscalingv1.GroupName, Version: version},
+			&autoscalingv1.Scale{})
 	}
 }
 
@@ -58,7 +59,8 @@ func (s Scaling) version() string {
 	var found string
 	for apiVersion, path := range s.ReplicasPaths {
 		gv, err := schema.ParseGroupVersion(apiVersion)
-		if err == nil && path.Equals(fieldpath.MakePathOrDie("spec", "replicas")) && version.CompareKubeAwareVersionStrings(gv.Version, found) > 0 {
+		if err == nil && path.Equals(fieldpath.MakePathOrDie("spec", "replicas")) &&
+			version.CompareKubeAwareVersionStrings(gv.Version, found) > 0 {
 			found = gv.Version
 		}
 	}
@@ -110,7 +112,8 @@ func (r *scaleREST) Get(ctx context.Context, name string, options *metav1.GetOpt
 
 // Update never creates. Admission sees the scale, as it does for built-in kinds.
 func (r *scaleREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, _ rest.ValidateObjectFunc,
-	updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object,
+	bool, error) {
 	obj, _, err := r.store.Update(ctx, name, &updatedScale{objInfo, r.store.DefaultQualifiedResource, name, r.scaling},
 		rest.ValidateAllObjectFunc,
 		func(ctx context.Context, obj, old runtime.Object) error {

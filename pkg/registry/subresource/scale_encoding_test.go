@@ -32,7 +32,8 @@ func TestScale(t *testing.T) {
 	}
 	for _, info := range codecs.SupportedMediaTypes() {
 		t.Run(info.MediaType, func(t *testing.T) {
-			data, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, autoscalingv1.SchemeGroupVersion), want.DeepCopy())
+			data, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, autoscalingv1.SchemeGroupVersion),
+				want.DeepCopy())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -30,7 +30,8 @@ func applier(manager, version, fields string) metav1.ManagedFieldsEntry {
 	if !strings.Contains(version, "/") {
 		version = group + "/" + version
 	}
-	return metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: version,
+	return metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationApply,
+		APIVersion: version,
 		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}
 }
 
@@ -88,7 +89,8 @@ func TestScaleOwners(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			create(t, store, tc.name, tc.stored...)
-			info := rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
+			info := rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _,
+				old runtime.Object) (runtime.Object, error) {
 				scale := old.DeepCopyObject().(*autoscalingv1.Scale)
 				if diff := cmp.Diff(tc.seen, sorted(scale.ManagedFields)); diff != "" {
 					t.Errorf("owners that the request finds (-want +got):\n%s", diff)
@@ -96,7 +98,8 @@ func TestScaleOwners(t *testing.T) {
 				scale.Spec.Replicas, scale.ManagedFields = 5, tc.sent
 				return scale, nil
 			})
-			if _, _, err := r.Update(in(t, tc.version), tc.name, info, nil, nil, false, &metav1.UpdateOptions{}); err != nil {
+			if _, _, err := r.Update(in(t, tc.version), tc.name, info, nil, nil, false,
+				&metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.want, sorted(get(t, store, tc.name).ManagedFields)); diff != "" {
@@ -108,7 +111,10 @@ func TestScaleOwners(t *testing.T) {
 
 // sorted puts entries in the order of their managers.
 func sorted(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
-	return slices.SortedFunc(slices.Values(entries), func(a, b metav1.ManagedFieldsEntry) int { return strings.Compare(a.Manager, b.Manager) })
+	return slices.SortedFunc(slices.Values(entries), func(a,
+		b metav1.ManagedFieldsEntry) int {
+		return strings.Compare(a.Manager, b.Manager)
+	})
 }
 
 // TestScaleOwnersUnreadable: owners that cannot be read are an error, for to drop them would let anybody take the

@@ -49,9 +49,10 @@ func newScale(t *testing.T, r rules) (*scaleREST, *genericregistry.Store) {
 // scaleOf is what a client sees of a gadget.
 func scaleOf(g *workshop.Gadget) *autoscalingv1.Scale {
 	return &autoscalingv1.Scale{
-		ObjectMeta: metav1.ObjectMeta{Name: g.Name, UID: g.UID, ResourceVersion: g.ResourceVersion, CreationTimestamp: g.CreationTimestamp},
-		Spec:       autoscalingv1.ScaleSpec{Replicas: *g.Spec.Precision},
-		Status:     autoscalingv1.ScaleStatus{Replicas: 1, Selector: "a=b"},
+		ObjectMeta: metav1.ObjectMeta{Name: g.Name, UID: g.UID, ResourceVersion: g.ResourceVersion,
+			CreationTimestamp: g.CreationTimestamp},
+		Spec:   autoscalingv1.ScaleSpec{Replicas: *g.Spec.Precision},
+		Status: autoscalingv1.ScaleStatus{Replicas: 1, Selector: "a=b"},
 	}
 }
 
@@ -119,14 +120,20 @@ func TestScaleUpdate(t *testing.T) {
 			return &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 5}}
 		}, nil, ""},
 		{"put with a stale resourceVersion", func(*workshop.Gadget) *autoscalingv1.Scale {
-			return &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"}, Spec: autoscalingv1.ScaleSpec{Replicas: 5}}
+			return &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"},
+				Spec: autoscalingv1.ScaleSpec{Replicas: 5}}
 		}, nil, metav1.StatusReasonConflict},
 		{"put with the UID of another", func(*workshop.Gadget) *autoscalingv1.Scale {
-			return &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{UID: "other"}, Spec: autoscalingv1.ScaleSpec{Replicas: 5}}
+			return &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{UID: "other"},
+				Spec: autoscalingv1.ScaleSpec{Replicas: 5}}
 		}, nil, metav1.StatusReasonConflict},
 		{"patch", nil, func(s *autoscalingv1.Scale) { s.Spec.Replicas = 5 }, ""},
-		{"patch with a stale resourceVersion", nil, func(s *autoscalingv1.Scale) { s.ResourceVersion, s.Spec.Replicas = "1", 5 }, metav1.StatusReasonConflict},
-		{"patch with the UID of another", nil, func(s *autoscalingv1.Scale) { s.UID, s.Spec.Replicas = "other", 5 }, metav1.StatusReasonConflict},
+		{"patch with a stale resourceVersion", nil, func(s *autoscalingv1.Scale) {
+			s.ResourceVersion,
+				s.Spec.Replicas = "1", 5
+		}, metav1.StatusReasonConflict},
+		{"patch with the UID of another", nil, func(s *autoscalingv1.Scale) { s.UID, s.Spec.Replicas = "other", 5 },
+			metav1.StatusReasonConflict},
 		{"patch without UID", nil, func(s *autoscalingv1.Scale) { s.UID, s.Spec.Replicas = "", 5 }, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -164,7 +171,8 @@ func TestScaleNeverCreates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, _ := newScale(t, r)
 			info := rest.DefaultUpdatedObjectInfo(&autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}})
-			_, created, err := r.Update(in(t, "v1"), "nobody", info, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, true, &metav1.UpdateOptions{})
+			_, created, err := r.Update(in(t, "v1"), "nobody", info, rest.ValidateAllObjectFunc,
+				rest.ValidateAllObjectUpdateFunc, true, &metav1.UpdateOptions{})
 			if !noNobody(err) || created {
 				t.Errorf("got created %t and error %v, want that nobody is not found", created, err)
 			}
@@ -192,7 +200,8 @@ func TestScaleAdmission(t *testing.T) {
 		return refused
 	}
 	info := change(func(s *autoscalingv1.Scale) { s.Spec.Replicas = 5 })
-	if _, _, err := r.Update(in(t, "v1"), "g", info, rest.ValidateAllObjectFunc, validate, false, &metav1.UpdateOptions{}); !errors.Is(err, refused) {
+	if _, _, err := r.Update(in(t, "v1"), "g", info, rest.ValidateAllObjectFunc, validate, false,
+		&metav1.UpdateOptions{}); !errors.Is(err, refused) {
 		t.Errorf("got error %v, want %v", err, refused)
 	}
 	if diff := cmp.Diff(before, get(t, store, "g")); diff != "" {
@@ -202,7 +211,8 @@ func TestScaleAdmission(t *testing.T) {
 
 // TestScaleRefuses: what breaks the rules of the kind is refused, and so is what cannot be understood.
 func TestScaleRefuses(t *testing.T) {
-	r, store := newScale(t, rules{invalid: field.ErrorList{field.Invalid(field.NewPath("spec", "replicas"), 5, "too many")}})
+	r, store := newScale(t, rules{invalid: field.ErrorList{field.Invalid(field.NewPath("spec", "replicas"), 5,
+		"too many")}})
 	before := create(t, store, "g")
 	five := change(func(s *autoscalingv1.Scale) { s.Spec.Replicas = 5 })
 	for _, tc := range []struct {
@@ -213,7 +223,8 @@ func TestScaleRefuses(t *testing.T) {
 	}{
 		{"rule of the kind", in(t, "v1"), five, metav1.StatusReasonInvalid},
 		{"another kind", in(t, "v1"), rest.DefaultUpdatedObjectInfo(&workshop.Gadget{}), metav1.StatusReasonBadRequest},
-		{"no version", genericapirequest.WithNamespace(t.Context(), metav1.NamespaceNone), five, metav1.StatusReasonInternalError},
+		{"no version", genericapirequest.WithNamespace(t.Context(), metav1.NamespaceNone), five,
+			metav1.StatusReasonInternalError},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, _, err := r.Update(tc.ctx, "g", tc.info, nil, nil, false, &metav1.UpdateOptions{})
@@ -242,9 +253,12 @@ func TestScaleRules(t *testing.T) {
 		paths managedfields.ResourcePathMappings
 		want  string
 	}{
-		"one version has the field of Scale": {managedfields.ResourcePathMappings{group + "/v1": other, group + "/v1beta1": replicas}, "v1beta1"},
-		"two have":                           {managedfields.ResourcePathMappings{group + "/v1alpha1": replicas, group + "/v1": replicas, group + "/v1beta1": replicas}, "v1"},
-		"none has":                           {managedfields.ResourcePathMappings{group + "/v1": other, group + "/v1alpha1": other}, "v1alpha1"},
+		"one version has the field of Scale": {managedfields.ResourcePathMappings{group + "/v1": other, group +
+			"/v1beta1": replicas}, "v1beta1"},
+		"two have": {managedfields.ResourcePathMappings{group + "/v1alpha1": replicas, group +
+			"/v1": replicas, group + "/v1beta1": replicas}, "v1"},
+		"none has": {managedfields.ResourcePathMappings{group + "/v1": other, group +
+			"/v1alpha1": other}, "v1alpha1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, r := newStore(t, rules{})
@@ -253,7 +267,8 @@ func TestScaleRules(t *testing.T) {
 			paths := scaling
 			paths.ReplicasPaths = tc.paths
 			scale := NewScale(store, paths).(*scaleREST)
-			_, _, err := scale.Update(in(t, "v1alpha1"), "g", change(func(s *autoscalingv1.Scale) { s.Spec.Replicas = 5 }), nil, nil, false, &metav1.UpdateOptions{})
+			_, _, err := scale.Update(in(t, "v1alpha1"), "g",
+				change(func(s *autoscalingv1.Scale) { s.Spec.Replicas = 5 }), nil, nil, false, &metav1.UpdateOptions{})
 			if err == nil || !strings.Contains(err.Error(), "in."+tc.want+":") {
 				t.Errorf("got %v, want an error of the rules of %s", err, tc.want)
 			}

@@ -42,8 +42,10 @@ func (r *statusREST) Get(ctx context.Context, name string, options *metav1.GetOp
 }
 
 // Update never creates: forceAllowCreate is dropped, because a status without its object means nothing.
-func (r *statusREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
-	updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+func (r *statusREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo,
+	createValidation rest.ValidateObjectFunc,
+	updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object,
+	bool, error) {
 	return r.store.Update(ctx, name, objInfo, createValidation, updateValidation, false, options)
 }
 

@@ -38,7 +38,10 @@ func newStatus(t *testing.T) (*statusREST, *genericregistry.Store) {
 func TestStatus(t *testing.T) {
 	r, store := newStatus(t)
 	create(t, store, "g")
-	both := change(func(g *workshop.Gadget) { g.Spec = workshop.GadgetSpec{Purpose: "weighs", Precision: new(int32(5))} })
+	both := change(func(g *workshop.Gadget) {
+		g.Spec = workshop.GadgetSpec{Purpose: "weighs",
+			Precision: new(int32(5))}
+	})
 	for _, tc := range []struct {
 		name   string
 		update rest.Updater
@@ -48,7 +51,8 @@ func TestStatus(t *testing.T) {
 		{"main resource", store, workshop.GadgetSpec{Purpose: "weighs", Precision: new(int32(5))}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, created, err := tc.update.Update(in(t, "v1"), "g", both, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
+			got, created, err := tc.update.Update(in(t, "v1"), "g", both, rest.ValidateAllObjectFunc,
+				rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
 			if err != nil || created {
 				t.Fatalf("got created %t and error %v, want an update", created, err)
 			}
@@ -68,9 +72,11 @@ func TestStatus(t *testing.T) {
 // TestStatusNeverCreates: not even for server-side apply, which asks to create what is not there.
 func TestStatusNeverCreates(t *testing.T) {
 	r, store := newStatus(t)
-	gadget := &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}, Spec: workshop.GadgetSpec{Purpose: "measures"}}
+	gadget := &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "nobody"},
+		Spec: workshop.GadgetSpec{Purpose: "measures"}}
 	update := func(r rest.Updater) (bool, error) {
-		_, created, err := r.Update(in(t, "v1"), "nobody", rest.DefaultUpdatedObjectInfo(gadget), rest.ValidateAllObjectFunc,
+		_, created, err := r.Update(in(t, "v1"), "nobody", rest.DefaultUpdatedObjectInfo(gadget),
+			rest.ValidateAllObjectFunc,
 			rest.ValidateAllObjectUpdateFunc, true, &metav1.UpdateOptions{})
 		return created, err
 	}
@@ -109,7 +115,8 @@ func TestStatusDestroy(t *testing.T) {
 	if _, err := status.Get(in(t, "v1"), "g", &metav1.GetOptions{}); err != nil {
 		t.Errorf("get after that: %v", err)
 	}
-	if table, err := status.ConvertToTable(in(t, "v1"), get(t, store, "g"), nil); err != nil || len(table.Rows) != 1 || table.Rows[0].Cells[0] != "g" {
+	if table, err := status.ConvertToTable(in(t, "v1"), get(t, store, "g"), nil); err != nil || len(table.Rows) != 1 ||
+		table.Rows[0].Cells[0] != "g" {
 		t.Errorf("table: got %v and error %v, want the row of g", table, err)
 	}
 	if _, ok := status.New().(*workshop.Gadget); !ok {

@@ -67,7 +67,8 @@ func NewStream(store interface {
 	rest.Storage
 	rest.Getter
 }, a authorizer.Authorizer, name string, session Session) rest.Storage {
-	r := &streamREST{newObject: store.New, objects: store, authorizer: a, subresource: name, session: session, closeTimeout: streamCloseTimeout}
+	r := &streamREST{newObject: store.New, objects: store, authorizer: a, subresource: name, session: session,
+		closeTimeout: streamCloseTimeout}
 	r.stopped, r.stop = context.WithCancel(context.Background())
 	return r
 }
@@ -123,7 +124,8 @@ func (r *streamREST) begin() bool {
 
 // Connect checks what can be checked before the upgrade, so that the client gets a Status and not a
 // broken stream. The session ends with ctx, which is not that of the request.
-func (r *streamREST) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (http.Handler, error) {
+func (r *streamREST) Connect(ctx context.Context, name string, _ runtime.Object,
+	responder rest.Responder) (http.Handler, error) {
 	if err := EnsureAuthorized(ctx, r.authorizer, "create", r.subresource); err != nil {
 		return nil, err
 	}
@@ -136,8 +138,9 @@ func (r *streamREST) Connect(ctx context.Context, name string, _ runtime.Object,
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		protocol := selectProtocol(req.Header.Get(wsstream.WebSocketProtocolHeader))
 		if !wsstream.IsWebSocketRequest(req) || protocol == "" {
-			responder.Error(apierrors.NewBadRequest(fmt.Sprintf("%s is a WebSocket: expected the headers Connection: Upgrade and Upgrade: websocket, "+
-				"and Sec-WebSocket-Protocol %s", r.subresource, strings.Join(streamProtocols, " or "))))
+			responder.Error(apierrors.NewBadRequest(fmt.Sprintf(
+				"%s is a WebSocket: expected the headers Connection: Upgrade and Upgrade: websocket, "+
+					"and Sec-WebSocket-Protocol %s", r.subresource, strings.Join(streamProtocols, " or "))))
 			return
 		}
 		if !r.begin() {
@@ -173,7 +176,8 @@ func (r *streamREST) serve(ctx context.Context, ws *websocket.Conn, name string)
 		_ = ws.SetWriteDeadline(time.Now().Add(r.closeTimeout))
 	})
 	in := newStreamInput(ws, func() { idle.Reset(streamIdleTimeout) })
-	result := r.session(ctx, name, in, streamOutput{ws, remotecommand.StreamStdOut}, streamOutput{ws, remotecommand.StreamStdErr})
+	result := r.session(ctx, name, in, streamOutput{ws, remotecommand.StreamStdOut},
+		streamOutput{ws, remotecommand.StreamStdErr})
 	if stop() {
 		_ = ws.SetWriteDeadline(time.Now().Add(r.closeTimeout))
 	} else {

@@ -66,7 +66,8 @@ func (in *streamInput) receive() ([]byte, error) {
 	var message []byte
 	err := websocket.Message.Receive(in.ws, &message)
 	if errors.Is(err, websocket.ErrFrameTooLarge) {
-		err = apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("a message is longer than %d bytes", maxStreamMessage))
+		err = apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("a message is longer than %d bytes",
+			maxStreamMessage))
 	}
 	switch {
 	case err != nil:

@@ -104,8 +104,10 @@ func hearAll(t *testing.T, conn net.Conn) told {
 		switch {
 		case head[0] == 0x88, head[0] == 0x8a:
 			// Close and pong (RFC 6455, section 5.5).
-		case head[0] != 0x82 || len(data) == 0 || data[0] < remotecommand.StreamStdOut || data[0] > remotecommand.StreamErr || got.status != nil:
-			t.Fatalf("got the frame %x %q after the status %v, want one of the channels 1 to 3, the status at last", head[0], data, got.status)
+		case head[0] != 0x82 || len(data) == 0 || data[0] < remotecommand.StreamStdOut ||
+			data[0] > remotecommand.StreamErr || got.status != nil:
+			t.Fatalf("got the frame %x %q after the status %v, want one of the channels 1 to 3, the status at last",
+				head[0], data, got.status)
 		default:
 			got.text[data[0]] += string(data[1:])
 			if data[0] == remotecommand.StreamErr {
@@ -169,9 +171,12 @@ func answers(input string) said {
 func FuzzStreamFrames(f *testing.F) {
 	dial := streamSocket(f)
 	for _, script := range []string{
-		"", "\x00echo a;|\x00show;|\x00help;|\x00dance", "\x00ec|\x00ho a;|\x00|\x01b;|\x04{}|\x05x;|\x80x;|\x00c;", "\x00exit;|\x00echo b;|\xff\x01",
-		"\x00echo a;|\xff\x00|\x00echo b;|\xff\x00", "\xff\x03|\xff\x04|\xff\x01|\x00echo a;", "\x00echo a;|\xff\x05|\x00echo b;", "\xff", "\xff\x00\x00", "|\x00;",
-		"\x00echo a;|\x00" + strings.Repeat("x", maxLine) + "|\x00;|\x00echo b", "\x00echo a;" + strings.Repeat("x", maxLine+1) + "|\x00;echo b;",
+		"", "\x00echo a;|\x00show;|\x00help;|\x00dance", "\x00ec|\x00ho a;|\x00|\x01b;|\x04{}|\x05x;|\x80x;|\x00c;",
+		"\x00exit;|\x00echo b;|\xff\x01",
+		"\x00echo a;|\xff\x00|\x00echo b;|\xff\x00", "\xff\x03|\xff\x04|\xff\x01|\x00echo a;",
+		"\x00echo a;|\xff\x05|\x00echo b;", "\xff", "\xff\x00\x00", "|\x00;",
+		"\x00echo a;|\x00" + strings.Repeat("x", maxLine) + "|\x00;|\x00echo b", "\x00echo a;" +
+			strings.Repeat("x", maxLine+1) + "|\x00;echo b;",
 	} {
 		f.Add(script)
 	}
@@ -207,9 +212,11 @@ func FuzzStreamFrames(f *testing.F) {
 		}
 		refused := want.tooLong || broken && !want.ended
 		if got.text[remotecommand.StreamStdOut] != want.out || got.text[remotecommand.StreamStdErr] != want.errOut {
-			t.Errorf("%q: got output %q and error output %q, want %q and %q", script, got.text[remotecommand.StreamStdOut], got.text[remotecommand.StreamStdErr], want.out, want.errOut)
+			t.Errorf("%q: got output %q and error output %q, want %q and %q", script,
+				got.text[remotecommand.StreamStdOut], got.text[remotecommand.StreamStdErr], want.out, want.errOut)
 		}
-		if got.status == nil || (got.status.Reason == metav1.StatusReasonBadRequest) != refused || (got.status.Status == metav1.StatusSuccess) == refused {
+		if got.status == nil || (got.status.Reason == metav1.StatusReasonBadRequest) != refused ||
+			(got.status.Status == metav1.StatusSuccess) == refused {
 			t.Errorf("%q: got %+v, want BadRequest: %t, success otherwise", script, got.status, refused)
 		}
 	})
@@ -220,10 +227,14 @@ func FuzzStreamFrames(f *testing.F) {
 func FuzzStreamBytes(f *testing.F) {
 	dial := streamSocket(f)
 	for _, data := range [][]byte{
-		nil, masked(0x82, "\x00echo a\n"), masked(0x81, "\x00echo a\n"), masked(0x89, "ping"), masked(0x8a, "pong"), masked(0x88, "\x03\xe8bye"), masked(0x83, "reserved"),
-		append(masked(0x02, "\x00echo"), masked(0x80, " a\n")...), masked(0x80, "continues nothing"), {0x82, 5, remotecommand.StreamStdIn, 'e', 'x', 'i', 't'},
-		{0x82, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0}, {0x82, 0xff, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 'x'},
-		{0x89, 0xff, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0, 'x'}, {0x82}, {0xff, 0xff}, []byte("GET / HTTP/1.1\r\n\r\n"),
+		nil, masked(0x82, "\x00echo a\n"), masked(0x81, "\x00echo a\n"), masked(0x89, "ping"), masked(0x8a, "pong"),
+		masked(0x88, "\x03\xe8bye"), masked(0x83, "reserved"),
+		append(masked(0x02, "\x00echo"), masked(0x80, " a\n")...), masked(0x80, "continues nothing"),
+		{0x82, 5, remotecommand.StreamStdIn, 'e', 'x', 'i', 't'},
+		{0x82, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0},
+		{0x82, 0xff, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 'x'},
+		{0x89, 0xff, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0, 'x'}, {0x82}, {0xff, 0xff},
+		[]byte("GET / HTTP/1.1\r\n\r\n"),
 	} {
 		f.Add(data)
 	}

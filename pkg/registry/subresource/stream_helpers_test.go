@@ -168,7 +168,8 @@ func openStream(ctx context.Context, t *testing.T, url string, protocols ...stri
 	in, stdin := io.Pipe()
 	stdout, out := io.Pipe()
 	stderr, errs := io.Pipe()
-	c := &streamClient{in: stdin, out: bufio.NewScanner(stdout), errOut: bufio.NewScanner(stderr), ended: make(chan error, 1)}
+	c := &streamClient{in: stdin, out: bufio.NewScanner(stdout), errOut: bufio.NewScanner(stderr),
+		ended: make(chan error, 1)}
 	go func() {
 		err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: errs})
 		// Whoever still reads or writes is let go.

@@ -38,7 +38,8 @@ func TestStreamMessageTooLong(t *testing.T) {
 	for _, tc := range []struct {
 		head   byte
 		length uint64
-	}{{0x82, maxStreamMessage + 1}, {0x81, maxStreamMessage + 1}, {0x82, 16 << 20}, {0x82, 32 << 20}, {0x82, 1<<63 - 1}, {0x02, 16 << 20}, {0x80, 16 << 20}} {
+	}{{0x82, maxStreamMessage + 1}, {0x81, maxStreamMessage + 1}, {0x82, 16 << 20}, {0x82, 32 << 20}, {0x82, 1<<63 - 1},
+		{0x02, 16 << 20}, {0x80, 16 << 20}} {
 		t.Run(fmt.Sprintf("%x %d", tc.head, tc.length), func(t *testing.T) {
 			w := dialWire(t, newStream(&oneGadget{}, allowing()))
 			if err := w.SetDeadline(time.Now().Add(patience)); err != nil {
@@ -53,7 +54,8 @@ func TestStreamMessageTooLong(t *testing.T) {
 			}); size > 1<<20 {
 				t.Errorf("%d bytes of memory were allocated for a message that was only announced, want less than 1 MiB", size)
 			}
-			if got.Code != http.StatusRequestEntityTooLarge || !strings.Contains(got.Message, "a message is longer than 32769 bytes") {
+			if got.Code != http.StatusRequestEntityTooLarge ||
+				!strings.Contains(got.Message, "a message is longer than 32769 bytes") {
 				t.Errorf("got the status %+v, want 413 with the limit", got)
 			}
 		})
@@ -76,7 +78,8 @@ func TestStreamFragments(t *testing.T) {
 	for range 2 {
 		w.send(t, masked(0x00, "\x00"+strings.Repeat("x", maxLine-1)))
 	}
-	if got := w.hearStatus(t); got.Reason != metav1.StatusReasonBadRequest || !strings.Contains(got.Message, "a line is longer than 4096 bytes") {
+	if got := w.hearStatus(t); got.Reason != metav1.StatusReasonBadRequest ||
+		!strings.Contains(got.Message, "a line is longer than 4096 bytes") {
 		t.Errorf("got the status %+v, want 400 with the limit of a line", got)
 	}
 }
@@ -90,7 +93,8 @@ func TestStreamInputEnded(t *testing.T) {
 	}{
 		"by the client": {masked(0x82, "\xff\x00"), func(err error) bool { return errors.Is(err, io.EOF) }},
 		"protocol":      {masked(0x82, "\xff\x09"), apierrors.IsBadRequest},
-		"too long":      {append(announced(0x82, maxStreamMessage+1), make([]byte, maxStreamMessage+1)...), apierrors.IsRequestEntityTooLargeError},
+		"too long": {append(announced(0x82, maxStreamMessage+1), make([]byte, maxStreamMessage+1)...),
+			apierrors.IsRequestEntityTooLargeError},
 	} {
 		t.Run(name, func(t *testing.T) {
 			type read struct {
@@ -98,13 +102,14 @@ func TestStreamInputEnded(t *testing.T) {
 				err error
 			}
 			reads := make(chan read, 2)
-			w := dialWire(t, NewStream(&oneGadget{}, allowing(), "console", func(_ context.Context, _ string, in io.Reader, _, _ io.Writer) error {
-				for range cap(reads) {
-					n, err := in.Read(make([]byte, 10))
-					reads <- read{n, err}
-				}
-				return nil
-			}).(*streamREST))
+			w := dialWire(t, NewStream(&oneGadget{}, allowing(), "console",
+				func(_ context.Context, _ string, in io.Reader, _, _ io.Writer) error {
+					for range cap(reads) {
+						n, err := in.Read(make([]byte, 10))
+						reads <- read{n, err}
+					}
+					return nil
+				}).(*streamREST))
 			if err := w.SetDeadline(time.Now().Add(patience)); err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +119,8 @@ func TestStreamInputEnded(t *testing.T) {
 			}
 			for i := range cap(reads) {
 				if got := <-reads; got.n != 0 || !tc.check(got.err) {
-					t.Errorf("read %d: got %d bytes and the error %v, want none and how the input ended", i+1, got.n, got.err)
+					t.Errorf("read %d: got %d bytes and the error %v, want none and how the input ended", i+1,
+						got.n, got.err)
 				}
 			}
 		})

@@ -47,7 +47,8 @@ func TestStreamDestroy(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := destroyed(r)
-	if got := raw.hearStatus(t); got.Reason != metav1.StatusReasonServiceUnavailable || got.Code != http.StatusServiceUnavailable {
+	if got := raw.hearStatus(t); got.Reason != metav1.StatusReasonServiceUnavailable ||
+		got.Code != http.StatusServiceUnavailable {
 		t.Errorf("got the status %v, want 503 ServiceUnavailable", got)
 	}
 	// The rest, a frame that says the connection ends, would wait for a reader.
@@ -63,7 +64,8 @@ func TestStreamDestroy(t *testing.T) {
 	await(t, "the end of Destroy", done)
 
 	reads := gadgets.reads.Load()
-	if err := openStream(t.Context(), t, url).end(t); err == nil || !strings.Contains(err.Error(), "the server is shutting down") {
+	if err := openStream(t.Context(), t, url).end(t); err == nil ||
+		!strings.Contains(err.Error(), "the server is shutting down") {
 		t.Errorf("stream after Destroy: got %v, want that the server is shutting down", err)
 	}
 	if _, err := r.Connect(streamContext(t.Context(), "g"), "g", nil, nil); !apierrors.IsServiceUnavailable(err) {
@@ -89,7 +91,8 @@ func TestStreamDestroyBetween(t *testing.T) {
 		t.Fatal(err)
 	}
 	handler.ServeHTTP(recorder, req)
-	if recorder.Code != http.StatusServiceUnavailable || !strings.Contains(recorder.Body.String(), "the server is shutting down") {
+	if recorder.Code != http.StatusServiceUnavailable ||
+		!strings.Contains(recorder.Body.String(), "the server is shutting down") {
 		t.Errorf("got %d %s, want 503, for the server is shutting down", recorder.Code, recorder.Body)
 	}
 }
@@ -244,7 +247,8 @@ func TestStreamIdle(t *testing.T) {
 					w.hearOut(t, "tick\n")
 				}
 				began := time.Now()
-				if got := w.hearStatus(t); got.Reason != metav1.StatusReasonTimeout || !strings.Contains(got.Message, "no input for 4h0m0s") {
+				if got := w.hearStatus(t); got.Reason != metav1.StatusReasonTimeout ||
+					!strings.Contains(got.Message, "no input for 4h0m0s") {
 					t.Errorf("got the status %v, want Timeout, for there was no input for 4h0m0s", got)
 				}
 				if got := time.Since(began); got != streamIdleTimeout {

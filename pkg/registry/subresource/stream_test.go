@@ -54,7 +54,8 @@ func TestStream(t *testing.T) {
 				t.Error(err)
 			}
 		}, ""},
-		{"line too long", nil, func(t *testing.T, c *streamClient) { c.say(t, strings.Repeat("x", maxLine+1)) }, "a line is longer than 4096 bytes"},
+		{"line too long", nil, func(t *testing.T, c *streamClient) { c.say(t, strings.Repeat("x", maxLine+1)) },
+			"a line is longer than 4096 bytes"},
 		{"the gadget is gone", nil, func(t *testing.T, c *streamClient) { c.say(t, "show") }, gone.Error()},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -76,7 +77,8 @@ func TestStream(t *testing.T) {
 
 // TestStreamClientLeaves: a client that goes without a word leaves nothing behind, even while the server writes.
 func TestStreamClientLeaves(t *testing.T) {
-	for name, line := range map[string]string{"silent": "", "in the middle of a command": "echo " + strings.Repeat("x", 4000)} {
+	for name, line := range map[string]string{"silent": "", "in the middle of a command": "echo " +
+		strings.Repeat("x", 4000)} {
 		t.Run(name, func(t *testing.T) {
 			r := newStream(&oneGadget{}, allowing())
 			url, ended := serveStreams(t, r)
@@ -114,7 +116,8 @@ func TestStreamConnect(t *testing.T) {
 		{"allowed", "g", allowing(), func(err error) bool { return err == nil }, 1},
 		{"missing", "nobody", allowing(), apierrors.IsNotFound, 0},
 		{"right to read only", "g", authorizerfactory.NewAlwaysDenyAuthorizer(), apierrors.IsForbidden, 0},
-		{"missing, right to read only", "nobody", authorizerfactory.NewAlwaysDenyAuthorizer(), apierrors.IsForbidden, 0},
+		{"missing, right to read only", "nobody", authorizerfactory.NewAlwaysDenyAuthorizer(),
+			apierrors.IsForbidden, 0},
 		{"nobody to ask", "g", nil, apierrors.IsInternalError, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -133,8 +136,10 @@ func TestStreamConnect(t *testing.T) {
 // TestStreamRight: the question is whether the caller may create the stream of this gadget.
 func TestStreamRight(t *testing.T) {
 	var asked []string
-	a := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-		asked = append(asked, strings.Join([]string{a.GetVerb(), a.GetNamespace(), a.GetResource(), a.GetSubresource(), a.GetName()}, " "))
+	a := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision,
+		string, error) {
+		asked = append(asked, strings.Join([]string{a.GetVerb(), a.GetNamespace(), a.GetResource(), a.GetSubresource(),
+			a.GetName()}, " "))
 		return authorizer.DecisionAllow, "", nil
 	})
 	if _, err := newStream(&oneGadget{}, a).Connect(streamContext(t.Context(), "g"), "g", nil, nil); err != nil {
@@ -149,8 +154,10 @@ func TestStreamRight(t *testing.T) {
 // is what the client is told.
 func TestStreamFurtherRight(t *testing.T) {
 	var mayGet atomic.Bool
-	a := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-		right := strings.Join([]string{a.GetVerb(), a.GetNamespace(), a.GetResource(), a.GetSubresource(), a.GetName()}, " ")
+	a := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision,
+		string, error) {
+		right := strings.Join([]string{a.GetVerb(), a.GetNamespace(), a.GetResource(), a.GetSubresource(), a.GetName()},
+			" ")
 		if right == "create demo gadgets console g" || mayGet.Load() && right == "get demo gadgets  g" {
 			return authorizer.DecisionAllow, "", nil
 		}
@@ -177,7 +184,8 @@ func TestStreamWithoutUpgrade(t *testing.T) {
 		"and Sec-WebSocket-Protocol v5.channel.k8s.io or v4.channel.k8s.io"
 	url, _ := serveStreams(t, newStream(&oneGadget{}, allowing()))
 	for name, headers := range map[string]http.Header{
-		"none": {}, "SPDY": {"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}}, "no Connection": {"Upgrade": {"websocket"}},
+		"none": {}, "SPDY": {"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}},
+		"no Connection": {"Upgrade": {"websocket"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/g", nil)
@@ -195,7 +203,8 @@ func TestStreamWithoutUpgrade(t *testing.T) {
 				t.Fatal(err)
 			}
 			var status metav1.Status
-			if err := json.Unmarshal(body, &status); err != nil || resp.StatusCode != http.StatusBadRequest || status.Reason != metav1.StatusReasonBadRequest ||
+			if err := json.Unmarshal(body, &status); err != nil || resp.StatusCode != http.StatusBadRequest ||
+				status.Reason != metav1.StatusReasonBadRequest ||
 				status.Message != want {
 				t.Errorf("got %s %s (%v), want 400 BadRequest with %q", resp.Status, body, err, want)
 			}
@@ -207,9 +216,11 @@ func TestStreamWithoutUpgrade(t *testing.T) {
 // that are.
 func TestStreamProtocol(t *testing.T) {
 	url, ended := serveStreams(t, newStream(&oneGadget{}, allowing()))
-	for _, protocols := range [][]string{{"v1.channel.k8s.io"}, {"base64.channel.k8s.io"}, {""}, {"v5.channel.k8s.io.evil"}} {
+	for _, protocols := range [][]string{{"v1.channel.k8s.io"}, {"base64.channel.k8s.io"}, {""},
+		{"v5.channel.k8s.io.evil"}} {
 		c := openStream(t.Context(), t, url, protocols...)
-		if err := c.end(t); err == nil || !strings.Contains(err.Error(), "Sec-WebSocket-Protocol v5.channel.k8s.io or v4.channel.k8s.io") {
+		if err := c.end(t); err == nil || !strings.Contains(err.Error(),
+			"Sec-WebSocket-Protocol v5.channel.k8s.io or v4.channel.k8s.io") {
 			t.Errorf("protocols %q: got %v, want an error that names the protocols", protocols, err)
 		}
 		await(t, "the end of the session", ended)

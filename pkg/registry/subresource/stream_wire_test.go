@@ -18,7 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/remotecommand"
 )
 
-const handshake = "GET /g HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" +
+const handshake = "GET /g HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: " +
+	"websocket\r\nSec-WebSocket-Version: 13\r\n" +
 	"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n"
 
 // wire is the client's side of a stream on a connection that holds one byte: what is not read here, the server cannot

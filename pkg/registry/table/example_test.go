@@ -24,7 +24,8 @@ func ExampleConvertor() {
 			return []any{name, obj.(*workshop.Gadget).Spec.Purpose}, nil
 		},
 	}
-	gadget := &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "ruler"}, Spec: workshop.GadgetSpec{Purpose: "measures"}}
+	gadget := &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "ruler"},
+		Spec: workshop.GadgetSpec{Purpose: "measures"}}
 	printed, err := columns.ConvertToTable(context.Background(), gadget, nil)
 	fmt.Println(printed.ColumnDefinitions[1].Name, printed.Rows[0].Cells, err)
 	// Output: Purpose [ruler measures] <nil>

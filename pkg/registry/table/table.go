@@ -23,7 +23,8 @@ type Convertor struct {
 
 // ConvertToTable converts an object or a list.
 func (c Convertor) ConvertToTable(_ context.Context, object, tableOptions runtime.Object) (*metav1.Table, error) {
-	rows, err := metatable.MetaToTableRow(object, func(obj runtime.Object, _ metav1.Object, name, age string) ([]any, error) {
+	rows, err := metatable.MetaToTableRow(object, func(obj runtime.Object, _ metav1.Object, name,
+		age string) ([]any, error) {
 		return c.Row(obj, name, age)
 	})
 	if err != nil {

@@ -37,11 +37,15 @@ func TestConvertToTable(t *testing.T) {
 		columns []metav1.TableColumnDefinition
 		meta    metav1.ListMeta
 	}{
-		{"object", &one, &metav1.TableOptions{}, [][]any{{"a", "2d1h", "x"}}, names.Columns, metav1.ListMeta{ResourceVersion: "5"}},
-		{"list", list, &metav1.TableOptions{}, [][]any{{"a", "2d1h", "x"}, {"b", "2d1h", "x"}}, names.Columns, list.ListMeta},
-		{"empty list", &metav1.PartialObjectMetadataList{}, &metav1.TableOptions{}, nil, names.Columns, metav1.ListMeta{}},
+		{"object", &one, &metav1.TableOptions{}, [][]any{{"a", "2d1h", "x"}}, names.Columns,
+			metav1.ListMeta{ResourceVersion: "5"}},
+		{"list", list, &metav1.TableOptions{}, [][]any{{"a", "2d1h", "x"}, {"b", "2d1h", "x"}}, names.Columns,
+			list.ListMeta},
+		{"empty list", &metav1.PartialObjectMetadataList{}, &metav1.TableOptions{}, nil, names.Columns,
+			metav1.ListMeta{}},
 		// A watch sends the headings once and asks for none after that.
-		{"no headers", list, &metav1.TableOptions{NoHeaders: true}, [][]any{{"a", "2d1h", "x"}, {"b", "2d1h", "x"}}, nil, list.ListMeta},
+		{"no headers", list, &metav1.TableOptions{NoHeaders: true}, [][]any{{"a", "2d1h", "x"}, {"b", "2d1h", "x"}},
+			nil, list.ListMeta},
 		{"no options", &one, nil, [][]any{{"a", "2d1h", "x"}}, names.Columns, metav1.ListMeta{ResourceVersion: "5"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -34,7 +34,8 @@ func describe(o options) (*cdx.BOM, error) {
 		}
 		program := programComponent(info, o.version, sha256.Sum256(data))
 		if _, ok := programs[program.BOMRef]; ok {
-			return nil, fmt.Errorf("%s: another binary is the same program for the same platform, %s", file, program.BOMRef)
+			return nil, fmt.Errorf("%s: another binary is the same program for the same platform, %s", file,
+				program.BOMRef)
 		}
 		programs[program.BOMRef] = program
 		for _, m := range moduleComponents(info) {
@@ -87,7 +88,8 @@ func programComponent(info *debug.BuildInfo, version string, sum [sha256.Size]by
 	url := golang(info.Main.Path, version)
 	url.Qualifiers, url.Subpath = platform, command
 	return cdx.Component{
-		BOMRef: url.ToString(), Type: cdx.ComponentTypeApplication, Name: path.Base(info.Path), Version: version, PackageURL: url.ToString(),
+		BOMRef: url.ToString(), Type: cdx.ComponentTypeApplication, Name: path.Base(info.Path), Version: version,
+		PackageURL: url.ToString(),
 		Hashes:     &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(sum[:])}},
 		Properties: &properties,
 	}
@@ -112,7 +114,8 @@ func moduleComponent(m *debug.Module) cdx.Component {
 	}
 	url := golang(linked.Path, linked.Version)
 	c := cdx.Component{
-		BOMRef: url.ToString(), Type: cdx.ComponentTypeLibrary, Name: linked.Path, Version: linked.Version, PackageURL: url.ToString(),
+		BOMRef: url.ToString(), Type: cdx.ComponentTypeLibrary, Name: linked.Path, Version: linked.Version,
+		PackageURL: url.ToString(),
 	}
 	if linked.Version == "" { // a directory, which nobody else can look up
 		c.PackageURL = ""
@@ -124,7 +127,8 @@ func moduleComponent(m *debug.Module) cdx.Component {
 	}
 	if m.Replace != nil {
 		c.Pedigree = &cdx.Pedigree{Ancestors: &[]cdx.Component{{
-			Type: cdx.ComponentTypeLibrary, Name: m.Path, Version: m.Version, PackageURL: golang(m.Path, m.Version).ToString(),
+			Type: cdx.ComponentTypeLibrary, Name: m.Path, Version: m.Version,
+			PackageURL: golang(m.Path, m.Version).ToString(),
 		}}}
 	}
 	return c
@@ -139,7 +143,8 @@ func imageComponent(image, version string) (cdx.Component, error) {
 	base := path.Base(ref.RepositoryStr())
 	url := packageurl.NewPackageURL(packageurl.TypeOCI, "", base, ref.DigestStr(), nil, "")
 	return cdx.Component{
-		BOMRef: url.ToString(), Type: cdx.ComponentTypeContainer, Name: base, Version: version, PackageURL: url.ToString(),
+		BOMRef: url.ToString(), Type: cdx.ComponentTypeContainer, Name: base, Version: version,
+		PackageURL: url.ToString(),
 	}, nil
 }
 
@@ -147,7 +152,8 @@ func imageComponent(image, version string) (cdx.Component, error) {
 // module, although the specification asks for lower case
 // (https://github.com/package-url/purl-spec/issues/308).
 func golang(module, version string) *packageurl.PackageURL {
-	return packageurl.NewPackageURL(packageurl.TypeGolang, strings.TrimSuffix(path.Dir(module), "."), path.Base(module), version, nil, "")
+	return packageurl.NewPackageURL(packageurl.TypeGolang, strings.TrimSuffix(path.Dir(module), "."), path.Base(module),
+		version, nil, "")
 }
 
 // dependencies: each program has its modules, the image its programs. Which module needs which

@@ -28,7 +28,8 @@ func main() {
 	var o options
 	out := flag.String("out", "", "file to write")
 	flag.StringVar(&o.version, "version", "", "version of the main module")
-	flag.StringVar(&o.image, "image", "", "NAME:TAG@DIGEST of the image that holds the binaries, one binary for each platform")
+	flag.StringVar(&o.image, "image", "",
+		"NAME:TAG@DIGEST of the image that holds the binaries, one binary for each platform")
 	flag.Parse()
 	o.binaries = flag.Args()
 	if err := write(*out, o); err != nil {
@@ -39,7 +40,8 @@ func main() {
 
 func write(out string, o options) error {
 	if out == "" || o.version == "" || len(o.binaries) == 0 || (o.image == "" && len(o.binaries) != 1) {
-		return fmt.Errorf("expected --out FILE, --version VERSION and one binary, or more with --image; found --out %q, --version %q, %d binaries",
+		return fmt.Errorf("expected --out FILE, --version VERSION and one binary, or more with --image; found --out "+
+			"%q, --version %q, %d binaries",
 			out, o.version, len(o.binaries))
 	}
 	bom, err := describe(o)
@@ -47,7 +49,8 @@ func write(out string, o options) error {
 		return err
 	}
 	var b bytes.Buffer
-	if err := cdx.NewBOMEncoder(&b, cdx.BOMFileFormatJSON).SetPretty(true).SetEscapeHTML(false).EncodeVersion(bom, cdx.SpecVersion1_6); err != nil {
+	if err := cdx.NewBOMEncoder(&b, cdx.BOMFileFormatJSON).SetPretty(true).SetEscapeHTML(false).EncodeVersion(bom,
+		cdx.SpecVersion1_6); err != nil {
 		return err
 	}
 	return os.WriteFile(out, b.Bytes(), 0o644) //nolint:gosec // it is published

@@ -122,14 +122,16 @@ func TestSBOMBinary(t *testing.T) {
 	program := bom.Metadata.Component
 	binary, err := os.ReadFile(self)
 	sum := sha256.Sum256(binary)
-	if got := (*program.Hashes)[0]; err != nil || got != (cdx.Hash{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(sum[:])}) {
+	if got := (*program.Hashes)[0]; err != nil || got != (cdx.Hash{Algorithm: cdx.HashAlgoSHA256,
+		Value: hex.EncodeToString(sum[:])}) {
 		t.Errorf("got hash %v (%v), want the SHA-256 of the binary", got, err)
 	}
 	if program.Version != "v1.2.3" || len(*(*bom.Dependencies)[0].Dependencies) != len(want) {
 		t.Errorf("got version %s and dependencies %v, want v1.2.3 and every module", program.Version, *bom.Dependencies)
 	}
 	if bom.Metadata.Timestamp != "" || bom.SerialNumber != "" {
-		t.Errorf("got time %q and serial number %q, want none: they would differ with every build", bom.Metadata.Timestamp, bom.SerialNumber)
+		t.Errorf("got time %q and serial number %q, want none: they would differ with every build",
+			bom.Metadata.Timestamp, bom.SerialNumber)
 	}
 }
 
@@ -140,18 +142,25 @@ func TestSBOMModules(t *testing.T) {
 		dep  debug.Module
 		want library
 	}{
-		"as required":  {debug.Module{Path: path, Version: "v2.0.0", Sum: "h1:x"}, library{path, "v2.0.0", "pkg:golang/" + path + "@v2.0.0", "h1:x"}},
-		"other":        {debug.Module{Path: path, Version: "v2.0.1", Sum: "h1:y"}, library{path, "v2.0.1", "pkg:golang/" + path + "@v2.0.1", "h1:y"}},
-		"incompatible": {debug.Module{Path: "a.example/b", Version: "v2.0.0+incompatible"}, library{"a.example/b", "v2.0.0+incompatible", "pkg:golang/a.example/b@v2.0.0%2Bincompatible", ""}},
-		"one element":  {debug.Module{Path: "a.example", Version: "v1.0.0"}, library{"a.example", "v1.0.0", "pkg:golang/a.example@v1.0.0", ""}},
+		"as required": {debug.Module{Path: path, Version: "v2.0.0", Sum: "h1:x"},
+			library{path, "v2.0.0", "pkg:golang/" + path + "@v2.0.0", "h1:x"}},
+		"other": {debug.Module{Path: path, Version: "v2.0.1", Sum: "h1:y"},
+			library{path, "v2.0.1", "pkg:golang/" + path + "@v2.0.1", "h1:y"}},
+		"incompatible": {debug.Module{Path: "a.example/b", Version: "v2.0.0+incompatible"},
+			library{"a.example/b", "v2.0.0+incompatible", "pkg:golang/a.example/b@v2.0.0%2Bincompatible", ""}},
+		"one element": {debug.Module{Path: "a.example", Version: "v1.0.0"},
+			library{"a.example", "v1.0.0", "pkg:golang/a.example@v1.0.0", ""}},
 		"a fork": {
-			debug.Module{Path: path, Version: "v2.0.0", Replace: &debug.Module{Path: "b.example/fork", Version: "v2.0.2", Sum: "h1:z"}},
+			debug.Module{Path: path, Version: "v2.0.0", Replace: &debug.Module{Path: "b.example/fork",
+				Version: "v2.0.2", Sum: "h1:z"}},
 			library{"b.example/fork", "v2.0.2", "pkg:golang/b.example/fork@v2.0.2", "h1:z"},
 		},
-		"a directory": {debug.Module{Path: path, Version: "v2.0.0", Replace: &debug.Module{Path: "../fork"}}, library{"../fork", "", "", ""}},
+		"a directory": {debug.Module{Path: path, Version: "v2.0.0", Replace: &debug.Module{Path: "../fork"}},
+			library{"../fork", "", "", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := moduleComponents(&debug.BuildInfo{GoVersion: "go1.26.8 X:experiment", Deps: []*debug.Module{&test.dep}})
+			got := moduleComponents(&debug.BuildInfo{GoVersion: "go1.26.8 X:experiment",
+				Deps: []*debug.Module{&test.dep}})
 			want := []library{{"stdlib", "1.26.8", "pkg:golang/stdlib@1.26.8", ""}, test.want}
 			if diff := cmp.Diff(want, libraries(got)); diff != "" {
 				t.Errorf("modules, want (-) and got (+):\n%s", diff)
@@ -166,7 +175,8 @@ func TestSBOMModules(t *testing.T) {
 // TestSBOMImage: the image has a program for each platform, and what both have in common once.
 func TestSBOMImage(t *testing.T) {
 	dir := t.TempDir()
-	for name, data := range map[string]string{"go.mod": "module a.example/kit\n\ngo 1.26\n", "cmd/tool/main.go": "package main\n\nfunc main() {}\n"} {
+	for name, data := range map[string]string{"go.mod": "module a.example/kit\n\ngo 1.26\n",
+		"cmd/tool/main.go": "package main\n\nfunc main() {}\n"} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -199,7 +209,8 @@ func TestSBOMImage(t *testing.T) {
 		refs = append(refs, c.BOMRef)
 	}
 	stdlib := refs[len(refs)-1]
-	if diff := cmp.Diff([]string{amd64, arm64, stdlib}, refs); diff != "" || !strings.HasPrefix(stdlib, "pkg:golang/stdlib@") {
+	if diff := cmp.Diff([]string{amd64, arm64, stdlib}, refs); diff != "" ||
+		!strings.HasPrefix(stdlib, "pkg:golang/stdlib@") {
 		t.Errorf("components, want (-) and got (+):\n%s", diff)
 	}
 	links := map[string][]string{}
@@ -221,13 +232,15 @@ func TestSBOMRefuses(t *testing.T) {
 		options
 		want string
 	}{
-		"no binary":        {options{version: "v1"}, "0 binaries"},
-		"no version":       {options{binaries: []string{self}}, `--version ""`},
-		"two, no image":    {options{version: "v1", binaries: []string{self, self}}, "2 binaries"},
-		"twice the same":   {options{version: "v1", image: "a/b@sha256:" + strings.Repeat("0", 64), binaries: []string{self, self}}, "same platform"},
+		"no binary":     {options{version: "v1"}, "0 binaries"},
+		"no version":    {options{binaries: []string{self}}, `--version ""`},
+		"two, no image": {options{version: "v1", binaries: []string{self, self}}, "2 binaries"},
+		"twice the same": {options{version: "v1", image: "a/b@sha256:" + strings.Repeat("0", 64),
+			binaries: []string{self, self}}, "same platform"},
 		"no digest":        {options{version: "v1", image: "a/b:v1", binaries: []string{self}}, "--image"},
 		"not a Go program": {options{version: "v1", binaries: []string{"main.go"}}, "main.go: "},
-		"no such file":     {options{version: "v1", binaries: []string{"/nonexistent/tool"}}, "/nonexistent/tool: no such file"},
+		"no such file": {options{version: "v1", binaries: []string{"/nonexistent/tool"}},
+			"/nonexistent/tool: no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out")

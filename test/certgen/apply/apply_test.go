@@ -45,7 +45,8 @@ func applyTwice(l *suite) {
 	if after := l.versions(); after != before {
 		l.Errorf("the second time: got %s, want nothing written: %s", after, before)
 	}
-	secret, err := l.cluster.Core.CoreV1().Secrets(l.service.Namespace).Get(l.Context(), secretName, metav1.GetOptions{})
+	secret, err := l.cluster.Core.CoreV1().Secrets(l.service.Namespace).Get(l.Context(), secretName,
+		metav1.GetOptions{})
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -69,10 +70,12 @@ func changedMeanwhile(l *suite) {
 	}
 	label := []byte(`{"metadata":{"labels":{"changed":"meanwhile"}}}`)
 	all := l.apiServices()
-	if _, err := l.cluster.Aggregator.ApiregistrationV1().APIServices().Patch(l.Context(), all[0].Name, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+	if _, err := l.cluster.Aggregator.ApiregistrationV1().APIServices().Patch(l.Context(), all[0].Name,
+		types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
 		l.Fatal(err)
 	}
-	if err := l.cluster.Apply(l.Context(), plan); len(certs.Flatten(err)) != 1 || !apierrors.IsConflict(certs.Flatten(err)[0]) {
+	if err := l.cluster.Apply(l.Context(), plan); len(certs.Flatten(err)) != 1 ||
+		!apierrors.IsConflict(certs.Flatten(err)[0]) {
 		l.Errorf("got %v, want a conflict", err)
 	}
 	for i, a := range l.apiServices() {
@@ -245,7 +248,8 @@ func gone(l *suite) {
 	if _, err := client.Create(l.Context(), &fresh, metav1.CreateOptions{}); err != nil {
 		l.Fatal(err)
 	}
-	if err := l.cluster.Apply(l.Context(), plan); len(certs.Flatten(err)) != 1 || !apierrors.IsConflict(certs.Flatten(err)[0]) {
+	if err := l.cluster.Apply(l.Context(), plan); len(certs.Flatten(err)) != 1 ||
+		!apierrors.IsConflict(certs.Flatten(err)[0]) {
 		l.Errorf("created again: got %v, want a conflict", err)
 	}
 	l.mustApply(l.options())
@@ -257,7 +261,8 @@ func insecure(l *suite) {
 	if _, err := l.apply(l.options()); err == nil || !strings.Contains(err.Error(), "--clear-insecure") {
 		l.Errorf("got %v, want it refused", err)
 	}
-	if r := l.check(l.allOptions()); !has(r, "K01", verify.Warning, "insecureSkipTLSVerify is true") || r.Failed(false) {
+	if r := l.check(l.allOptions()); !has(r, "K01", verify.Warning, "insecureSkipTLSVerify is true") ||
+		r.Failed(false) {
 		l.Errorf("got %+v, want K01", r.Findings)
 	}
 	o := l.options()

@@ -26,7 +26,8 @@ func checkFaults(l *suite) {
 	// A placeholder for a caBundle: requests fail, and the condition can stay True.
 	l.patch(`{"spec":{"caBundle":"Cg=="}}`)
 	l.env.Eventually(l.T, "K02 and K08", waitLimit, func(context.Context) error {
-		if r := l.check(l.allOptions()); !has(r, "K02", verify.Error, "placeholder") || !has(r, "K08", verify.Error, "") {
+		if r := l.check(l.allOptions()); !has(r, "K02", verify.Error, "placeholder") ||
+			!has(r, "K08", verify.Error, "") {
 			return fmt.Errorf("got %+v", r.Findings)
 		}
 		return nil
@@ -42,7 +43,8 @@ func checkFaults(l *suite) {
 	if err := l.changeCABundle(bundle[1:], bundle[:1]); err != nil {
 		l.Fatal(err)
 	}
-	if r := l.check(l.allOptions()); !has(r, "K03", verify.Error, "unknown authority") || !has(r, "K04", verify.Warning, "is not in the ca.crt of") {
+	if r := l.check(l.allOptions()); !has(r, "K03", verify.Error, "unknown authority") ||
+		!has(r, "K04", verify.Warning, "is not in the ca.crt of") {
 		l.Errorf("got %+v, want K03 and K04", r.Findings)
 	}
 	o.ReplaceTrust = true
@@ -54,7 +56,8 @@ func checkFaults(l *suite) {
 		l.Fatal(err)
 	}
 	r := l.check(live.Options{Dir: other, ProxyClient: filepath.Join(other, certs.FrontProxyClientDir)})
-	if !has(r, "K06", verify.Error, "stored in "+filepath.Join(other, certs.ServingDir)) || !has(r, "P11", verify.Error, "it answered 401") {
+	if !has(r, "K06", verify.Error, "stored in "+filepath.Join(other, certs.ServingDir)) ||
+		!has(r, "P11", verify.Error, "it answered 401") {
 		l.Errorf("got %+v, want K06 and P11", r.Findings)
 	}
 	// A server that is gone.

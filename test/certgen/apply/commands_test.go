@@ -57,14 +57,16 @@ func TestCommands(t *testing.T) {
 	e := envtest.New(t, envtest.Options{})
 	args := []string{"apply", "--dir=" + e.PKI(), "--secret=" + secretName}
 	stdout, stderr := certgen(t, e, 0, append(args, "--dry-run=server")...)
-	match(t, stdout, `^PLAN +OBJECT +WHY$`, `^made +Secret workshop-system/`+secretName+` +it does not exist$`, `^tried +APIService v1\.`, `^Dry run: the cluster tried`)
+	match(t, stdout, `^PLAN +OBJECT +WHY$`, `^made +Secret workshop-system/`+secretName+` +it does not exist$`,
+		`^tried +APIService v1\.`, `^Dry run: the cluster tried`)
 	if stderr != "" {
 		t.Errorf("got %s on standard error", stderr)
 	}
 	stdout, _ = certgen(t, e, 0, append(args, "--dry-run=client")...)
 	match(t, stdout, `^made +Secret `, `^Dry run: the cluster was only read\.$`)
 	stdout, _ = certgen(t, e, 0, args...)
-	match(t, stdout, `^replaced +APIService v1\..* certgen does not own its caBundle yet$`, `^applied +Secret workshop-system/`)
+	match(t, stdout, `^replaced +APIService v1\..* certgen does not own its caBundle yet$`,
+		`^applied +Secret workshop-system/`)
 	stdout, _ = certgen(t, e, 0, args...)
 	match(t, stdout, `^kept +APIService v1\.`, `^kept +Secret `, `^Nothing was written\.$`)
 	stdout, _ = certgen(t, e, 0, append(args, "-o=json")...)
@@ -74,7 +76,8 @@ func TestCommands(t *testing.T) {
 	}
 
 	other := t.TempDir()
-	if _, err := certs.Init(t.Context(), certs.InitOptions{Dir: other, Service: certs.Service{Name: envtest.ServiceName, Namespace: envtest.Namespace}}); err != nil {
+	if _, err := certs.Init(t.Context(), certs.InitOptions{Dir: other,
+		Service: certs.Service{Name: envtest.ServiceName, Namespace: envtest.Namespace}}); err != nil {
 		t.Fatal(err)
 	}
 	stdout, stderr = certgen(t, e, 1, "apply", "--dir="+other)
@@ -96,7 +99,8 @@ func TestCommands(t *testing.T) {
 	stdout, stderr = certgen(t, e, 1, append(endings, "--fail-within=100d", "-o=json")...)
 	match(t, stderr, `^certgen: endpoint localhost:\d+: endpoint localhost:\d+ due, end is at .*; renew it: certgen renew, or certgen rotate serving$`)
 	var ends verify.ExpirationReport
-	if err := json.Unmarshal([]byte(stdout), &ends); err != nil || ends.Kind != "ExpirationReport" || ends.Summary[verify.StateDue] != 2 || ends.Certificates[0].Source != "endpoint" {
+	if err := json.Unmarshal([]byte(stdout), &ends); err != nil || ends.Kind != "ExpirationReport" ||
+		ends.Summary[verify.StateDue] != 2 || ends.Certificates[0].Source != "endpoint" {
 		t.Errorf("got %+v, %v; want the endpoint and the Secret due", ends, err)
 	}
 	// An address where nobody listens is no reason to believe that all is well.
@@ -106,16 +110,21 @@ func TestCommands(t *testing.T) {
 	check := []string{"verify", "--kube-apiserver=" + e.KubeAPIServers[0].URL, "--secret=" + secretName}
 	proxy := "--front-proxy-client=" + filepath.Join(e.PKI(), certs.FrontProxyClientDir)
 	stdout, stderr = certgen(t, e, 0, append(check, proxy, "--strict", "--dir="+e.PKI())...)
-	match(t, stdout, `^OBJECT +DETAIL +UNTIL +RESULT$`, `^endpoint localhost:\d+ +CN=extension-apiserver.workshop-system.svc +20\S+ +ok$`, `^ok: \d+ checked, 0 errors, 0 warnings, 0 infos$`)
+	match(t, stdout, `^OBJECT +DETAIL +UNTIL +RESULT$`,
+		`^endpoint localhost:\d+ +CN=extension-apiserver.workshop-system.svc +20\S+ +ok$`,
+		`^ok: \d+ checked, 0 errors, 0 warnings, 0 infos$`)
 	if stderr != "" {
 		t.Errorf("got %s on standard error", stderr)
 	}
-	stdout, stderr = certgen(t, e, 1, append(check, "--front-proxy-client="+filepath.Join(other, certs.FrontProxyClientDir))...)
-	match(t, stdout, `^endpoint localhost:\d+ .* ERROR$`, `^error P11 endpoint localhost:\d+\n +found +it answered 401`, `^FAILED: \d+ checked, 1 errors`)
+	stdout, stderr = certgen(t, e, 1, append(check, "--front-proxy-client="+filepath.Join(other,
+		certs.FrontProxyClientDir))...)
+	match(t, stdout, `^endpoint localhost:\d+ .* ERROR$`, `^error P11 endpoint localhost:\d+\n +found +it answered 401`,
+		`^FAILED: \d+ checked, 1 errors`)
 	match(t, stderr, `^certgen: P11 endpoint localhost:\d+: it answered 401: `)
 	stdout, _ = certgen(t, e, 1, append(check, "--dir="+other, "-o=json")...)
 	var report verify.Report
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil || report.Kind != "LiveReport" || report.Summary.Errors != 1 || report.Findings[0].ID != "K06" {
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || report.Kind != "LiveReport" ||
+		report.Summary.Errors != 1 || report.Findings[0].ID != "K06" {
 		t.Errorf("got %+v, %v; want K06", report, err)
 	}
 }

@@ -90,7 +90,8 @@ func (l *suite) apply(o apply.Options) (*apply.Plan, error) {
 // changeCABundle tries again, as a step of a rotation does, when kube-apiserver writes the status of an APIService
 // meanwhile.
 func (l *suite) changeCABundle(add, remove certs.Bundle) error {
-	return retry.OnError(wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.6, Steps: 10}, apply.Changed, func() error { return l.cluster.ChangeCABundle(l.Context(), l.service, add, remove) })
+	return retry.OnError(wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.6, Steps: 10}, apply.Changed,
+		func() error { return l.cluster.ChangeCABundle(l.Context(), l.service, add, remove) })
 }
 
 func (l *suite) mustApply(o apply.Options) map[certs.Action]int {
@@ -120,9 +121,11 @@ func (l *suite) versions() string {
 	l.Helper()
 	var out []string
 	for _, a := range l.apiServices() {
-		out = append(out, a.Name+"@"+fmt.Sprint(a.Generation, a.Spec.InsecureSkipTLSVerify, len(a.ManagedFields), len(a.Spec.CABundle)))
+		out = append(out, a.Name+"@"+fmt.Sprint(a.Generation, a.Spec.InsecureSkipTLSVerify, len(a.ManagedFields),
+			len(a.Spec.CABundle)))
 	}
-	secret, err := l.cluster.Core.CoreV1().Secrets(l.service.Namespace).Get(l.Context(), secretName, metav1.GetOptions{})
+	secret, err := l.cluster.Core.CoreV1().Secrets(l.service.Namespace).Get(l.Context(), secretName,
+		metav1.GetOptions{})
 	if err == nil {
 		out = append(out, "Secret@"+secret.ResourceVersion)
 	}
@@ -133,7 +136,8 @@ func (l *suite) versions() string {
 func (l *suite) patch(patch string) {
 	l.Helper()
 	name := l.apiServices()[0].Name
-	_, err := l.cluster.Aggregator.ApiregistrationV1().APIServices().Patch(l.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "helm"})
+	_, err := l.cluster.Aggregator.ApiregistrationV1().APIServices().Patch(l.Context(), name, types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{FieldManager: "helm"})
 	if err != nil {
 		l.Fatal(err)
 	}

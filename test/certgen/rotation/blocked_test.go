@@ -34,7 +34,8 @@ func TestBlockedAndAborted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Aggregator.ApiregistrationV1().APIServices().Patch(t.Context(), apiServices[0].Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := c.Aggregator.ApiregistrationV1().APIServices().Patch(t.Context(), apiServices[0].Name,
+			types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -61,11 +62,13 @@ func TestBlockedAndAborted(t *testing.T) {
 		if code, stderr := run(); code != 1 || !strings.Contains(stderr, want) {
 			t.Errorf("exit code %d, want 1 and %q:\n%s", code, want, stderr)
 		}
-		if state, err := rotation.ReadState(certs.Dir(shared.PKI()), rotation.ServingCA); err != nil || state.Unfinished() {
+		if state, err := rotation.ReadState(certs.Dir(shared.PKI()), rotation.ServingCA); err != nil ||
+			state.Unfinished() {
 			t.Errorf("the record says %+v, %v; want that nothing has begun", state, err)
 		}
 	}
-	if _, err := c.Aggregator.ApiregistrationV1().APIServices().Patch(t.Context(), apiServices[0].Name, types.ApplyPatchType, sameCABundle(t, apiServices[0]),
+	if _, err := c.Aggregator.ApiregistrationV1().APIServices().Patch(t.Context(), apiServices[0].Name,
+		types.ApplyPatchType, sameCABundle(t, apiServices[0]),
 		metav1.PatchOptions{FieldManager: "helm"}); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +81,8 @@ func TestBlockedAndAborted(t *testing.T) {
 		t.Fatalf("certgen was not killed in its first step: %s\n%s", outcome, stderr)
 	}
 	annotate("demo/widgets")
-	if code, stderr := run(); code != 3 || !strings.Contains(stderr, "step trust stopped") || !strings.Contains(stderr, "cert-manager keeps its caBundle") {
+	if code, stderr := run(); code != 3 || !strings.Contains(stderr, "step trust stopped") ||
+		!strings.Contains(stderr, "cert-manager keeps its caBundle") {
 		t.Errorf("exit code %d, want 3 and the reason:\n%s", code, stderr)
 	}
 	annotate(nil)
@@ -89,7 +93,8 @@ func TestBlockedAndAborted(t *testing.T) {
 	if err != nil || state.Outcome != rotation.Aborted {
 		t.Errorf("the record says %+v, %v; want aborted", state, err)
 	}
-	if now := oldMaterial(t); !now.serving.Certificate.Equal(old.serving.Certificate) || !now.servingCA[0].Equal(old.servingCA[0]) {
+	if now := oldMaterial(t); !now.serving.Certificate.Equal(old.serving.Certificate) ||
+		!now.servingCA[0].Equal(old.servingCA[0]) {
 		t.Error("the serving certificate or its CA is not the one from before")
 	}
 }
@@ -97,7 +102,8 @@ func TestBlockedAndAborted(t *testing.T) {
 // sameCABundle is an apply of the caBundle that is there.
 func sameCABundle(t *testing.T, a apiregistrationv1.APIService) []byte {
 	t.Helper()
-	patch, err := json.Marshal(apiregistrationv1ac.APIService(a.Name).WithSpec(apiregistrationv1ac.APIServiceSpec().WithCABundle(a.Spec.CABundle...)).WithUID(a.UID))
+	patch, err := json.Marshal(apiregistrationv1ac.APIService(a.Name).WithSpec(
+		apiregistrationv1ac.APIServiceSpec().WithCABundle(a.Spec.CABundle...)).WithUID(a.UID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +137,8 @@ func TestFrontProxyCAAborted(t *testing.T) {
 		t.Fatal("the new CA is not in the ConfigMap: nothing has to be taken out")
 	}
 	if _, err := rotation.Abort(t.Context(), rotation.Options{
-		Rotation: rotation.FrontProxyCA, Dir: shared.PKI(), Service: service, Observer: c, Hold: time.Second, Timeout: 2 * settle, Settle: settle,
+		Rotation: rotation.FrontProxyCA, Dir: shared.PKI(), Service: service, Observer: c, Hold: time.Second,
+		Timeout: 2 * settle, Settle: settle,
 	}); err != nil {
 		t.Fatal(err)
 	}

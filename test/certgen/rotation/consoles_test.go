@@ -41,9 +41,11 @@ func openConsoles(t *testing.T, e *envtest.Environment) *consoles {
 	}
 	c := &consoles{t: t, configs: configs, widget: "rotated"}
 	widgets := schema.GroupVersionResource{Group: "workshop.example.com", Version: "v1", Resource: "widgets"}
-	if _, err := client.Resource(widgets).Namespace(metav1.NamespaceDefault).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "workshop.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": c.widget}, "spec": map[string]any{"model": "pendulum"},
-	}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.Resource(widgets).Namespace(metav1.NamespaceDefault).Create(t.Context(),
+		&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "workshop.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": c.widget},
+			"spec": map[string]any{"model": "pendulum"},
+		}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for range keptOpen {
@@ -89,5 +91,6 @@ func (c *consoles) end() {
 	for _, open := range c.open {
 		c.close(open, "open since before")
 	}
-	c.t.Logf("%d consoles stayed open, %d were opened and closed meanwhile, %d lines came back", len(c.open), c.opened, c.lines)
+	c.t.Logf("%d consoles stayed open, %d were opened and closed meanwhile, %d lines came back", len(c.open),
+		c.opened, c.lines)
 }

@@ -62,7 +62,8 @@ func registerForeign(t *testing.T, c apply.Client) *foreign {
 		t.Fatal(err)
 	}
 	server := &http.Server{
-		Handler: f, ReadHeaderTimeout: envtest.Patience, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert,
+		Handler: f, ReadHeaderTimeout: envtest.Patience, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12,
+			ClientAuth:   tls.RequestClientCert,
 			Certificates: []tls.Certificate{{Certificate: [][]byte{serving.Certificate.Raw}, PrivateKey: serving.Key}}},
 	}
 	go func() { _ = server.ServeTLS(listener, "", "") }()
@@ -77,22 +78,28 @@ func registerForeign(t *testing.T, c apply.Client) *foreign {
 		t.Fatal(err)
 	}
 	name, number, ready := "https", int32(port), true
-	object := metav1.ObjectMeta{Name: f.service.Name, Namespace: f.service.Namespace, Labels: map[string]string{discoveryv1.LabelServiceName: f.service.Name}}
+	object := metav1.ObjectMeta{Name: f.service.Name, Namespace: f.service.Namespace,
+		Labels: map[string]string{discoveryv1.LabelServiceName: f.service.Name}}
 	if _, err := client.CoreV1().Services(f.service.Namespace).Create(t.Context(), &corev1.Service{
 		ObjectMeta: object, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: name, Port: 443}}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.DiscoveryV1().EndpointSlices(f.service.Namespace).Create(t.Context(), &discoveryv1.EndpointSlice{
-		ObjectMeta: object, AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &number}},
-		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{host}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
-	}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.DiscoveryV1().EndpointSlices(f.service.Namespace).Create(t.Context(),
+		&discoveryv1.EndpointSlice{
+			ObjectMeta: object, AddressType: discoveryv1.AddressTypeIPv4,
+			Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &number}},
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{host},
+				Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+		}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		ctx := context.Background()
-		if err := errors.Join(client.CoreV1().Services(f.service.Namespace).Delete(ctx, object.Name, metav1.DeleteOptions{}),
-			client.DiscoveryV1().EndpointSlices(f.service.Namespace).Delete(ctx, object.Name, metav1.DeleteOptions{})); err != nil {
+		if err := errors.Join(client.CoreV1().Services(f.service.Namespace).Delete(ctx, object.Name,
+			metav1.DeleteOptions{}),
+			client.DiscoveryV1().EndpointSlices(f.service.Namespace).Delete(ctx, object.Name,
+				metav1.DeleteOptions{})); err != nil {
 			t.Error(err)
 		}
 	})
@@ -137,12 +144,14 @@ func (f *foreign) checkSeen(t *testing.T) {
 }
 
 // register registers an API without a caBundle until the test ends.
-func register(t *testing.T, c apply.Client, version schema.GroupVersion, service certs.Service) *apiregistrationv1.APIService {
+func register(t *testing.T, c apply.Client, version schema.GroupVersion,
+	service certs.Service) *apiregistrationv1.APIService {
 	t.Helper()
 	apiServices := c.Aggregator.ApiregistrationV1().APIServices()
 	made, err := apiServices.Create(t.Context(), &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: version.Version + "." + version.Group},
-		Spec: apiregistrationv1.APIServiceSpec{Group: version.Group, Version: version.Version, GroupPriorityMinimum: 100, VersionPriority: 100,
+		Spec: apiregistrationv1.APIServiceSpec{Group: version.Group, Version: version.Version,
+			GroupPriorityMinimum: 100, VersionPriority: 100,
 			Service: &apiregistrationv1.ServiceReference{Namespace: service.Namespace, Name: service.Name}},
 	}, metav1.CreateOptions{})
 	if err != nil {

@@ -28,7 +28,8 @@ import (
 // and the old certificates are refused.
 func TestFrontProxyPerHost(t *testing.T) {
 	t.Parallel()
-	e := envtest.New(t, envtest.Options{Network: envtest.EndpointRouting, KubeAPIServers: 2, Servers: 2, FrontProxyPerHost: true})
+	e := envtest.New(t, envtest.Options{Network: envtest.EndpointRouting, KubeAPIServers: 2, Servers: 2,
+		FrontProxyPerHost: true})
 	c := newCluster(t, e)
 	var dirs []string
 	var old []*certs.KeyPair
@@ -87,7 +88,10 @@ func putBack(t *testing.T, e *envtest.Environment, c apply.Client, dirs []string
 			case event.Step != "distrust-configmap":
 			case event.Type == rotation.EventStarted:
 				others.Go(func() {
-					wait.UntilWithContext(ctx, func(ctx context.Context) { _ = c.ChangeFrontProxyCAs(ctx, certs.Bundle{oldCA}, nil) }, 200*time.Millisecond)
+					wait.UntilWithContext(ctx, func(ctx context.Context) {
+						_ = c.ChangeFrontProxyCAs(ctx,
+							certs.Bundle{oldCA}, nil)
+					}, 200*time.Millisecond)
 				})
 			case event.Type == rotation.EventUndone:
 				undone = true
@@ -96,7 +100,8 @@ func putBack(t *testing.T, e *envtest.Environment, c apply.Client, dirs []string
 	})
 	blocked, ok := errors.AsType[*rotation.BlockedError](err)
 	if !ok || !strings.Contains(blocked.Error(), "must not come back") || !undone {
-		t.Fatalf("got %v, taken back %v; want it blocked by the CA that comes back, and the step taken back", err, undone)
+		t.Fatalf("got %v, taken back %v; want it blocked by the CA that comes back, and the step taken back", err,
+			undone)
 	}
 	checkPublished(t, c, oldCA, nil)
 }
@@ -108,9 +113,11 @@ func TestHiddenKubeAPIServer(t *testing.T) {
 	leases := c.Core.CoordinationV1().Leases(metav1.NamespaceSystem)
 	now := metav1.NowMicro()
 	second := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: "apiserver-of-another-host", Labels: map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "apiserver-of-another-host",
+			Labels: map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver"}},
 		// kube-apiserver deletes identity Leases that have expired.
-		Spec: coordinationv1.LeaseSpec{HolderIdentity: new("another"), LeaseDurationSeconds: new(int32(3600)), RenewTime: &now},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: new("another"), LeaseDurationSeconds: new(int32(3600)),
+			RenewTime: &now},
 	}
 	if _, err := leases.Create(t.Context(), second, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -121,8 +128,10 @@ func TestHiddenKubeAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.KubeAPIServerURLs = urls[:1]
-	_, err = rotation.Run(t.Context(), rotation.Options{Rotation: rotation.FrontProxyCA, Dir: shared.PKI(), Service: service, Observer: c, Hold: time.Second})
-	if refused, ok := errors.AsType[*certs.RefusedError](err); !ok || !strings.Contains(refused.Reason, "2 kube-apiservers have renewed their identity Lease") {
+	_, err = rotation.Run(t.Context(), rotation.Options{Rotation: rotation.FrontProxyCA, Dir: shared.PKI(),
+		Service: service, Observer: c, Hold: time.Second})
+	if refused, ok := errors.AsType[*certs.RefusedError](err); !ok ||
+		!strings.Contains(refused.Reason, "2 kube-apiservers have renewed their identity Lease") {
 		t.Errorf("got %v, want a refusal that counts them", err)
 	}
 }
@@ -131,7 +140,8 @@ func TestHiddenKubeAPIServer(t *testing.T) {
 func rotateHosts(t *testing.T, e *envtest.Environment, l *load.Load, name string, dirs []string) {
 	t.Helper()
 	l.Enter("certgen rotate " + name)
-	if outcome, stderr := certgenRotate(t, e, name, "", false, "--front-proxy-client", strings.Join(dirs, ",")); outcome != "done" {
+	if outcome, stderr := certgenRotate(t, e, name, "", false, "--front-proxy-client",
+		strings.Join(dirs, ",")); outcome != "done" {
 		l.End()
 		t.Fatalf("%s\n%s", outcome, stderr)
 	}

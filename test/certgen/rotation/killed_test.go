@@ -40,7 +40,8 @@ func TestKilled(t *testing.T) {
 			}
 			state, err := rotation.ReadState(certs.Dir(shared.PKI()), name)
 			// It runs on for the moment that the signal takes.
-			if err != nil || !slices.ContainsFunc(state.Steps, func(s rotation.StepState) bool { return s.Name == step.Name }) {
+			if err != nil || !slices.ContainsFunc(state.Steps,
+				func(s rotation.StepState) bool { return s.Name == step.Name }) {
 				t.Fatalf("after the kill in step %s the record says %+v, %v", step.Name, state, err)
 			}
 		}
@@ -55,7 +56,8 @@ func TestKilled(t *testing.T) {
 }
 
 // certgenRotate rotates what is in the directory, see certgen.
-func certgenRotate(t *testing.T, e *envtest.Environment, name, killIn string, early bool, args ...string) (outcome, stderr string) {
+func certgenRotate(t *testing.T, e *envtest.Environment, name, killIn string, early bool,
+	args ...string) (outcome, stderr string) {
 	t.Helper()
 	return certgen(t, e, killIn, early, append([]string{"rotate", name, "--dir", e.PKI()}, args...)...)
 }
@@ -86,7 +88,8 @@ func certgen(t *testing.T, e *envtest.Environment, killIn string, early bool, ar
 		if json.Unmarshal(lines.Bytes(), &event) != nil || event.Kind != "RotationEvent" {
 			continue // the record, over several lines
 		}
-		if event.Type == rotation.EventEnded && outcome != "killed" { // it may come to its end before the signal arrives
+		// it may come to its end before the signal arrives
+		if event.Type == rotation.EventEnded && outcome != "killed" {
 			outcome = event.Message
 		}
 		begun := event.Type == rotation.EventStarted || event.Type == rotation.EventResumed
@@ -116,7 +119,8 @@ func freeLease(t *testing.T, e *envtest.Environment) {
 		return
 	}
 	for _, s := range []certs.Service{service, rotation.FrontProxy} {
-		err := newCluster(t, e).Core.CoordinationV1().Leases(s.Namespace).Delete(t.Context(), apply.LeaseName(s), metav1.DeleteOptions{})
+		err := newCluster(t, e).Core.CoordinationV1().Leases(s.Namespace).Delete(t.Context(), apply.LeaseName(s),
+			metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}
@@ -176,7 +180,8 @@ func (o *operator) rotate(killIn string, early bool, args ...string) (outcome, s
 func (o *operator) blocked(when string) {
 	o.t.Helper()
 	if outcome, stderr := o.rotate("", false, "--timeout=5s"); outcome != "exit status 3" {
-		o.t.Fatalf("the second one %s: %s, want it blocked in a step of its own, since nobody reads its directory\n%s", when, outcome, stderr)
+		o.t.Fatalf("the second one %s: %s, want it blocked in a step of its own, since nobody reads its directory\n%s",
+			when, outcome, stderr)
 	}
 }
 
@@ -234,8 +239,10 @@ func checkTrust(t *testing.T, c apply.Client, ca *x509.Certificate, count int) {
 		t.Fatal(err)
 	}
 	for _, a := range apiServices {
-		if bundle, err := certs.ParseBundle(a.Spec.CABundle); err != nil || len(bundle) != count || !bundle.Contains(ca) {
-			t.Errorf("caBundle of %s: %d CAs, %v; want %d, and %s among them", a.Name, len(bundle), err, count, ca.Subject)
+		if bundle, err := certs.ParseBundle(a.Spec.CABundle); err != nil || len(bundle) != count ||
+			!bundle.Contains(ca) {
+			t.Errorf("caBundle of %s: %d CAs, %v; want %d, and %s among them", a.Name, len(bundle), err,
+				count, ca.Subject)
 		}
 	}
 }

@@ -44,7 +44,8 @@ func run(m *testing.M) int {
 	return envtest.Main(m, envtest.Options{
 		Dir: dir, Network: envtest.EndpointRouting, KubeAPIServers: 2, Servers: 2,
 		// As certgen init says: the CAs beside kube-apiserver's client certificate. The rotation changes them together.
-		KubeAPIServerArgs: []string{"--requestheader-client-ca-file=" + filepath.Join(dir, "pki", certs.FrontProxyClientDir, certs.BundleFile)},
+		KubeAPIServerArgs: []string{"--requestheader-client-ca-file=" +
+			filepath.Join(dir, "pki", certs.FrontProxyClientDir, certs.BundleFile)},
 	}, &shared)
 }
 
@@ -55,7 +56,8 @@ func startLoad(t *testing.T, e *envtest.Environment, prefix string) *load.Load {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Gadget"), Prefix: prefix, Watches: 2})
+	return load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Gadget"),
+		Prefix: prefix, Watches: 2})
 }
 
 // newCluster is what certgen opens, with connections from the host of the first kube-apiserver.

@@ -37,7 +37,8 @@ func TestNoRequestFails(t *testing.T) {
 	c := newCluster(t, shared)
 	takeOver(t, c)
 	// Nobody serves it: it must keep nothing from being replaced.
-	register(t, c, schema.GroupVersion{Group: "broken.example.com", Version: "v1"}, certs.Service{Name: "broken", Namespace: metav1.NamespaceDefault})
+	register(t, c, schema.GroupVersion{Group: "broken.example.com", Version: "v1"},
+		certs.Service{Name: "broken", Namespace: metav1.NamespaceDefault})
 	others := registerForeign(t, c)
 	old := oldMaterial(t)
 	consoles := openConsoles(t, shared)
@@ -62,12 +63,14 @@ func TestReverted(t *testing.T) {
 	l := startLoad(t, shared, "reverted")
 	defer l.End()
 	opts := rotation.Options{
-		Rotation: rotation.ServingCA, Dir: shared.PKI(), Service: service, Observer: c, Hold: 4 * time.Second, Timeout: 5 * time.Second, Poll: 200 * time.Millisecond,
+		Rotation: rotation.ServingCA, Dir: shared.PKI(), Service: service, Observer: c, Hold: 4 * time.Second,
+		Timeout: 5 * time.Second, Poll: 200 * time.Millisecond,
 	}
 	opts.Progress = func(e rotation.Event) {
 		if e.Step == "trust" && e.Type == rotation.EventHolding {
 			l.Await(perStep)
-			next := certificate(t, filepath.Join(shared.PKI(), rotation.StateSet(rotation.ServingCA), "new", certs.ServingCADir))
+			next := certificate(t, filepath.Join(shared.PKI(), rotation.StateSet(rotation.ServingCA), "new",
+				certs.ServingCADir))
 			if err := c.ChangeCABundle(t.Context(), service, nil, certs.Bundle{next}); err != nil {
 				t.Error(err)
 			}
@@ -96,12 +99,14 @@ func TestTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	var taken atomic.Bool
-	l := load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Gadget"), Prefix: "taken", Tolerate: func(string, error) bool { return taken.Load() }})
+	l := load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Gadget"), Prefix: "taken",
+		Tolerate: func(string, error) bool { return taken.Load() }})
 	defer l.End()
 	serving := filepath.Join(shared.PKI(), certs.ServingDir)
 	old, before := certificate(t, serving), bundle(t, filepath.Join(serving, certs.BundleFile))
 	opts := rotation.Options{
-		Rotation: rotation.ServingCA, Dir: shared.PKI(), Service: service, Observer: c, Hold: 5 * time.Second, Timeout: 90 * time.Second, Poll: 200 * time.Millisecond,
+		Rotation: rotation.ServingCA, Dir: shared.PKI(), Service: service, Observer: c, Hold: 5 * time.Second,
+		Timeout: 90 * time.Second, Poll: 200 * time.Millisecond,
 	}
 	var at time.Time
 	opts.Progress = func(e rotation.Event) {
@@ -113,7 +118,8 @@ func TestTakenOver(t *testing.T) {
 			applyAs(t, c, "helm", before)
 		case e.Step == "switch" && e.Type == rotation.EventHolding: // of what is taken back, which is seen everywhere
 			if took := time.Since(at); took > opts.Timeout/2 {
-				t.Errorf("the old certificate was seen in use everywhere after %s, want at once and not at the timeout", took)
+				t.Errorf("the old certificate was seen in use everywhere after %s, want at once and not at the timeout",
+					took)
 			} else {
 				t.Logf("the old certificate was seen in use everywhere after %s", took.Round(100*time.Millisecond))
 			}
@@ -123,7 +129,8 @@ func TestTakenOver(t *testing.T) {
 		}
 	}
 	_, err = rotation.Run(t.Context(), opts)
-	if blocked, ok := errors.AsType[*rotation.BlockedError](err); !ok || blocked.RolledBack != rotation.Identity || !strings.Contains(err.Error(), "helm") || !certificate(t, serving).Equal(old) {
+	if blocked, ok := errors.AsType[*rotation.BlockedError](err); !ok || blocked.RolledBack != rotation.Identity ||
+		!strings.Contains(err.Error(), "helm") || !certificate(t, serving).Equal(old) {
 		t.Fatalf("got %v, want it blocked, helm named, and the old certificate in use", err)
 	}
 	takeOver(t, c)
@@ -143,8 +150,10 @@ func applyAs(t *testing.T, c apply.Client, manager string, cas certs.Bundle) {
 		t.Fatal(err)
 	}
 	for _, a := range all {
-		config := apiregistrationv1ac.APIService(a.Name).WithSpec(apiregistrationv1ac.APIServiceSpec().WithCABundle(cas.PEM()...))
-		if _, err := c.Aggregator.ApiregistrationV1().APIServices().Apply(t.Context(), config, metav1.ApplyOptions{FieldManager: manager, Force: true}); err != nil {
+		config := apiregistrationv1ac.APIService(a.Name).WithSpec(
+			apiregistrationv1ac.APIServiceSpec().WithCABundle(cas.PEM()...))
+		if _, err := c.Aggregator.ApiregistrationV1().APIServices().Apply(t.Context(), config,
+			metav1.ApplyOptions{FieldManager: manager, Force: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -160,11 +169,13 @@ func TestEndpointAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	var away atomic.Bool
-	l := load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Gadget"), Prefix: "away", Tolerate: func(string, error) bool { return away.Load() }})
+	l := load.Start(t, load.Options{Through: configs, Kind: v1.SchemeGroupVersion.WithKind("Gadget"), Prefix: "away",
+		Tolerate: func(string, error) bool { return away.Load() }})
 	defer l.End()
 	var back, finished time.Time
 	opts := rotation.Options{
-		Rotation: rotation.Serving, Dir: shared.PKI(), Service: service, Observer: c, Hold: 5 * time.Second, Timeout: 90 * time.Second, Poll: 200 * time.Millisecond,
+		Rotation: rotation.Serving, Dir: shared.PKI(), Service: service, Observer: c, Hold: 5 * time.Second,
+		Timeout: 90 * time.Second, Poll: 200 * time.Millisecond,
 	}
 	opts.Progress = func(e rotation.Event) {
 		switch {
@@ -189,7 +200,8 @@ func TestEndpointAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	if held := finished.Sub(back); back.IsZero() || held < opts.Hold {
-		t.Errorf("the server was back at %s, and the step finished after %s; want its absence noticed and the hold of %s to start over", back, held, opts.Hold)
+		t.Errorf("the server was back at %s, and the step finished after %s; want its absence noticed and the hold "+
+			"of %s to start over", back, held, opts.Hold)
 	}
 	away.Store(false)
 	l.Enter("after")
@@ -200,7 +212,8 @@ func TestEndpointAway(t *testing.T) {
 func rotate(t *testing.T, l *load.Load, opts rotation.Options, use func(step string)) {
 	t.Helper()
 	began := time.Now()
-	opts.Service, opts.Hold, opts.Timeout, opts.Settle, opts.Poll = service, time.Second, 90*time.Second, settle, 200*time.Millisecond
+	opts.Service, opts.Hold, opts.Timeout, opts.Settle, opts.Poll = service, time.Second, 90*time.Second, settle,
+		200*time.Millisecond
 	opts.Progress = func(e rotation.Event) {
 		t.Logf("%s %-22s %-10s %5.1fs %s", e.Rotation, e.Step, e.Type, e.ElapsedSeconds, e.Message)
 		switch e.Type {
@@ -248,7 +261,8 @@ func (m material) checkRefused(t *testing.T, c apply.Client) {
 		}
 		for _, s := range served {
 			if (s.Verdict == nil) != tc.accepted || s.Leaf == nil || s.Leaf.Equal(m.serving.Certificate) {
-				t.Errorf("endpoint %s with %s: %v; accepted should be %t, with a new leaf", s.Endpoint.Address, tc.trust[0].Subject, s.Verdict, tc.accepted)
+				t.Errorf("endpoint %s with %s: %v; accepted should be %t, with a new leaf", s.Endpoint.Address,
+					tc.trust[0].Subject, s.Verdict, tc.accepted)
 			}
 		}
 	}

@@ -49,7 +49,8 @@ func TestSecrets(t *testing.T) {
 	}
 	// Once more with the command, and then nothing is due.
 	l.Enter("serving-ca")
-	if outcome, stderr := certgen(t, shared, "", false, "rotate", rotation.ServingCA, "--secret", secrets.Secret, "--ca-secret", secrets.CASecret); outcome != "done" {
+	if outcome, stderr := certgen(t, shared, "", false, "rotate", rotation.ServingCA, "--secret", secrets.Secret,
+		"--ca-secret", secrets.CASecret); outcome != "done" {
 		l.End()
 		t.Fatalf("%s\n%s", outcome, stderr)
 	}
@@ -60,7 +61,8 @@ func TestSecrets(t *testing.T) {
 	// To a CA whose key comes into no Secret. It is killed while a CA is staged, and goes on.
 	l.Enter("to a signer")
 	server := signer.Start(t, signer.Host{Start: shared.StartCommand, Dial: c.Dial}, service)
-	toSigner := append([]string{"rotate", rotation.ServingCA, "--secret", secrets.Secret, "--ca-secret", secrets.CASecret, "--new-ca", server.CAFile}, server.Flags...)
+	toSigner := append([]string{"rotate", rotation.ServingCA, "--secret", secrets.Secret, "--ca-secret",
+		secrets.CASecret, "--new-ca", server.CAFile}, server.Flags...)
 	if outcome, stderr := certgen(t, shared, "stage", true, toSigner...); outcome != "killed" {
 		t.Errorf("certgen was not killed: %s\n%s", outcome, stderr)
 	}
@@ -72,7 +74,8 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("with nothing due at the signer: %s\n%s", outcome, stderr)
 	}
 	// And not back to one whose key is here.
-	if outcome, stderr := certgen(t, shared, "", false, toSigner[:6]...); outcome != "exit status 1" || !strings.Contains(stderr, "give the new CA's certificate and its signer") {
+	if outcome, stderr := certgen(t, shared, "", false, toSigner[:6]...); outcome != "exit status 1" ||
+		!strings.Contains(stderr, "give the new CA's certificate and its signer") {
 		t.Errorf("without the new CA: %s, %s; want it refused", outcome, stderr)
 	}
 	l.Await(max(perStep, inAll-l.Total()))
@@ -108,7 +111,8 @@ func agedCA(t *testing.T, c apply.Client) *x509.Certificate {
 	before := certificate(t, filepath.Join(shared.PKI(), certs.ServingCADir))
 	current := pair(t, filepath.Join(shared.PKI(), certs.ServingDir)).Certificate
 	made := time.Now().Add(time.Until(time.Now().AddDate(1, 0, 0)) - certs.CALifetime)
-	aged, err := certs.NewCA(certs.CAOptions{Name: "aged", Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: current.DNSNames, Now: func() time.Time { return made }})
+	aged, err := certs.NewCA(certs.CAOptions{Name: "aged", Usage: x509.ExtKeyUsageServerAuth,
+		PermittedDNS: current.DNSNames, Now: func() time.Time { return made }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +128,8 @@ func agedCA(t *testing.T, c apply.Client) *x509.Certificate {
 		t.Fatal(err)
 	}
 	if _, err := c.Core.CoreV1().Secrets(service.Namespace).Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: secrets.CASecret}, Data: map[string][]byte{certs.CertFile: aged.CertPEM, certs.KeyFile: aged.KeyPEM},
+		ObjectMeta: metav1.ObjectMeta{Name: secrets.CASecret},
+		Data:       map[string][]byte{certs.CertFile: aged.CertPEM, certs.KeyFile: aged.KeyPEM},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -140,15 +145,16 @@ func agedCA(t *testing.T, c apply.Client) *x509.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shared.Eventually(t, "both servers to serve the certificate of the aged CA", time.Minute, func(ctx context.Context) error {
-		served, err := c.Served(ctx, service, certs.Bundle{aged.Certificate})
-		for _, s := range served {
-			if s.Verdict != nil {
-				return s.Verdict
+	shared.Eventually(t, "both servers to serve the certificate of the aged CA", time.Minute,
+		func(ctx context.Context) error {
+			served, err := c.Served(ctx, service, certs.Bundle{aged.Certificate})
+			for _, s := range served {
+				if s.Verdict != nil {
+					return s.Verdict
+				}
 			}
-		}
-		return err
-	})
+			return err
+		})
 	if err := c.ChangeCABundle(t.Context(), service, nil, certs.Bundle{before}); err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,8 @@ func Start(t *testing.T, host Host, service certs.Service) *Server {
 	cfssl := build(t)
 	r := &Server{T: t, CA: newCA(t, service.Name+"-serving-ca", x509.ExtKeyUsageServerAuth, service.DNSNames()...)}
 	dir := t.TempDir()
-	transport, clients := newCA(t, "signer-ca", x509.ExtKeyUsageServerAuth), newCA(t, "signer-clients", x509.ExtKeyUsageClientAuth)
+	transport, clients := newCA(t, "signer-ca", x509.ExtKeyUsageServerAuth),
+		newCA(t, "signer-clients", x509.ExtKeyUsageClientAuth)
 	server, err := transport.IssueServing(certs.ServingOptions{IPs: []string{"127.0.0.1"}})
 	if err != nil {
 		t.Fatal(err)
@@ -94,10 +95,13 @@ func Start(t *testing.T, host Host, service certs.Service) *Server {
 		t.Fatal(err)
 	}
 	r.CAFile = r.write(dir, "ca.pem", r.CA.CertPEM)
-	cmd := exec.CommandContext(t.Context(), cfssl, "serve", "-address=127.0.0.1", fmt.Sprintf("-port=%d", port), "-loglevel=2",
-		"-ca="+r.CAFile, "-ca-key="+r.write(dir, "ca-key.pem", r.CA.KeyPEM), "-config="+r.write(dir, "config.json", signingConfig(t, service)),
+	cmd := exec.CommandContext(t.Context(), cfssl, "serve", "-address=127.0.0.1", fmt.Sprintf("-port=%d", port),
+		"-loglevel=2",
+		"-ca="+r.CAFile, "-ca-key="+r.write(dir, "ca-key.pem", r.CA.KeyPEM),
+		"-config="+r.write(dir, "config.json", signingConfig(t, service)),
 		"-tls-cert="+r.write(dir, "tls.pem", server.CertPEM), "-tls-key="+r.write(dir, "tls-key.pem", server.KeyPEM),
-		"-mutual-tls-ca="+r.write(dir, "clients.pem", clients.CertPEM), "-mutual-tls-cn=^certgen$", "-disable=scan,info,gencrl,newcert,newkey,init_ca,bundle,certinfo,/")
+		"-mutual-tls-ca="+r.write(dir, "clients.pem", clients.CertPEM), "-mutual-tls-cn=^certgen$",
+		"-disable=scan,info,gencrl,newcert,newkey,init_ca,bundle,certinfo,/")
 	var log strings.Builder
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := host.Start(cmd); err != nil {
@@ -114,9 +118,11 @@ func Start(t *testing.T, host Host, service certs.Service) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Signer = certs.RemoteSigner{URL: fmt.Sprintf("https://127.0.0.1:%d", port), CAs: certs.Bundle{transport.Certificate}, Client: keyPair(t, client)}
+	r.Signer = certs.RemoteSigner{URL: fmt.Sprintf("https://127.0.0.1:%d", port),
+		CAs: certs.Bundle{transport.Certificate}, Client: keyPair(t, client)}
 	r.Flags = []string{"--signer", r.Signer.URL, "--signer-ca", r.write(dir, "signer-ca.pem", transport.CertPEM),
-		"--signer-cert", r.write(dir, "certgen.pem", client.CertPEM), "--signer-key", r.write(dir, "certgen-key.pem", client.KeyPEM)}
+		"--signer-cert", r.write(dir, "certgen.pem", client.CertPEM), "--signer-key",
+		r.write(dir, "certgen-key.pem", client.KeyPEM)}
 	r.await(host)
 	return r
 }
@@ -125,12 +131,14 @@ func Start(t *testing.T, host Host, service certs.Service) *Server {
 func signingConfig(t *testing.T, service certs.Service) []byte {
 	t.Helper()
 	profile := func(expiry string, usages ...string) map[string]any {
-		return map[string]any{"expiry": expiry, "usages": usages, "name_whitelist": "^(" + strings.ReplaceAll(strings.Join(service.DNSNames(), "|"), ".", `\.`) + ")$"}
+		return map[string]any{"expiry": expiry, "usages": usages, "name_whitelist": "^(" +
+			strings.ReplaceAll(strings.Join(service.DNSNames(), "|"), ".", `\.`) + ")$"}
 	}
 	config, err := json.Marshal(map[string]any{"signing": map[string]any{
 		"default": profile("2160h", "digital signature", "server auth"),
 		"profiles": map[string]any{
-			"both": profile("2160h", "digital signature", "server auth", "client auth"), "long": profile("87600h", "digital signature", "server auth"),
+			"both": profile("2160h", "digital signature", "server auth", "client auth"),
+			"long": profile("87600h", "digital signature", "server auth"),
 		},
 	}})
 	if err != nil {
@@ -142,15 +150,17 @@ func signingConfig(t *testing.T, service certs.Service) []byte {
 // await waits until the server takes connections.
 func (r *Server) await(host Host) {
 	r.Helper()
-	dial := &tls.Config{ServerName: "127.0.0.1", RootCAs: r.Signer.CAs.Pool(), MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{r.Signer.Client}}
-	if err := wait.PollUntilContextTimeout(r.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		conn, err := host.Dial(ctx, "tcp", strings.TrimPrefix(r.Signer.URL, "https://"))
-		if err != nil {
-			return false, nil
-		}
-		defer conn.Close()
-		return tls.Client(conn, dial).HandshakeContext(ctx) == nil, nil
-	}); err != nil {
+	dial := &tls.Config{ServerName: "127.0.0.1", RootCAs: r.Signer.CAs.Pool(), MinVersion: tls.VersionTLS12,
+		Certificates: []tls.Certificate{r.Signer.Client}}
+	if err := wait.PollUntilContextTimeout(r.Context(), 50*time.Millisecond, 30*time.Second, true,
+		func(ctx context.Context) (bool, error) {
+			conn, err := host.Dial(ctx, "tcp", strings.TrimPrefix(r.Signer.URL, "https://"))
+			if err != nil {
+				return false, nil
+			}
+			defer conn.Close()
+			return tls.Client(conn, dial).HandshakeContext(ctx) == nil, nil
+		}); err != nil {
 		r.Fatalf("cfssl does not answer: %v", err)
 	}
 }

@@ -20,7 +20,8 @@ var service = certs.Service{Name: "widgets", Namespace: "demo"}
 // key.
 func (r *Server) init(signer certs.RemoteSigner, change func(*certs.InitOptions)) (*certs.Memory, error) {
 	store := &certs.Memory{}
-	if err := store.Write(certs.ServingCADir, certs.Files{certs.CertFile: {Data: r.CA.CertPEM, Mode: 0o600}}); err != nil {
+	if err := store.Write(certs.ServingCADir, certs.Files{certs.CertFile: {Data: r.CA.CertPEM,
+		Mode: 0o600}}); err != nil {
 		r.Fatal(err)
 	}
 	opts := certs.InitOptions{Store: store, Service: service, With: []string{}, Signer: &signer}
@@ -41,7 +42,8 @@ func TestRemoteSigner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pair.Certificate.Verify(x509.VerifyOptions{Roots: (certs.Bundle{r.CA.Certificate}).Pool(), DNSName: service.ServerName()}); err != nil {
+	if _, err := pair.Certificate.Verify(x509.VerifyOptions{Roots: (certs.Bundle{r.CA.Certificate}).Pool(),
+		DNSName: service.ServerName()}); err != nil {
 		t.Errorf("the certificate: %v", err)
 	}
 	for set, files := range store.Sets {
@@ -56,7 +58,8 @@ func TestRemoteSigner(t *testing.T) {
 	// What is right is kept, and then the signer is not asked.
 	gone := r.Signer
 	gone.URL = "https://127.0.0.1:1"
-	if report, err := certs.Init(t.Context(), certs.InitOptions{Store: store, Service: service, With: []string{}, Signer: &gone}); err != nil || report.Items[1].Action != certs.Kept {
+	if report, err := certs.Init(t.Context(), certs.InitOptions{Store: store, Service: service, With: []string{},
+		Signer: &gone}); err != nil || report.Items[1].Action != certs.Kept {
 		t.Errorf("again: %+v, %v; want it kept", report, err)
 	}
 	for name, tc := range map[string]struct {
@@ -64,21 +67,28 @@ func TestRemoteSigner(t *testing.T) {
 		change func(*certs.InitOptions)
 		want   string
 	}{
-		"not there":           {func(s *certs.RemoteSigner) { s.URL = gone.URL }, nil, "connection refused"},
-		"another server":      {func(s *certs.RemoteSigner) { s.CAs = certs.Bundle{r.CA.Certificate} }, nil, "certificate signed by unknown authority"},
-		"a stranger":          {func(s *certs.RemoteSigner) { s.Client = keyPair(t, stranger) }, nil, "have https://127.0.0.1:"},
-		"both usages":         {func(s *certs.RemoteSigner) { s.Profile = "both" }, nil, "extended key usages: expected [serverAuth], found [serverAuth clientAuth]"},
-		"ten years":           {func(s *certs.RemoteSigner) { s.Profile = "long" }, nil, "at most 398 days"},
-		"a name that is not":  {nil, func(o *certs.InitOptions) { o.DNSNames = []string{"evil.example.com"} }, "found name constraints"},
-		"plain text":          {func(s *certs.RemoteSigner) { s.URL = strings.Replace(s.URL, "https", "http", 1) }, nil, "expected a URL such as https://"},
-		"a group of servers":  {func(s *certs.RemoteSigner) { s.URL += ",evil:8888" }, nil, "expected a URL such as https://"},
+		"not there": {func(s *certs.RemoteSigner) { s.URL = gone.URL }, nil, "connection refused"},
+		"another server": {func(s *certs.RemoteSigner) { s.CAs = certs.Bundle{r.CA.Certificate} }, nil,
+			"certificate signed by unknown authority"},
+		"a stranger": {func(s *certs.RemoteSigner) { s.Client = keyPair(t, stranger) }, nil,
+			"have https://127.0.0.1:"},
+		"both usages": {func(s *certs.RemoteSigner) { s.Profile = "both" }, nil,
+			"extended key usages: expected [serverAuth], found [serverAuth clientAuth]"},
+		"ten years": {func(s *certs.RemoteSigner) { s.Profile = "long" }, nil, "at most 398 days"},
+		"a name that is not": {nil, func(o *certs.InitOptions) { o.DNSNames = []string{"evil.example.com"} },
+			"found name constraints"},
+		"plain text": {func(s *certs.RemoteSigner) { s.URL = strings.Replace(s.URL, "https", "http", 1) }, nil,
+			"expected a URL such as https://"},
+		"a group of servers": {func(s *certs.RemoteSigner) { s.URL += ",evil:8888" }, nil,
+			"expected a URL such as https://"},
 		"without certificate": {func(s *certs.RemoteSigner) { s.Client = tls.Certificate{} }, nil, "signer-cert"},
 		"the key is here too": {nil, func(o *certs.InitOptions) {
 			if err := o.Store.Write(certs.ServingCADir, r.CA.Files(nil)); err != nil {
 				t.Fatal(err)
 			}
 		}, "and no key"},
-		"no CA": {nil, func(o *certs.InitOptions) { o.Store = &certs.Memory{}; o.AllowNewCA = true }, "expected the certificate of the CA whose key"},
+		"no CA": {nil, func(o *certs.InitOptions) { o.Store = &certs.Memory{}; o.AllowNewCA = true },
+			"expected the certificate of the CA whose key"},
 		"expired, and a new one allowed": {nil, func(o *certs.InitOptions) {
 			o.AllowNewCA, o.Now = true, func() time.Time { return time.Now().Add(certs.CALifetime + time.Hour) }
 		}, "it expired at"},
@@ -107,7 +117,8 @@ func TestRemoteSigner(t *testing.T) {
 		t.Error("the server signed a name that is not in its list")
 	}
 	// And a server with another CA than the one that is trusted is found out.
-	if _, err := ca.IssueServing(certs.ServingOptions{DNSNames: service.DNSNames()}); err == nil || !strings.Contains(err.Error(), "signature: ") {
+	if _, err := ca.IssueServing(certs.ServingOptions{DNSNames: service.DNSNames()}); err == nil ||
+		!strings.Contains(err.Error(), "signature: ") {
 		t.Errorf("another CA's signature: got %v, want it refused", err)
 	}
 }

@@ -68,7 +68,8 @@ func newWidget(t *testing.T, e *envtest.Environment) (namespace string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Resource(widgets).Namespace(namespace).Create(t.Context(), obj, metav1.CreateOptions{}); err != nil {
+	if _, err := client.Resource(widgets).Namespace(namespace).Create(t.Context(), obj,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return namespace
@@ -141,10 +142,12 @@ var proxies = map[string]func(t *testing.T, e *envtest.Environment, port string)
 	"HTTP": func(t *testing.T, e *envtest.Environment, port string) *proxy {
 		config := filepath.Join(t.TempDir(), "tinyproxy.conf")
 		scripttest.Write(t, config, "Port "+port+"\nListen 127.0.0.1\nTimeout 600\nLogLevel Info\n")
-		return &proxy{&url.URL{Scheme: "http", Host: "127.0.0.1:" + port}, start(t, e, "Accepting connections", "tinyproxy", "-d", "-c", config)}
+		return &proxy{&url.URL{Scheme: "http", Host: "127.0.0.1:" + port},
+			start(t, e, "Accepting connections", "tinyproxy", "-d", "-c", config)}
 	},
 	"SOCKS5": func(t *testing.T, e *envtest.Environment, port string) *proxy {
-		p := &proxy{&url.URL{Scheme: "socks5", Host: "127.0.0.1:" + port}, start(t, e, "", "microsocks", "-i", "127.0.0.1", "-p", port)}
+		p := &proxy{&url.URL{Scheme: "socks5", Host: "127.0.0.1:" + port},
+			start(t, e, "", "microsocks", "-i", "127.0.0.1", "-p", port)}
 		e.Eventually(t, "microsocks to listen", envtest.Patience, func(ctx context.Context) error {
 			conn, err := e.KubeAPIServers[0].Dial(ctx, p.url.Host)
 			if err == nil {
@@ -183,8 +186,10 @@ func (p *proxy) kubeconfig(t *testing.T, e *envtest.Environment) string {
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
 		t.Fatal(err)
 	}
-	command := strings.ReplaceAll(scripttest.Blocks(section(t, "Through an HTTP or SOCKS5 proxy"))[0], "http://proxy.example.com:3128", p.url.String())
-	scripttest.Shell(t, t.TempDir(), command, "KUBECONFIG="+path, "CLUSTER="+config.Contexts[config.CurrentContext].Cluster,
+	command := strings.ReplaceAll(scripttest.Blocks(section(t, "Through an HTTP or SOCKS5 proxy"))[0],
+		"http://proxy.example.com:3128", p.url.String())
+	scripttest.Shell(t, t.TempDir(), command, "KUBECONFIG="+path,
+		"CLUSTER="+config.Contexts[config.CurrentContext].Cluster,
 		"PATH="+filepath.Dir(e.Binary("kubectl"))+":"+os.Getenv("PATH"))
 	return path
 }
@@ -199,7 +204,8 @@ func TestProxyURL(t *testing.T) {
 			namespace := newWidget(t, shared)
 			host := strings.TrimPrefix(shared.Admin(t).Host, "https://")
 
-			if _, stderr, err := (envtest.Kubectl{}).Run(t.Context(), shared, "--kubeconfig="+kubeconfig, "get", "widgets", "-A"); err != nil || !slices.Contains(p.reached(), host) {
+			if _, stderr, err := (envtest.Kubectl{}).Run(t.Context(), shared, "--kubeconfig="+kubeconfig, "get",
+				"widgets", "-A"); err != nil || !slices.Contains(p.reached(), host) {
 				t.Errorf("kubectl get: %v %s; the proxy connected to %q, want %s", err, stderr, p.reached(), host)
 			}
 			t.Run("watch", func(t *testing.T) {
@@ -212,8 +218,10 @@ func TestProxyURL(t *testing.T) {
 			t.Run("watch of kubectl", func(t *testing.T) {
 				before, deleted := len(p.reached()), newWidget(t, shared)
 				args := []string{"--kubeconfig=" + kubeconfig, "--namespace=" + deleted}
-				watch := start(t, shared, "ADDED", shared.Binary("kubectl"), append(args, "get", "widgets", "--watch", "--output-watch-events")...)
-				if _, stderr, err := (envtest.Kubectl{}).Run(t.Context(), shared, append(args, "delete", "widget", "e")...); err != nil {
+				watch := start(t, shared, "ADDED", shared.Binary("kubectl"),
+					append(args, "get", "widgets", "--watch", "--output-watch-events")...)
+				if _, stderr, err := (envtest.Kubectl{}).Run(t.Context(), shared,
+					append(args, "delete", "widget", "e")...); err != nil {
 					t.Fatalf("kubectl delete: %v %s", err, stderr)
 				}
 				watch.await(t, shared, "DELETED")
@@ -234,7 +242,8 @@ func TestProxyURL(t *testing.T) {
 				}
 			})
 			t.Run("certgen", func(t *testing.T) {
-				endpoint := strings.Replace(shared.Servers[0].Address(), "127.0.0.1", "localhost", 1) // of the Service, by its external name
+				// of the Service, by its external name
+				endpoint := strings.Replace(shared.Servers[0].Address(), "127.0.0.1", "localhost", 1)
 				_, number, _ := strings.Cut(host, ":")
 				single := "localhost:" + number // a kube-apiserver whose address is not the kubeconfig's
 				for _, tc := range []struct {
@@ -245,20 +254,24 @@ func TestProxyURL(t *testing.T) {
 					{[]string{"check-expiration"}, []string{host, endpoint}},
 					{[]string{"renew", "--dir=" + shared.PKI()}, []string{host}},
 					{[]string{"apply", "--dir=" + shared.PKI()}, []string{host}},
-					{[]string{"rotate", "serving", "--dir=" + shared.PKI(), "--kube-apiserver=https://" + single, "--hold=2s"}, []string{host, single, endpoint}},
+					{[]string{"rotate", "serving", "--dir=" + shared.PKI(), "--kube-apiserver=https://" + single,
+						"--hold=2s"}, []string{host, single, endpoint}},
 				} {
 					before := len(p.reached())
 					out := certgen(t, shared, kubeconfig, nil, tc.args...)
 					for _, address := range tc.want {
 						if reached := p.reached()[before:]; !slices.Contains(reached, address) {
-							t.Errorf("certgen %v: the proxy connected to %q, want %s\n%s", tc.args, reached, address, out)
+							t.Errorf("certgen %v: the proxy connected to %q, want %s\n%s", tc.args,
+								reached, address, out)
 						}
 					}
 				}
 			})
 			gone := (&proxy{url: &url.URL{Scheme: p.url.Scheme, Host: "127.0.0.1:1"}}).kubeconfig(t, shared)
-			if _, stderr, err := (envtest.Kubectl{}).Run(t.Context(), shared, "--kubeconfig="+gone, "-v=6", "get", "widgets"); err == nil || !strings.Contains(stderr, "127.0.0.1:1:") {
-				t.Errorf("without the proxy: %v and\n%s\nwant that nothing goes another way, and the proxy named", err, stderr)
+			if _, stderr, err := (envtest.Kubectl{}).Run(t.Context(), shared, "--kubeconfig="+gone, "-v=6", "get",
+				"widgets"); err == nil || !strings.Contains(stderr, "127.0.0.1:1:") {
+				t.Errorf("without the proxy: %v and\n%s\nwant that nothing goes another way, and the proxy named", err,
+					stderr)
 			}
 		})
 	}
@@ -295,7 +308,8 @@ func watches(t *testing.T, kubeconfig string) {
 func certgen(t *testing.T, e *envtest.Environment, kubeconfig string, environment []string, args ...string) string {
 	t.Helper()
 	var out strings.Builder
-	cmd := exec.CommandContext(t.Context(), e.Certgen(), append(args, "--service="+envtest.ServiceName, "--namespace="+envtest.Namespace, "--kubeconfig="+kubeconfig)...)
+	cmd := exec.CommandContext(t.Context(), e.Certgen(),
+		append(args, "--service="+envtest.ServiceName, "--namespace="+envtest.Namespace, "--kubeconfig="+kubeconfig)...)
 	cmd.Env = append(cmd.Environ(), environment...)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := e.StartCommand(cmd); err != nil {
@@ -334,7 +348,8 @@ func TestKubectlProxy(t *testing.T) {
 	}{
 		{"prefix", []string{"--api-prefix=/k8s/"}, "GET", "/k8s" + gadgets, nil, 200},
 		{"host", nil, "GET", gadgets, http.Header{"Host": {"evil.example.com"}}, 403},
-		{"other hosts", []string{"--accept-hosts=^evil[.]example[.]com$"}, "GET", gadgets, http.Header{"Host": {"evil.example.com"}}, 200},
+		{"other hosts", []string{"--accept-hosts=^evil[.]example[.]com$"}, "GET", gadgets,
+			http.Header{"Host": {"evil.example.com"}}, 200},
 		{"console", nil, "GET", path, upgrade, 101},
 		{"read-only", []string{"--reject-methods=POST,PUT,PATCH,DELETE"}, "GET", gadgets, nil, 200},
 		{"read-only, a write", []string{"--reject-methods=POST,PUT,PATCH,DELETE"}, "POST", gadgets, nil, 403},
@@ -351,8 +366,10 @@ func TestKubectlProxy(t *testing.T) {
 		resp := do(t, "GET", kubectlProxy(t, kubeconfig)+strings.TrimSuffix(path, "/e/console")+"?watch=true", nil)
 		defer resp.Body.Close()
 		var event metav1.WatchEvent
-		if err := json.NewDecoder(resp.Body).Decode(&event); err != nil || event.Type != "ADDED" || !strings.Contains(string(event.Object.Raw), `"name":"e"`) {
-			t.Errorf("got %s, %v and the event %s %s; want the widget that is there", resp.Status, err, event.Type, event.Object.Raw)
+		if err := json.NewDecoder(resp.Body).Decode(&event); err != nil || event.Type != "ADDED" ||
+			!strings.Contains(string(event.Object.Raw), `"name":"e"`) {
+			t.Errorf("got %s, %v and the event %s %s; want the widget that is there", resp.Status, err, event.Type,
+				event.Object.Raw)
 		}
 	})
 }
@@ -361,7 +378,8 @@ func TestKubectlProxy(t *testing.T) {
 func kubectlProxy(t *testing.T, kubeconfig string, flags ...string) string {
 	t.Helper()
 	port := shared.FreePort(t)
-	start(t, shared, "Starting to serve", shared.Binary("kubectl"), append([]string{"--kubeconfig=" + kubeconfig, "proxy", "--port=" + port}, flags...)...)
+	start(t, shared, "Starting to serve", shared.Binary("kubectl"),
+		append([]string{"--kubeconfig=" + kubeconfig, "proxy", "--port=" + port}, flags...)...)
 	return "http://127.0.0.1:" + port
 }
 
@@ -384,7 +402,8 @@ func do(t *testing.T, method, url string, header http.Header) *http.Response {
 
 // upgrade are the headers of a websocket for a console.
 var upgrade = http.Header{
-	"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="},
+	"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"},
+	"Sec-Websocket-Key":      {"dGhlIHNhbXBsZSBub25jZQ=="},
 	"Sec-Websocket-Protocol": {"v5.channel.k8s.io"},
 }
 
@@ -396,7 +415,8 @@ func TestProxyVariables(t *testing.T) {
 	}
 	const nowhere = "HTTPS_PROXY=http://127.0.0.1:1"
 	options := envtest.Options{Network: envtest.EndpointRouting, ExternalEtcd: true}
-	for except, want := range map[string]string{".svc": "proxyconnect", "10.130.0.1,.svc": "check --etcd-servers"} { // the latter is kube-apiserver's
+	// the latter is kube-apiserver's
+	for except, want := range map[string]string{".svc": "proxyconnect", "10.130.0.1,.svc": "check --etcd-servers"} {
 		options.ServerEnv = []string{nowhere, "NO_PROXY=" + except}
 		if e, err := envtest.Start(t.Context(), options); err == nil {
 			t.Errorf("the server started although it reaches only %s: %v", except, e.Stop())
@@ -414,14 +434,16 @@ func TestProxyVariables(t *testing.T) {
 		t.Fatal(err)
 	}
 	variable := "HTTPS_PROXY=" + p.url.String()
-	if _, stderr, err := (envtest.Kubectl{Env: []string{variable}}).Run(t.Context(), e, "get", "widgets", "-A"); err != nil || len(p.reached()) == 0 {
+	if _, stderr, err := (envtest.Kubectl{Env: []string{variable}}).Run(t.Context(), e, "get", "widgets",
+		"-A"); err != nil || len(p.reached()) == 0 {
 		t.Errorf("kubectl get: %v %s; the proxy connected to %q", err, stderr, p.reached())
 	}
 	for _, args := range [][]string{{"verify"}, {"rotate", "serving", "--dir=" + e.PKI(), "--hold=2s"}} {
 		before := len(p.reached())
 		certgen(t, e, kubeconfig, []string{variable}, args...)
 		if after := p.reached()[before:]; len(after) == 0 || slices.Contains(after, e.Servers[0].Address()) {
-			t.Errorf("for certgen %v, the proxy connected to %q, want kube-apiserver and not the endpoint %s", args, after, e.Servers[0].Address())
+			t.Errorf("for certgen %v, the proxy connected to %q, want kube-apiserver and not the endpoint %s", args,
+				after, e.Servers[0].Address())
 		}
 	}
 	before := len(p.reached())
@@ -450,10 +472,12 @@ func webhooks(t *testing.T, e *envtest.Environment) {
 		made, err := configurations.Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "proxied-"},
 			Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-				Name: "proxied.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url}, SideEffects: &sideEffects, AdmissionReviewVersions: []string{"v1"},
+				Name: "proxied.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url},
+				SideEffects: &sideEffects, AdmissionReviewVersions: []string{"v1"},
 				Rules: []admissionregistrationv1.RuleWithOperations{{
 					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{widgets.Group}, APIVersions: []string{"*"}, Resources: []string{widgets.Resource}},
+					Rule: admissionregistrationv1.Rule{APIGroups: []string{widgets.Group},
+						APIVersions: []string{"*"}, Resources: []string{widgets.Resource}},
 				}},
 			}},
 		}, metav1.CreateOptions{})
@@ -461,7 +485,8 @@ func webhooks(t *testing.T, e *envtest.Environment) {
 			t.Fatal(err)
 		}
 		e.Eventually(t, "the webhook at "+address+" to be called", envtest.Patience, func(ctx context.Context) error {
-			_, stderr, err := (envtest.Kubectl{Stdin: string(widget)}).Run(ctx, e, "create", "--dry-run=server", "-f", "-")
+			_, stderr, err := (envtest.Kubectl{Stdin: string(widget)}).Run(ctx, e, "create",
+				"--dry-run=server", "-f", "-")
 			if err == nil || !strings.Contains(stderr, url) || strings.Contains(stderr, "proxyconnect") != proxied {
 				return fmt.Errorf("got %q, want it called and through the proxy: %t", stderr, proxied)
 			}

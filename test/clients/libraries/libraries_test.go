@@ -52,7 +52,8 @@ func TestClientLibraries(t *testing.T) {
 					}
 				}
 			}
-			commands = append(commands, "go mod tidy", "go build -o consumer .", "./consumer "+kubeconfig+" "+namespace+" "+strings.ReplaceAll(name, ".", "-"),
+			commands = append(commands, "go mod tidy", "go build -o consumer .",
+				"./consumer "+kubeconfig+" "+namespace+" "+strings.ReplaceAll(name, ".", "-"),
 				"go list -m k8s.io/client-go sigs.k8s.io/controller-runtime")
 			t.Log(scripttest.Shell(t, dir, strings.Join(commands, " && "), "GOFLAGS=-mod=mod "+os.Getenv("GOFLAGS")))
 		})

@@ -73,7 +73,8 @@ type querier struct {
 	series []storage.Series
 }
 
-func (q querier) Select(_ context.Context, _ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+func (q querier) Select(_ context.Context, _ bool, _ *storage.SelectHints,
+	matchers ...*labels.Matcher) storage.SeriesSet {
 	var found seriesSet
 	for _, s := range q.series {
 		matches := true

@@ -41,7 +41,8 @@ func main() {
 		engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 10000, Timeout: time.Minute})
 		answer(func(e evaluation) result { return evaluate(engine, e) })
 	case "schema":
-		for _, panel := range []variants.PanelcfgConfig{heatmap.VariantConfig(), stat.VariantConfig(), statetimeline.VariantConfig(), timeseries.VariantConfig()} {
+		for _, panel := range []variants.PanelcfgConfig{heatmap.VariantConfig(), stat.VariantConfig(),
+			statetimeline.VariantConfig(), timeseries.VariantConfig()} {
 			cog.NewRuntime().RegisterPanelcfgVariant(panel)
 		}
 		answer(validate)

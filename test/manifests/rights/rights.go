@@ -81,7 +81,8 @@ func Requests(log []byte, user string) (all, forbidden []string) {
 		}
 		request := describe(&event)
 		seen[request] = true
-		if event.Annotations["authorization.k8s.io/decision"] != "allow" || event.ResponseStatus != nil && event.ResponseStatus.Code == http.StatusForbidden {
+		if event.Annotations["authorization.k8s.io/decision"] != "allow" || event.ResponseStatus != nil &&
+			event.ResponseStatus.Code == http.StatusForbidden {
 			denied[request] = true
 		}
 	}
@@ -122,9 +123,11 @@ func Compare(user string, log []byte, granted []string, never map[string]string)
 		reason, expected := never[right]
 		switch wasUsed := slices.ContainsFunc(used, func(request string) bool { return covers(right, request) }); {
 		case !wasUsed && !expected:
-			errs = append(errs, fmt.Errorf("%s has the right %q and never uses it; its requests were\n  %s", user, right, strings.Join(used, "\n  ")))
+			errs = append(errs, fmt.Errorf("%s has the right %q and never uses it; its requests were\n  %s", user,
+				right, strings.Join(used, "\n  ")))
 		case wasUsed && expected:
-			errs = append(errs, fmt.Errorf("%s uses the right %q, which the test expects not to be used: %s", user, right, reason))
+			errs = append(errs, fmt.Errorf("%s uses the right %q, which the test expects not to be used: %s", user,
+				right, reason))
 		}
 	}
 	for right := range never {

@@ -33,14 +33,16 @@ const (
 // says so when the stream is refused, and net/http's when no connection took the stream at all
 // (https://go.dev/issue/62450). The server has not looked at either.
 var unsent = []string{
-	"http2: Transport: cannot retry err [http2: Transport received Server's graceful shutdown GOAWAY] after Request.Body was written",
+	"http2: Transport: cannot retry err [http2: Transport received Server's graceful shutdown GOAWAY] after " +
+		"Request.Body was written",
 	"net/http: cannot rewind body after connection loss",
 }
 
 // UnsentWrite says whether a request failed as creates may while a server behind one address, as a Service's, is
 // replaced.
 func UnsentWrite(method string, err error) bool {
-	return method == http.MethodPost && slices.ContainsFunc(unsent, func(s string) bool { return strings.Contains(err.Error(), s) })
+	return method == http.MethodPost && slices.ContainsFunc(unsent,
+		func(s string) bool { return strings.Contains(err.Error(), s) })
 }
 
 // Options say what load is sent, and where.
@@ -100,7 +102,8 @@ type through struct {
 func Start(t *testing.T, options Options) *Load {
 	t.Helper()
 	resource, _ := meta.UnsafeGuessKindToResource(options.Kind)
-	l := &Load{t: t, options: options, path: "/apis/" + options.Kind.GroupVersion().String() + "/" + resource.Resource, written: map[string]bool{}, tolerated: map[string]int{}}
+	l := &Load{t: t, options: options, path: "/apis/" + options.Kind.GroupVersion().String() + "/" + resource.Resource,
+		written: map[string]bool{}, tolerated: map[string]int{}}
 	l.Enter("before")
 	requests, stop := context.WithCancel(t.Context())
 	watches, end := context.WithCancel(t.Context())
@@ -155,10 +158,11 @@ func (l *Load) Await(n int64) {
 func (l *Load) eventually(what string, check func() error) {
 	l.t.Helper()
 	var last error
-	if err := wait.PollUntilContextTimeout(l.t.Context(), 50*time.Millisecond, 5*time.Minute, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	}); err != nil {
+	if err := wait.PollUntilContextTimeout(l.t.Context(), 50*time.Millisecond, 5*time.Minute, true,
+		func(context.Context) (bool, error) {
+			last = check()
+			return last == nil, nil
+		}); err != nil {
 		l.t.Fatalf("wait for %s: %v: %v", what, err, last)
 	}
 }
@@ -167,7 +171,8 @@ func (l *Load) fail(p *phase, format string, args ...any) {
 	p.failed.Add(1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.failures = append(l.failures, fmt.Sprintf("%s %s: ", time.Now().Format("15:04:05.000"), p.name)+fmt.Sprintf(format, args...))
+	l.failures = append(l.failures, fmt.Sprintf("%s %s: ", time.Now().Format("15:04:05.000"), p.name)+fmt.Sprintf(
+		format, args...))
 }
 
 // End stops the load and checks what it counted: no request failed, every acknowledged write is there and came once on
@@ -201,13 +206,15 @@ func (l *Load) report() {
 	var total, failed int64
 	var out strings.Builder
 	for _, p := range l.phases {
-		fmt.Fprintf(&out, "%-36s %6d sent %4d failed %4d tolerated\n", p.name, p.sent.Load(), p.failed.Load(), p.tolerated.Load())
+		fmt.Fprintf(&out, "%-36s %6d sent %4d failed %4d tolerated\n", p.name, p.sent.Load(), p.failed.Load(),
+			p.tolerated.Load())
 		total, failed = total+p.sent.Load(), failed+p.failed.Load()
 	}
 	for err, n := range l.tolerated {
 		fmt.Fprintf(&out, "tolerated %d times: %s\n", n, err)
 	}
-	l.t.Logf("%d requests, %d failed, %d writes acknowledged, %d watches\n%s", total, failed, len(l.written), len(l.watches), out.String())
+	l.t.Logf("%d requests, %d failed, %d writes acknowledged, %d watches\n%s", total, failed, len(l.written),
+		len(l.watches), out.String())
 	for _, f := range l.failures[:min(len(l.failures), 20)] {
 		l.t.Error(f)
 	}

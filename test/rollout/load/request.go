@@ -59,7 +59,8 @@ func (l *Load) tolerate(p *phase, err error) {
 
 func (l *Load) create(at through, name string) error {
 	apiVersion, kind := l.options.Kind.ToAPIVersionAndKind()
-	body := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q},"spec":{"purpose":"load"}}`, apiVersion, kind, name)
+	body := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q},"spec":{"purpose":"load"}}`,
+		apiVersion, kind, name)
 	// Without GetBody net/http cannot send it a second time.
 	err := l.do(at, http.MethodPost, l.path, io.NopCloser(strings.NewReader(body)), http.StatusCreated, nil)
 	if err == nil {

@@ -52,7 +52,8 @@ func (w *watch) follow(ctx context.Context, resourceVersion string) error {
 			return err
 		}
 		if e.Type != "ADDED" {
-			w.load.fail(w.load.current.Load(), "watch through %s: got %s of %s, want ADDED only", w.at.name, e.Type, e.Object.Metadata.Name)
+			w.load.fail(w.load.current.Load(), "watch through %s: got %s of %s, want ADDED only", w.at.name, e.Type,
+				e.Object.Metadata.Name)
 			continue
 		}
 		w.mu.Lock()
@@ -86,7 +87,8 @@ func (w *watch) check() {
 	defer w.mu.Unlock()
 	for name, n := range w.seen {
 		if n != 1 || strings.HasPrefix(name, w.prefix) && !w.load.written[name] && len(w.load.failures) == 0 {
-			w.load.t.Errorf("watch through %s: %s came %d times; acknowledged: %t", w.at.name, name, n, w.load.written[name])
+			w.load.t.Errorf("watch through %s: %s came %d times; acknowledged: %t", w.at.name, name, n,
+				w.load.written[name])
 		}
 	}
 }

@@ -32,7 +32,8 @@ func audited(dir, ttl string) (auditLogs, envtest.Options, error) {
 	asker := "system:serviceaccount:" + envtest.Namespace + ":extension-apiserver"
 	policies := map[string]string{
 		l.kube: head +
-			"- {level: RequestResponse, users: ['" + asker + "'], resources: [{group: authorization.k8s.io, resources: [subjectaccessreviews]}]}\n" +
+			"- {level: RequestResponse, users: ['" + asker +
+			"'], resources: [{group: authorization.k8s.io, resources: [subjectaccessreviews]}]}\n" +
 			"- {level: Metadata, resources: [{group: " + group + "}]}\n" +
 			"- {level: None}\n",
 		l.server: head +
@@ -48,7 +49,8 @@ func audited(dir, ttl string) (auditLogs, envtest.Options, error) {
 		KubeAPIServerArgs: []string{"--audit-policy-file=" + l.kube + ".policy", "--audit-log-path=" + l.kube},
 		ServerArgs: []string{
 			"--audit-policy-file=" + l.server + ".policy", "--audit-log-path=" + l.server,
-			"--authorization-webhook-cache-authorized-ttl=" + ttl, "--authorization-webhook-cache-unauthorized-ttl=" + ttl,
+			"--authorization-webhook-cache-authorized-ttl=" + ttl,
+			"--authorization-webhook-cache-unauthorized-ttl=" + ttl,
 		},
 	}, nil
 }
@@ -78,7 +80,8 @@ func events(log string) ([]auditv1.Event, error) {
 func (l auditLogs) checks(t *testing.T, e *envtest.Environment) map[string][]authorizationv1.SubjectAccessReview {
 	t.Helper()
 	marker := unique("marker")
-	if a := direct(t, e, &user.DefaultInfo{Name: marker}).Do(t, http.MethodGet, "/metrics", nil, nil); a.Status != http.StatusForbidden {
+	if a := direct(t, e, &user.DefaultInfo{Name: marker}).Do(t, http.MethodGet, "/metrics", nil,
+		nil); a.Status != http.StatusForbidden {
 		t.Fatalf("GET /metrics as a user without rights: %s, want 403", a)
 	}
 	var reviews map[string][]authorizationv1.SubjectAccessReview
@@ -89,7 +92,8 @@ func (l auditLogs) checks(t *testing.T, e *envtest.Environment) map[string][]aut
 			return err
 		}
 		for _, event := range all {
-			if event.ObjectRef == nil || event.ObjectRef.Resource != "subjectaccessreviews" || event.ResponseObject == nil {
+			if event.ObjectRef == nil || event.ObjectRef.Resource != "subjectaccessreviews" ||
+				event.ResponseObject == nil {
 				continue
 			}
 			var review authorizationv1.SubjectAccessReview

@@ -36,7 +36,8 @@ func testCacheKey(t *testing.T, e *envtest.Environment, log auditLogs) {
 	name := unique("alice")
 	readers := unique("readers")
 	allow(t, e, ofGroup(readers), "", everything, everywhere)
-	base := &user.DefaultInfo{Name: name, UID: "1", Groups: []string{readers}, Extra: map[string][]string{"scope": {"a"}}}
+	base := &user.DefaultInfo{Name: name, UID: "1", Groups: []string{readers},
+		Extra: map[string][]string{"scope": {"a"}}}
 	get := func(who *user.DefaultInfo, path string) int {
 		return direct(t, e, who).Do(t, http.MethodGet, path, nil, nil).Status
 	}
@@ -57,11 +58,15 @@ func testCacheKey(t *testing.T, e *envtest.Environment, log auditLogs) {
 		path   string
 		status int
 	}{
-		{"another UID", &user.DefaultInfo{Name: name, UID: "2", Groups: base.Groups, Extra: base.Extra}, current + "/gadgets", 200},
-		{"one more group", &user.DefaultInfo{Name: name, UID: "1", Groups: []string{readers, "x"}, Extra: base.Extra}, current + "/gadgets", 200},
+		{"another UID", &user.DefaultInfo{Name: name, UID: "2", Groups: base.Groups, Extra: base.Extra}, current +
+			"/gadgets", 200},
+		{"one more group", &user.DefaultInfo{Name: name, UID: "1", Groups: []string{readers, "x"}, Extra: base.Extra},
+			current + "/gadgets", 200},
 		{"no group", &user.DefaultInfo{Name: name, UID: "1", Extra: base.Extra}, current + "/gadgets", 403},
-		{"another group", &user.DefaultInfo{Name: name, UID: "1", Groups: []string{readers + "x"}, Extra: base.Extra}, current + "/gadgets", 403},
-		{"another extra", &user.DefaultInfo{Name: name, UID: "1", Groups: base.Groups, Extra: map[string][]string{"scope": {"b"}}}, current + "/gadgets", 200},
+		{"another group", &user.DefaultInfo{Name: name, UID: "1", Groups: []string{readers + "x"}, Extra: base.Extra},
+			current + "/gadgets", 403},
+		{"another extra", &user.DefaultInfo{Name: name, UID: "1", Groups: base.Groups,
+			Extra: map[string][]string{"scope": {"b"}}}, current + "/gadgets", 200},
 		{"no extra", &user.DefaultInfo{Name: name, UID: "1", Groups: base.Groups}, current + "/gadgets", 200},
 		{"another verb", base, current + "/gadgets?watch=1&timeoutSeconds=1", 200},
 		{"another name", base, current + "/gadgets/nobody", 404},
@@ -80,7 +85,8 @@ func testCacheKey(t *testing.T, e *envtest.Environment, log auditLogs) {
 			}
 		})
 	}
-	if got := get(&user.DefaultInfo{Name: name + "x", UID: "1", Extra: base.Extra}, current+"/gadgets"); got != http.StatusForbidden {
+	if got := get(&user.DefaultInfo{Name: name + "x", UID: "1", Extra: base.Extra},
+		current+"/gadgets"); got != http.StatusForbidden {
 		t.Errorf("another user: %d, want 403", got)
 	}
 }
@@ -132,7 +138,8 @@ func testLarge(t *testing.T, e *envtest.Environment, log auditLogs) {
 		}
 		asked := len(log.checks(t, e)[who.Name]) - before
 		if remembered := asked < times; remembered != tc.remembered {
-			t.Errorf("a name of %d bytes: %d questions about %d requests; want it remembered: %t", tc.length, asked, times, tc.remembered)
+			t.Errorf("a name of %d bytes: %d questions about %d requests; want it remembered: %t", tc.length, asked,
+				times, tc.remembered)
 		}
 	}
 }

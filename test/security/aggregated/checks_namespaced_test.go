@@ -40,8 +40,10 @@ func (s checkObjects) widgets(gv schema.GroupVersion) []check {
 	ask := func(verb, name string) []authorizationv1.SubjectAccessReviewSpec {
 		return one(resourceCheck(gv, verb, "widgets", "", s.namespace, name))
 	}
-	row := func(verb, method, path string, header http.Header, body func(*testing.T) []byte, status int, want []authorizationv1.SubjectAccessReviewSpec) check {
-		return check{version: gv.Version, resource: "widgets", verb: verb, method: method, path: path, header: header, body: body, status: status, want: want}
+	row := func(verb, method, path string, header http.Header, body func(*testing.T) []byte, status int,
+		want []authorizationv1.SubjectAccessReviewSpec) check {
+		return check{version: gv.Version, resource: "widgets", verb: verb, method: method, path: path, header: header,
+			body: body, status: status, want: want}
 	}
 	created, applied := "created-"+gv.Version, "applied-"+gv.Version
 	annotate := text(`{"metadata":{"annotations":{"by":"security"}}}`)
@@ -61,20 +63,25 @@ func (s checkObjects) widgets(gv schema.GroupVersion) []check {
 		row("patch", "PATCH", item+"?dryRun=All", media(types.MergePatchType), annotate, 200, ask("patch", s.widget)),
 		row("patch", "PATCH", base+"/nobody", media(types.MergePatchType), annotate, 404, ask("patch", "nobody")),
 		// An apply that creates needs the right to create too.
-		row("patch", "PATCH", base+"/"+applied+applyQuery, media(types.ApplyYAMLPatchType), kindOf(copyOf(item, applied)), 201,
+		row("patch", "PATCH", base+"/"+applied+applyQuery, media(types.ApplyYAMLPatchType),
+			kindOf(copyOf(item, applied)), 201,
 			append(ask("patch", applied), ask("create", applied)...)),
 		row("delete", "DELETE", base+"/"+applied+"?dryRun=All", nil, nil, 200, ask("delete", applied)),
 		row("delete", "DELETE", base+"/"+applied, nil, nil, 200, ask("delete", applied)),
 		row("delete", "DELETE", base+"/nobody", nil, nil, 404, ask("delete", "nobody")),
 		row("deletecollection", "DELETE", base+"?labelSelector=by=nobody&fieldSelector=metadata.name!=x", nil, nil, 200,
 			one(selecting(resourceCheck(gv, "deletecollection", "widgets", "", s.namespace, ""),
-				[]metav1.FieldSelectorRequirement{{Key: "metadata.name", Operator: metav1.FieldSelectorOpNotIn, Values: []string{"x"}}},
-				[]metav1.LabelSelectorRequirement{{Key: "by", Operator: metav1.LabelSelectorOpIn, Values: []string{"nobody"}}}))),
+				[]metav1.FieldSelectorRequirement{{Key: "metadata.name", Operator: metav1.FieldSelectorOpNotIn,
+					Values: []string{"x"}}},
+				[]metav1.LabelSelectorRequirement{{Key: "by", Operator: metav1.LabelSelectorOpIn,
+					Values: []string{"nobody"}}}))),
 		row("deletecollection", "DELETE", base+"?dryRun=All", nil, nil, 200, ask("deletecollection", "")),
 		row("deletecollection", "DELETE", base+"?labelSelector=!by,none", nil, nil, 200,
-			one(selecting(resourceCheck(gv, "deletecollection", "widgets", "", s.namespace, ""), nil, []metav1.LabelSelectorRequirement{
-				{Key: "by", Operator: metav1.LabelSelectorOpDoesNotExist}, {Key: "none", Operator: metav1.LabelSelectorOpExists},
-			}))),
+			one(selecting(resourceCheck(gv, "deletecollection", "widgets", "", s.namespace, ""), nil,
+				[]metav1.LabelSelectorRequirement{
+					{Key: "by", Operator: metav1.LabelSelectorOpDoesNotExist},
+					{Key: "none", Operator: metav1.LabelSelectorOpExists},
+				}))),
 	}
 }
 
@@ -86,9 +93,11 @@ func (s checkObjects) widgetReads(gv schema.GroupVersion) []check {
 		return resourceCheck(gv, verb, "widgets", "", namespace, name)
 	}
 	row := func(verb, path string, want authorizationv1.SubjectAccessReviewSpec) check {
-		return check{version: gv.Version, resource: "widgets", verb: verb, method: "GET", path: path, status: 200, want: one(want)}
+		return check{version: gv.Version, resource: "widgets", verb: verb, method: "GET", path: path, status: 200,
+			want: one(want)}
 	}
-	byName := []metav1.FieldSelectorRequirement{{Key: "metadata.name", Operator: metav1.FieldSelectorOpIn, Values: []string{s.widget}}}
+	byName := []metav1.FieldSelectorRequirement{{Key: "metadata.name", Operator: metav1.FieldSelectorOpIn,
+		Values: []string{s.widget}}}
 	labels := url.QueryEscape("a=b,c!=d,e in (f,g),h notin (i),j,!k")
 	byLabels := []metav1.LabelSelectorRequirement{
 		{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: []string{"b"}},
@@ -103,16 +112,20 @@ func (s checkObjects) widgetReads(gv schema.GroupVersion) []check {
 		row("get", base+"/"+s.widget, ask("get", s.namespace, s.widget)),
 		row("list", base, ask("list", s.namespace, "")),
 		row("list", prefix+"/widgets", ask("list", "", "")),
-		row("list", base+"?fieldSelector=metadata.name="+s.widget, selecting(ask("list", s.namespace, s.widget), byName, nil)),
+		row("list", base+"?fieldSelector=metadata.name="+s.widget,
+			selecting(ask("list", s.namespace, s.widget), byName, nil)),
 		row("list", base+"?labelSelector="+labels, selecting(ask("list", s.namespace, ""), nil, byLabels)),
 		row("list", base+"?limit=1", ask("list", s.namespace, "")),
 		row("watch", base+"?"+watch, ask("watch", s.namespace, "")),
 		row("watch", prefix+"/widgets?"+watch, ask("watch", "", "")),
-		row("watch", base+"?fieldSelector=metadata.name="+s.widget+watch, selecting(ask("watch", s.namespace, s.widget), byName, nil)),
+		row("watch", base+"?fieldSelector=metadata.name="+s.widget+watch,
+			selecting(ask("watch", s.namespace, s.widget), byName, nil)),
 		row("watch", base+"?labelSelector="+labels+watch, selecting(ask("watch", s.namespace, ""), nil, byLabels)),
 		// The old form has no selectors in the question, which is then for more than what is read.
-		row("watch", prefix+"/watch/namespaces/"+s.namespace+"/widgets?timeoutSeconds=30", ask("watch", s.namespace, "")),
-		row("watch", prefix+"/watch/namespaces/"+s.namespace+"/widgets/"+s.widget+"?timeoutSeconds=30", ask("watch", s.namespace, s.widget)),
+		row("watch", prefix+"/watch/namespaces/"+s.namespace+"/widgets?timeoutSeconds=30",
+			ask("watch", s.namespace, "")),
+		row("watch", prefix+"/watch/namespaces/"+s.namespace+"/widgets/"+s.widget+"?timeoutSeconds=30",
+			ask("watch", s.namespace, s.widget)),
 		row("watch", prefix+"/watch/widgets?labelSelector=a=b&timeoutSeconds=30", ask("watch", "", "")),
 	}
 	// A selector that cannot be read narrows nothing: it is the whole that is asked for.

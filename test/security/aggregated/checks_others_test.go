@@ -29,7 +29,8 @@ func kindOf(body func(*testing.T) []byte) func(*testing.T) []byte {
 // upgrade asks for a WebSocket, as a client of a console does.
 func upgrade() http.Header {
 	return http.Header{
-		"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"AQIDBAUGBwgJCgsMDQ4PEA=="},
+		"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"},
+		"Sec-Websocket-Key":      {"AQIDBAUGBwgJCgsMDQ4PEA=="},
 		"Sec-Websocket-Protocol": {"v5.channel.k8s.io"},
 	}
 }
@@ -44,15 +45,19 @@ func (s checkObjects) widgetSubresources(gv schema.GroupVersion) []check {
 		merge     string
 		apply     func(*testing.T) []byte
 	}{
-		{"status", `[{"op":"add","path":"/status/observedGeneration","value":1}]`, `{"status":{"observedGeneration":1}}`,
-			text(`{"apiVersion":%q,"kind":"Widget","metadata":{"name":%q},"status":{"observedGeneration":1}}`, gv, s.widget)},
+		{"status", `[{"op":"add","path":"/status/observedGeneration","value":1}]`,
+			`{"status":{"observedGeneration":1}}`,
+			text(`{"apiVersion":%q,"kind":"Widget","metadata":{"name":%q},"status":{"observedGeneration":1}}`,
+				gv, s.widget)},
 		{"scale", `[{"op":"replace","path":"/spec/replicas","value":2}]`, `{"spec":{"replicas":2}}`,
-			text(`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":%q},"spec":{"replicas":2}}`, s.widget)},
+			text(`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":%q},"spec":{"replicas":2}}`,
+				s.widget)},
 	} {
 		path := object + "/" + sub.name
 		row := func(verb, method, query string, header http.Header, body func(*testing.T) []byte) check {
 			return check{
-				version: gv.Version, resource: "widgets/" + sub.name, verb: verb, method: method, path: path + query, header: header, body: body, status: 200,
+				version: gv.Version, resource: "widgets/" + sub.name, verb: verb, method: method, path: path + query,
+				header: header, body: body, status: 200,
 				want: one(resourceCheck(gv, verb, "widgets", sub.name, s.namespace, s.widget)),
 			}
 		}
@@ -73,8 +78,10 @@ func (s checkObjects) widgetSubresources(gv schema.GroupVersion) []check {
 	// A WebSocket begins with a GET; to act through it takes more than the right to read.
 	both := []authorizationv1.SubjectAccessReviewSpec{console("get"), console("create")}
 	rows = append(rows,
-		check{version: gv.Version, resource: "widgets/console", verb: "get", method: "GET", path: object + "/console", header: upgrade(), status: 101, want: both},
-		check{version: gv.Version, resource: "widgets/console", verb: "get", method: "GET", path: object + "/console", status: 400, want: both},
+		check{version: gv.Version, resource: "widgets/console", verb: "get", method: "GET", path: object + "/console",
+			header: upgrade(), status: 101, want: both},
+		check{version: gv.Version, resource: "widgets/console", verb: "get", method: "GET", path: object + "/console",
+			status: 400, want: both},
 	)
 	return rows
 }
@@ -86,17 +93,21 @@ func (s checkObjects) clusterScoped() []check {
 	gadget, created := base+"/"+s.gadget, s.gadget+"-created"
 	row := func(verb, method, path, name string, header http.Header, body func(*testing.T) []byte, status int) check {
 		return check{
-			version: gv.Version, resource: "gadgets", verb: verb, method: method, path: path, header: header, body: body, status: status,
+			version: gv.Version, resource: "gadgets", verb: verb, method: method, path: path, header: header,
+			body: body, status: status,
 			want: one(resourceCheck(gv, verb, "gadgets", "", "", name)),
 		}
 	}
 	merge := text(`{"metadata":{"annotations":{"by":"security"}}}`)
-	applied := row("patch", "PATCH", base+"/"+created+"-2"+applyQuery, created+"-2", media(types.ApplyYAMLPatchType), copyOf(gadget, created+"-2"), 201)
+	applied := row("patch", "PATCH", base+"/"+created+"-2"+applyQuery, created+"-2", media(types.ApplyYAMLPatchType),
+		copyOf(gadget, created+"-2"), 201)
 	applied.want = append(applied.want, resourceCheck(gv, "create", "gadgets", "", "", created+"-2"))
 	// A review has no verb but create, and dry run is the same.
 	review := check{
-		version: gv.Version, resource: "identityreviews", verb: "create", method: "POST", path: "/apis/" + gv.String() + "/identityreviews",
-		body: text("%s", reviewJSON), status: 201, want: one(resourceCheck(gv, "create", "identityreviews", "", "", "")),
+		version: gv.Version, resource: "identityreviews", verb: "create", method: "POST", path: "/apis/" + gv.String() +
+			"/identityreviews",
+		body: text("%s", reviewJSON), status: 201, want: one(
+			resourceCheck(gv, "create", "identityreviews", "", "", "")),
 	}
 	dry := review
 	dry.path += "?dryRun=All"

@@ -12,7 +12,8 @@ import (
 )
 
 func nameIs(name string) []metav1.FieldSelectorRequirement {
-	return []metav1.FieldSelectorRequirement{{Key: "metadata.name", Operator: metav1.FieldSelectorOpIn, Values: []string{name}}}
+	return []metav1.FieldSelectorRequirement{{Key: "metadata.name", Operator: metav1.FieldSelectorOpIn,
+		Values: []string{name}}}
 }
 
 // paths has the rows of what is no resource, and of what is in no discovery. Except for discovery, which kube-apiserver
@@ -30,10 +31,13 @@ func (s checkObjects) paths() []check {
 		{"GET", "/", 200}, {"GET", "/apis", 200}, {"GET", "/apis/" + group, 200}, {"GET", current, 200},
 		{"GET", "/version", 200}, {"GET", "/metrics", 200}, {"GET", "/metrics/slis", 200},
 		{"GET", "/openapi/v2", 200}, {"GET", "/openapi/v3", 200}, {"GET", "/openapi/v3" + current, 200},
-		{"HEAD", "/metrics", 200}, {"POST", "/openapi/v2", 200}, {"GET", "/healthz/ping", 200}, {"GET", "/livez/ping", 200}, {"GET", "/readyz/ping", 200},
-		{"GET", "/debug/pprof/", 404}, {"GET", "/debug/flags/v", 404}, {"GET", "/logs/", 404}, {"GET", "/configz", 404}, {"GET", "/nowhere", 404},
+		{"HEAD", "/metrics", 200}, {"POST", "/openapi/v2", 200}, {"GET", "/healthz/ping", 200},
+		{"GET", "/livez/ping", 200}, {"GET", "/readyz/ping", 200},
+		{"GET", "/debug/pprof/", 404}, {"GET", "/debug/flags/v", 404}, {"GET", "/logs/", 404}, {"GET", "/configz", 404},
+		{"GET", "/nowhere", 404},
 	} {
-		rows = append(rows, check{method: c.method, path: c.path, direct: true, status: c.status, want: one(pathCheck(strings.ToLower(c.method), c.path))})
+		rows = append(rows, check{method: c.method, path: c.path, direct: true, status: c.status,
+			want: one(pathCheck(strings.ToLower(c.method), c.path))})
 	}
 	// Probes have no credentials, and nothing is asked for them.
 	for _, path := range []string{"/healthz", "/livez", "/readyz"} {
@@ -53,8 +57,11 @@ func (s checkObjects) paths() []check {
 		check{method: "POST", path: object + "/console", status: 405, want: ask("create", "console")},
 		check{method: "GET", path: object + "/exec", status: 404, want: ask("get", "exec")},
 		check{method: "GET", path: object + "/status/more", status: 404, want: ask("get", "status")},
-		check{method: "GET", path: current + "/nothing", status: 404, want: one(resourceCheck(gv, "list", "nothing", "", "", ""))},
-		check{method: "DELETE", path: current + "/widgets", status: 405, want: one(resourceCheck(gv, "deletecollection", "widgets", "", "", ""))},
-		check{method: "GET", path: current + "/proxy/namespaces/" + s.namespace + "/widgets/" + s.widget, status: 404, want: ask("proxy", "")},
+		check{method: "GET", path: current + "/nothing", status: 404,
+			want: one(resourceCheck(gv, "list", "nothing", "", "", ""))},
+		check{method: "DELETE", path: current + "/widgets", status: 405,
+			want: one(resourceCheck(gv, "deletecollection", "widgets", "", "", ""))},
+		check{method: "GET", path: current + "/proxy/namespaces/" + s.namespace + "/widgets/" + s.widget, status: 404,
+			want: ask("proxy", "")},
 	)
 }

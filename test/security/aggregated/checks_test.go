@@ -121,9 +121,11 @@ func complete(t *testing.T, table []check) {
 }
 
 // resourceCheck is a question about a resource.
-func resourceCheck(gv schema.GroupVersion, verb, resource, subresource, namespace, name string) authorizationv1.SubjectAccessReviewSpec {
+func resourceCheck(gv schema.GroupVersion, verb, resource, subresource, namespace,
+	name string) authorizationv1.SubjectAccessReviewSpec {
 	return authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-		Group: gv.Group, Version: gv.Version, Verb: verb, Resource: resource, Subresource: subresource, Namespace: namespace, Name: name,
+		Group: gv.Group, Version: gv.Version, Verb: verb, Resource: resource, Subresource: subresource,
+		Namespace: namespace, Name: name,
 	}}
 }
 

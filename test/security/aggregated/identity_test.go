@@ -65,7 +65,8 @@ func sameIdentity(t *testing.T, said, saw []byte) authenticationv1.UserInfo {
 		}
 		asked.Extra[key] = authorizationv1.ExtraValue(values)
 	}
-	asked.ResourceAttributes = resourceCheck(v1.SchemeGroupVersion, "create", "identityreviews", "", "", "").ResourceAttributes
+	asked.ResourceAttributes = resourceCheck(v1.SchemeGroupVersion, "create", "identityreviews", "", "",
+		"").ResourceAttributes
 	// One question, about the user itself: a header Impersonate-* that arrived would be another, with the verb
 	// impersonate.
 	all := specs(logs.checks(t, shared)[want.Username])
@@ -106,12 +107,15 @@ func TestS06S09S20Identity(t *testing.T) {
 		"ServiceAccount token":        {tokens, true, 1},
 		"impersonation, name only":    {impersonated(rest.ImpersonationConfig{UserName: unique("bob")}), false, 0},
 		"impersonation, all of it": {impersonated(rest.ImpersonationConfig{
-			UserName: unique("someone else/öäü%41"), UID: "8aee5a4a-ö/%", Groups: []string{"one", "two, three", "four%2f", "ünf"},
+			UserName: unique("someone else/öäü%41"), UID: "8aee5a4a-ö/%",
+			Groups: []string{"one", "two, three", "four%2f", "ünf"},
 			Extra: map[string][]string{
-				"example.com/scope": {"a", "b c", "d%2Fe", "a", "ö例", "x,y"}, "plain": {"x"}, "per%cent": {"y"}, "with space": {"z"}, "ö": {"u"}, "many": many,
+				"example.com/scope": {"a", "b c", "d%2Fe", "a", "ö例", "x,y"}, "plain": {"x"}, "per%cent": {"y"},
+				"with space": {"z"}, "ö": {"u"}, "many": many,
 			},
 		}), true, 6},
-		"impersonated ServiceAccount": {impersonated(rest.ImpersonationConfig{UserName: "system:serviceaccount:nowhere:" + unique("robot")}), false, 0},
+		"impersonated ServiceAccount": {impersonated(
+			rest.ImpersonationConfig{UserName: "system:serviceaccount:nowhere:" + unique("robot")}), false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newEndpoint(t, tc.config)
@@ -128,7 +132,8 @@ func TestS06S09S20Identity(t *testing.T) {
 // TestS20Kubectl does the same with the flags of kubectl.
 func TestS20Kubectl(t *testing.T) {
 	anybody(t)
-	as := []string{"--as=" + unique("bob"), "--as-group=one", "--as-group=two", "--as-uid=77", "--as-user-extra=example.com/scope=a", "--as-user-extra=example.com/scope=b c"}
+	as := []string{"--as=" + unique("bob"), "--as-group=one", "--as-group=two", "--as-uid=77",
+		"--as-user-extra=example.com/scope=a", "--as-user-extra=example.com/scope=b c"}
 	run := func(stdin string, args ...string) []byte {
 		out, stderr, err := envtest.Kubectl{Stdin: stdin}.Run(t.Context(), shared, append(slices.Clone(as), args...)...)
 		if err != nil {
@@ -154,7 +159,8 @@ func TestS06ExtraKeys(t *testing.T) {
 	anybody(t)
 	who := &user.DefaultInfo{Name: unique("mixed")}
 	saw := through(t, shared, who).Must(t, http.MethodPost, current+reviews, http.Header{
-		"Impersonate-Extra-Scope": {"a"}, "Impersonate-Extra-SCOPE-Two": {"b"}, "Impersonate-Extra-Example.com%2Fthree": {"c"},
+		"Impersonate-Extra-Scope": {"a"}, "Impersonate-Extra-SCOPE-Two": {"b"},
+		"Impersonate-Extra-Example.com%2Fthree": {"c"},
 	}, reviewJSON)
 	want := map[string]authenticationv1.ExtraValue{"scope": {"a"}, "scope-two": {"b"}, "example.com/three": {"c"}}
 	if diff := cmp.Diff(want, seen(t, saw.Body).UserInfo.Extra); diff != "" {
@@ -166,7 +172,8 @@ func TestS06ExtraKeys(t *testing.T) {
 func accountConfig(t *testing.T, e *envtest.Environment) *rest.Config {
 	t.Helper()
 	account, err := e.Client(t).CoreV1().ServiceAccounts(e.NewNamespace(t)).
-		Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{})
+		Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}},
+			metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,8 @@ func (n tenant) attacks(t *testing.T, server envtest.Endpoint) []attack {
 	all := current + "/widgets"
 	item := theirs + "/" + secret + "-a"
 	foreign := "continue=" + url.QueryEscape(n.foreign)
-	ownToken := "continue=" + url.QueryEscape(continued(t, server.Must(t, http.MethodGet, own+"?limit=1", nil, nil).Body))
+	ownToken := "continue=" + url.QueryEscape(continued(t,
+		server.Must(t, http.MethodGet, own+"?limit=1", nil, nil).Body))
 	no, bad := []int{403}, []int{400}
 	// What is encoded stays one part of the path: a name that no object has, or a namespace without rights.
 	odd := []int{400, 403, 404}
@@ -91,13 +92,18 @@ func (n tenant) attacks(t *testing.T, server envtest.Endpoint) []attack {
 		{"delete", "DELETE", item, "", nil, no},
 		{"delete all of theirs", "DELETE", theirs, "", nil, no},
 		{"delete all of all", "DELETE", all, "", nil, no},
-		{"own namespace, their field", "GET", own + "?fieldSelector=metadata.namespace=" + n.theirs, "", nil, []int{200, 400}},
-		{"own namespace, their name", "GET", own + "?fieldSelector=metadata.name=" + secret + "-a", "", nil, []int{200}},
-		{"delete in own namespace by their field", "DELETE", own + "?fieldSelector=metadata.namespace=" + n.theirs, "", nil, []int{200, 400}},
-		{"delete in own namespace by their name", "DELETE", own + "?fieldSelector=metadata.name=" + secret + "-b", "", nil, []int{200}},
+		{"own namespace, their field", "GET", own + "?fieldSelector=metadata.namespace=" + n.theirs, "", nil,
+			[]int{200, 400}},
+		{"own namespace, their name", "GET", own + "?fieldSelector=metadata.name=" + secret + "-a", "",
+			nil, []int{200}},
+		{"delete in own namespace by their field", "DELETE", own + "?fieldSelector=metadata.namespace=" + n.theirs, "",
+			nil, []int{200, 400}},
+		{"delete in own namespace by their name", "DELETE", own + "?fieldSelector=metadata.name=" + secret + "-b", "",
+			nil, []int{200}},
 		{"create with their namespace in the body", "POST", own, "", body, bad},
 		{"update with their namespace in the body", "PUT", own + "/a", "", widgetJSON(n.theirs, "a"), bad},
-		{"patch that moves to their namespace", "PATCH", own + "/a", merge, []byte(`{"metadata":{"namespace":"` + n.theirs + `"}}`), []int{400, 422}},
+		{"patch that moves to their namespace", "PATCH", own + "/a", merge,
+			[]byte(`{"metadata":{"namespace":"` + n.theirs + `"}}`), []int{400, 422}},
 		{"apply with their namespace", "PATCH", own + "/intruder?fieldManager=x", types.ApplyYAMLPatchType, body, bad},
 		{"their token in own namespace", "GET", own + "?limit=1&" + foreign, "", nil, []int{200, 400}},
 		{"own token in their namespace", "GET", theirs + "?limit=1&" + ownToken, "", nil, no},
@@ -106,12 +112,15 @@ func (n tenant) attacks(t *testing.T, server envtest.Endpoint) []attack {
 		{"up and down", "GET", own + "/../../" + n.theirs + "/widgets", "", nil, odd},
 		{"up and down, encoded", "GET", own + "/..%2f..%2f" + n.theirs + "%2fwidgets", "", nil, odd},
 		{"up and down, dots encoded", "GET", own + "/%2e%2e/%2e%2e/" + n.theirs + "/widgets", "", nil, odd},
-		{"namespace with a slash", "GET", current + "/namespaces/" + n.own + "%2f..%2f" + n.theirs + "/widgets", "", nil, odd},
+		{"namespace with a slash", "GET", current + "/namespaces/" + n.own + "%2f..%2f" + n.theirs + "/widgets",
+			"", nil, odd},
 		{"name with their namespace", "GET", own + "/..%2f" + n.theirs + "%2f" + secret + "-a", "", nil, odd},
-		{"name with their namespace by field", "GET", own + "?fieldSelector=metadata.name=" + url.QueryEscape("../"+n.theirs+"/"+secret+"-a"), "", nil, []int{200, 400}},
+		{"name with their namespace by field", "GET", own + "?fieldSelector=metadata.name=" +
+			url.QueryEscape("../"+n.theirs+"/"+secret+"-a"), "", nil, []int{200, 400}},
 		{"watch by a name with their namespace", "GET", own + "?timeoutSeconds=1&watch=1&fieldSelector=metadata.name=" +
 			url.QueryEscape("../"+n.theirs+"/"+secret+"-a"), "", nil, []int{200, 400}},
-		{"namespace with a part of the name", "GET", current + "/namespaces/" + n.theirs[:len(n.theirs)-1] + "/widgets", "", nil, no},
+		{"namespace with a part of the name", "GET", current + "/namespaces/" + n.theirs[:len(n.theirs)-1] +
+			"/widgets", "", nil, no},
 		{"empty namespace", "GET", current + "/namespaces//widgets", "", nil, odd},
 	}
 }
@@ -125,7 +134,8 @@ func TestS23Isolation(t *testing.T) {
 		return string(admin(t, shared).Must(t, http.MethodGet, widgetsOf(n.theirs), nil, nil).Body)
 	}
 	before := itemsOf(t, theirs())
-	for way, server := range map[string]envtest.Endpoint{"aggregator": through(t, shared, who), "direct": direct(t, shared, who)} {
+	for way, server := range map[string]envtest.Endpoint{"aggregator": through(t, shared, who),
+		"direct": direct(t, shared, who)} {
 		t.Run(way, func(t *testing.T) {
 			// The tenant's rights are real: the same requests in its own namespace succeed.
 			server.Must(t, http.MethodGet, widgetsOf(n.own), nil, nil)

@@ -71,7 +71,8 @@ func admin(t *testing.T, e *envtest.Environment) envtest.Endpoint {
 func through(t *testing.T, e *envtest.Environment, who *user.DefaultInfo) envtest.Endpoint {
 	t.Helper()
 	config := e.Admin(t)
-	config.Impersonate = rest.ImpersonationConfig{UserName: who.Name, UID: who.UID, Groups: who.Groups, Extra: who.Extra}
+	config.Impersonate = rest.ImpersonationConfig{UserName: who.Name, UID: who.UID, Groups: who.Groups,
+		Extra: who.Extra}
 	return newEndpoint(t, config)
 }
 

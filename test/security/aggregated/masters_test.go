@@ -27,12 +27,15 @@ func TestS24Masters(t *testing.T) {
 	}
 
 	// Groups that only look like it are asked about, and refused.
-	for _, groups := range [][]string{nil, {"system:master"}, {"System:Masters"}, {"system:masters,x"}, {"x, system:masters"}, {"system:masters/"}, {"%73ystem:masters"}} {
+	for _, groups := range [][]string{nil, {"system:master"}, {"System:Masters"}, {"system:masters,x"},
+		{"x, system:masters"}, {"system:masters/"}, {"%73ystem:masters"}} {
 		who := &user.DefaultInfo{Name: unique("chief"), Groups: groups}
-		if got := through(t, shared, who).Do(t, http.MethodGet, current+"/gadgets", nil, nil); got.Status != http.StatusForbidden {
+		if got := through(t, shared, who).Do(t, http.MethodGet, current+"/gadgets", nil,
+			nil); got.Status != http.StatusForbidden {
 			t.Errorf("groups %q through kube-apiserver: %s, want 403", groups, got)
 		}
-		if got := direct(t, shared, who).Do(t, http.MethodGet, current+"/gadgets", nil, nil); got.Status != http.StatusForbidden {
+		if got := direct(t, shared, who).Do(t, http.MethodGet, current+"/gadgets", nil,
+			nil); got.Status != http.StatusForbidden {
 			t.Errorf("groups %q at our server: %s, want 403", groups, got)
 		}
 		if got := logs.checks(t, shared)[who.Name]; len(got) != 1 {

@@ -25,7 +25,8 @@ func widgetJSON(namespace, name string) []byte {
 }
 
 func gadgetJSON(name string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":"Gadget","metadata":{"name":%q},"spec":{"purpose":"security"}}`, install.GroupVersions()[0], name)
+	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":"Gadget","metadata":{"name":%q},"spec":{"purpose":"security"}}`,
+		install.GroupVersions()[0], name)
 }
 
 var reviewJSON = fmt.Appendf(nil, `{"apiVersion":%q,"kind":"IdentityReview"}`, install.GroupVersions()[0])
@@ -65,26 +66,31 @@ func copyOf(path, name string) func(*testing.T) []byte {
 
 // allow gives a user or a group rights, in one namespace or in all, and returns when kube-apiserver knows of them. The
 // function that it returns takes them away again, and returns when kube-apiserver knows of that.
-func allow(t *testing.T, e *envtest.Environment, subject rbacv1.Subject, namespace string, rules ...rbacv1.PolicyRule) (revoke func()) {
+func allow(t *testing.T, e *envtest.Environment, subject rbacv1.Subject, namespace string,
+	rules ...rbacv1.PolicyRule) (revoke func()) {
 	t.Helper()
 	rbac := e.Client(t).RbacV1()
 	subject.APIGroup = rbacv1.GroupName
 	role, err := rbac.ClusterRoles().Create(t.Context(),
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "security-"}, Rules: rules}, metav1.CreateOptions{})
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "security-"}, Rules: rules},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	meta, ref := metav1.ObjectMeta{Name: role.Name}, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}
+	meta, ref := metav1.ObjectMeta{Name: role.Name}, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+		Name: role.Name}
 	subjects := []rbacv1.Subject{subject}
 	remove := func(ctx context.Context) error {
 		return rbac.ClusterRoleBindings().Delete(ctx, role.Name, metav1.DeleteOptions{})
 	}
 	if namespace == "" {
 		_, err = rbac.ClusterRoleBindings().
-			Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+			Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects},
+				metav1.CreateOptions{})
 	} else {
 		_, err = rbac.RoleBindings(namespace).
-			Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+			Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects},
+				metav1.CreateOptions{})
 		remove = func(ctx context.Context) error {
 			return rbac.RoleBindings(namespace).Delete(ctx, role.Name, metav1.DeleteOptions{})
 		}
@@ -93,15 +99,16 @@ func allow(t *testing.T, e *envtest.Environment, subject rbacv1.Subject, namespa
 		t.Fatal(err)
 	}
 	settle := func(want bool) {
-		e.Eventually(t, fmt.Sprintf("rights of %s: %t", subject.Name, want), envtest.Patience, func(ctx context.Context) error {
-			for _, rule := range rules {
-				got, err := allowed(ctx, t, e, subject, namespace, rule)
-				if err != nil || got != want {
-					return errors.Join(fmt.Errorf("%+v: %t", rule, got), err)
+		e.Eventually(t, fmt.Sprintf("rights of %s: %t", subject.Name, want), envtest.Patience,
+			func(ctx context.Context) error {
+				for _, rule := range rules {
+					got, err := allowed(ctx, t, e, subject, namespace, rule)
+					if err != nil || got != want {
+						return errors.Join(fmt.Errorf("%+v: %t", rule, got), err)
+					}
 				}
-			}
-			return nil
-		})
+				return nil
+			})
 	}
 	settle(true)
 	return func() {
@@ -113,14 +120,16 @@ func allow(t *testing.T, e *envtest.Environment, subject rbacv1.Subject, namespa
 }
 
 // allowed asks kube-apiserver about the first right of a rule.
-func allowed(ctx context.Context, t *testing.T, e *envtest.Environment, subject rbacv1.Subject, namespace string, rule rbacv1.PolicyRule) (bool, error) {
+func allowed(ctx context.Context, t *testing.T, e *envtest.Environment, subject rbacv1.Subject, namespace string,
+	rule rbacv1.PolicyRule) (bool, error) {
 	t.Helper()
 	spec := authorizationv1.SubjectAccessReviewSpec{User: subject.Name}
 	if subject.Kind == rbacv1.GroupKind {
 		spec = authorizationv1.SubjectAccessReviewSpec{User: "somebody", Groups: []string{subject.Name}}
 	}
 	if len(rule.NonResourceURLs) > 0 {
-		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: rule.Verbs[0], Path: rule.NonResourceURLs[0]}
+		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: rule.Verbs[0],
+			Path: rule.NonResourceURLs[0]}
 	} else {
 		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
 			Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0],

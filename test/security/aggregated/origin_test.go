@@ -36,7 +36,8 @@ func startKubectlProxy(t *testing.T, args ...string) string {
 		t.Fatal(err)
 	}
 	kubectl := shared.Binary("kubectl")
-	cmd := exec.CommandContext(t.Context(), kubectl, append([]string{"--kubeconfig=" + kubeconfig, "proxy", "--port=0"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), kubectl, append(
+		[]string{"--kubeconfig=" + kubeconfig, "proxy", "--port=0"}, args...)...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
@@ -128,7 +129,8 @@ func TestS52ForeignOrigin(t *testing.T) {
 						want, reason = http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable
 					}
 					if err := json.Unmarshal(got.Body, &status); err != nil || got.Status != want ||
-						status.Reason != reason || !strings.Contains(status.Message, `the origin "`+tc.refused+`" is not allowed`) {
+						status.Reason != reason || !strings.Contains(status.Message,
+						`the origin "`+tc.refused+`" is not allowed`) {
 						t.Errorf("%s (%v), want %d with a Status that names the origin %s", got, err, want, tc.refused)
 					}
 				})

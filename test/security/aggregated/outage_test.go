@@ -58,7 +58,8 @@ func TestS21Outage(t *testing.T) {
 		}
 		// That /readyz says it too, a little later, is shown by TestS13Silence: kube-controller-manager would not
 		// outlive the wait.
-		if metrics := get(known, "/metrics"); !strings.Contains(string(metrics.Body), `apiserver_delegated_authz_request_total{code="<error>"}`) {
+		if metrics := get(known, "/metrics"); !strings.Contains(string(metrics.Body),
+			`apiserver_delegated_authz_request_total{code="<error>"}`) {
 			t.Errorf("metrics: %s; want checks that failed among them", metrics)
 		}
 		if got := get(known, "/livez"); got.Status != http.StatusOK {
@@ -78,7 +79,8 @@ func TestS21Outage(t *testing.T) {
 func refuseAll(t *testing.T, e *envtest.Environment, stranger func() *user.DefaultInfo) {
 	t.Helper()
 	requests := []struct{ method, path string }{
-		{"GET", current + "/gadgets"}, {"GET", current + "/gadgets?watch=1&timeoutSeconds=1"}, {"GET", current + "/widgets"}, {"POST", current + reviews},
+		{"GET", current + "/gadgets"}, {"GET", current + "/gadgets?watch=1&timeoutSeconds=1"},
+		{"GET", current + "/widgets"}, {"POST", current + reviews},
 		{"DELETE", current + "/gadgets"}, {"GET", "/metrics"}, {"GET", "/openapi/v2"}, {"GET", current},
 	}
 	const times = 5
@@ -116,7 +118,8 @@ func recovered(t *testing.T, e *envtest.Environment, stranger func() *user.Defau
 		return nil
 	})
 	e.Eventually(t, "requests through kube-apiserver", envtest.Patience, func(context.Context) error {
-		if got := through(t, e, stranger()).Do(t, http.MethodGet, current+"/gadgets", nil, nil); got.Status != http.StatusOK {
+		if got := through(t, e, stranger()).Do(t, http.MethodGet, current+"/gadgets", nil,
+			nil); got.Status != http.StatusOK {
 			return fmt.Errorf("list: %s", got)
 		}
 		return nil
@@ -162,7 +165,8 @@ func kubeAPIServer(t *testing.T, e *envtest.Environment) int {
 	for _, file := range commands {
 		command, err := os.ReadFile(file)
 		name, _, _ := bytes.Cut(command, []byte{0})
-		if err != nil || filepath.Base(string(name)) != "kube-apiserver" || !bytes.Contains(command, []byte(e.Dir+"/")) {
+		if err != nil || filepath.Base(string(name)) != "kube-apiserver" ||
+			!bytes.Contains(command, []byte(e.Dir+"/")) {
 			continue
 		}
 		status, err := os.ReadFile(filepath.Join(filepath.Dir(file), "status"))

@@ -32,9 +32,11 @@ func TestS49Audit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bob := &user.DefaultInfo{Name: unique("bob"), UID: "uid-ö", Groups: []string{members, "two"}, Extra: map[string][]string{"example.com/scope": {"a", "b"}}}
+	bob := &user.DefaultInfo{Name: unique("bob"), UID: "uid-ö", Groups: []string{members, "two"},
+		Extra: map[string][]string{"example.com/scope": {"a", "b"}}}
 	impersonated := rest.CopyConfig(shared.Admin(t))
-	impersonated.Impersonate = rest.ImpersonationConfig{UserName: bob.Name, UID: bob.UID, Groups: bob.Groups, Extra: bob.Extra}
+	impersonated.Impersonate = rest.ImpersonationConfig{UserName: bob.Name, UID: bob.UID, Groups: bob.Groups,
+		Extra: bob.Extra}
 	account := accountConfig(t, shared)
 	allow(t, shared, ofGroup("system:serviceaccounts"), "", everything)
 	for name, tc := range map[string]struct {
@@ -79,7 +81,8 @@ func recorded(namespace string) []record {
 	base := widgetsOf(namespace)
 	item := base + "/w"
 	ref := func(resource, subresource, name string) auditv1.ObjectReference {
-		r := auditv1.ObjectReference{APIGroup: group, APIVersion: strings.TrimPrefix(current, "/apis/"+group+"/"), Resource: resource, Subresource: subresource, Name: name}
+		r := auditv1.ObjectReference{APIGroup: group, APIVersion: strings.TrimPrefix(current, "/apis/"+group+"/"),
+			Resource: resource, Subresource: subresource, Name: name}
 		if resource == "widgets" {
 			r.Namespace = namespace
 		}
@@ -92,7 +95,8 @@ func recorded(namespace string) []record {
 		{"watch", "GET", base + "?watch=1&timeoutSeconds=1", nil, 200, ref("widgets", "", "")},
 		{"update", "PUT", item, widgetJSON(namespace, "w"), 200, ref("widgets", "", "w")},
 		{"patch", "PATCH", item, []byte(`{"metadata":{"labels":{"x":"y"}}}`), 200, ref("widgets", "", "w")},
-		{"patch", "PATCH", item + "/status", []byte(`{"status":{"observedGeneration":1}}`), 200, ref("widgets", "status", "w")},
+		{"patch", "PATCH", item + "/status", []byte(`{"status":{"observedGeneration":1}}`), 200,
+			ref("widgets", "status", "w")},
 		{"get", "GET", item + "/scale", nil, 200, ref("widgets", "scale", "w")},
 		{"delete", "DELETE", base + "/v", nil, 200, ref("widgets", "", "v")},
 		{"delete", "DELETE", base + "/nobody", nil, 404, ref("widgets", "", "nobody")},

@@ -43,7 +43,8 @@ func TestS42NoRedirect(t *testing.T) {
 				notRedirected(t, front, method, path+query)
 			}
 		}
-		for _, near := range []string{path + "/", "/" + path, path + "/.", path + "/../x", path + "%2f", strings.ToUpper(path), path + "?to=//example.net"} {
+		for _, near := range []string{path + "/", "/" + path, path + "/.", path + "/../x", path + "%2f",
+			strings.ToUpper(path), path + "?to=//example.net"} {
 			notRedirected(t, server, "GET", near)
 		}
 	}
@@ -87,7 +88,8 @@ func crawl(t *testing.T, server envtest.Endpoint, namespace string) []string {
 	}
 	for _, document := range documents {
 		var doc struct{ Paths map[string]any }
-		if err := json.Unmarshal(server.Must(t, http.MethodGet, document, http.Header{"Accept": {"application/json"}}, nil).Body, &doc); err != nil {
+		if err := json.Unmarshal(server.Must(t, http.MethodGet, document, http.Header{"Accept": {"application/json"}},
+			nil).Body, &doc); err != nil {
 			t.Fatal(err)
 		}
 		found.Insert(document)

@@ -58,7 +58,8 @@ func (w *wire) send(t *testing.T, method, path, body string, lines ...string) {
 	if body != "" {
 		lines = append(lines, "Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(body)))
 	}
-	request := method + " " + path + " HTTP/1.1\r\nHost: " + w.host + "\r\n" + strings.Join(append(lines, ""), "\r\n") + "\r\n" + body
+	request := method + " " + path + " HTTP/1.1\r\nHost: " + w.host + "\r\n" +
+		strings.Join(append(lines, ""), "\r\n") + "\r\n" + body
 	if _, err := io.WriteString(w, request); err != nil {
 		t.Fatalf("send %q: %v", request, err)
 	}
@@ -86,7 +87,8 @@ func TestS07Smuggling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := []string{"X-Remote-User: admin", "X-Remote-Group: system:masters", "X-Remote-Uid: 1", "X-Remote-Extra-Scope: all"}
+	root := []string{"X-Remote-User: admin", "X-Remote-Group: system:masters", "X-Remote-Uid: 1",
+		"X-Remote-Extra-Scope: all"}
 	plus := func(lines ...string) []string { return append(slices.Clone(root), lines...) }
 	for name, tc := range map[string]struct {
 		lines []string
@@ -94,31 +96,38 @@ func TestS07Smuggling(t *testing.T) {
 		refused int
 	}{
 		// The first is the positive control.
-		"nothing":                        {nil, 0},
-		"headers of the front proxy":     {root, 0},
-		"twice":                          {plus(root...), 0},
-		"lower case":                     {[]string{"x-remote-user: admin", "x-remote-group: system:masters", "x-remote-uid: 1"}, 0},
-		"underscores":                    {[]string{"X_Remote_User: admin", "X_Remote_Group: system:masters"}, 0},
-		"a tab before the value":         {[]string{"X-Remote-User:\tadmin", "X-Remote-Group:\tsystem:masters"}, 0},
-		"a space before the colon":       {[]string{"X-Remote-User : admin"}, 400},
-		"a folded line":                  {[]string{"X-Other: a", " X-Remote-User: admin", "X-Remote-Group: system:masters"}, 0},
-		"a line feed only":               {[]string{"X-Other: a\nX-Remote-User: admin\nX-Remote-Group: system:masters"}, 0},
-		"a carriage return in a value":   {[]string{"X-Other: a\rX-Remote-User: admin"}, 400},
-		"a NUL in a value":               {[]string{"X-Remote-User: admin\x00"}, 400},
-		"dropped as hop-by-hop":          {plus("Connection: X-Remote-User, X-Remote-Group, X-Remote-Uid, X-Remote-Extra-Scope"), 0},
-		"dropped as hop-by-hop, alone":   {[]string{"Connection: X-Remote-User, X-Remote-Group"}, 0},
-		"kept for an upgrade":            {plus("Connection: Upgrade, X-Remote-User, X-Remote-Group", "Upgrade: websocket"), 503},
-		"dropped for an upgrade":         {[]string{"Connection: X-Remote-User, Upgrade, X-Remote-Group", "Upgrade: SPDY/3.1"}, 503},
-		"in a trailer":                   {[]string{"Trailer: X-Remote-User", "TE: trailers"}, 0},
-		"impersonation":                  {[]string{"Impersonate-User: admin"}, 403},
-		"impersonation, lower case":      {[]string{"impersonate-user: admin"}, 403},
-		"impersonation, a second one":    {[]string{"Impersonate-User: ", "Impersonate-User: admin"}, -1},
-		"impersonation, underscores":     {[]string{"Impersonate_User: admin", "Impersonate_Group: system:masters"}, 0},
-		"impersonation, hop-by-hop":      {[]string{"Impersonate-User: admin", "Connection: Impersonate-User"}, 403},
-		"impersonation, group alone":     {[]string{"Impersonate-Group: system:masters"}, 400},
-		"impersonation, UID alone":       {[]string{"Impersonate-Uid: 1"}, 400},
-		"impersonation, extra alone":     {[]string{"Impersonate-Extra-Scope: all"}, 400},
-		"impersonation of oneself, root": {[]string{"Impersonate-User: " + mallory, "Impersonate-Group: system:masters"}, 403},
+		"nothing":                    {nil, 0},
+		"headers of the front proxy": {root, 0},
+		"twice":                      {plus(root...), 0},
+		"lower case": {[]string{"x-remote-user: admin", "x-remote-group: system:masters",
+			"x-remote-uid: 1"}, 0},
+		"underscores":              {[]string{"X_Remote_User: admin", "X_Remote_Group: system:masters"}, 0},
+		"a tab before the value":   {[]string{"X-Remote-User:\tadmin", "X-Remote-Group:\tsystem:masters"}, 0},
+		"a space before the colon": {[]string{"X-Remote-User : admin"}, 400},
+		"a folded line": {[]string{"X-Other: a", " X-Remote-User: admin",
+			"X-Remote-Group: system:masters"}, 0},
+		"a line feed only": {[]string{"X-Other: a\nX-Remote-User: admin\nX-Remote-Group: system:masters"},
+			0},
+		"a carriage return in a value": {[]string{"X-Other: a\rX-Remote-User: admin"}, 400},
+		"a NUL in a value":             {[]string{"X-Remote-User: admin\x00"}, 400},
+		"dropped as hop-by-hop": {plus(
+			"Connection: X-Remote-User, X-Remote-Group, X-Remote-Uid, X-Remote-Extra-Scope"), 0},
+		"dropped as hop-by-hop, alone": {[]string{"Connection: X-Remote-User, X-Remote-Group"}, 0},
+		"kept for an upgrade": {plus("Connection: Upgrade, X-Remote-User, X-Remote-Group",
+			"Upgrade: websocket"), 503},
+		"dropped for an upgrade": {[]string{"Connection: X-Remote-User, Upgrade, X-Remote-Group",
+			"Upgrade: SPDY/3.1"}, 503},
+		"in a trailer":                {[]string{"Trailer: X-Remote-User", "TE: trailers"}, 0},
+		"impersonation":               {[]string{"Impersonate-User: admin"}, 403},
+		"impersonation, lower case":   {[]string{"impersonate-user: admin"}, 403},
+		"impersonation, a second one": {[]string{"Impersonate-User: ", "Impersonate-User: admin"}, -1},
+		"impersonation, underscores":  {[]string{"Impersonate_User: admin", "Impersonate_Group: system:masters"}, 0},
+		"impersonation, hop-by-hop":   {[]string{"Impersonate-User: admin", "Connection: Impersonate-User"}, 403},
+		"impersonation, group alone":  {[]string{"Impersonate-Group: system:masters"}, 400},
+		"impersonation, UID alone":    {[]string{"Impersonate-Uid: 1"}, 400},
+		"impersonation, extra alone":  {[]string{"Impersonate-Extra-Scope: all"}, 400},
+		"impersonation of oneself, root": {[]string{"Impersonate-User: " + mallory,
+			"Impersonate-Group: system:masters"}, 403},
 	} {
 		t.Run(name, func(t *testing.T) { smuggle(t, config, tc.lines, tc.refused) })
 	}
@@ -156,7 +165,8 @@ func smuggle(t *testing.T, config *rest.Config, lines []string, refused int) {
 
 func isMallory(t *testing.T, who authenticationv1.UserInfo) {
 	t.Helper()
-	if !strings.HasPrefix(who.Username, "mallory-") || !slices.Equal(who.Groups, []string{"thieves", user.AllAuthenticated}) ||
+	if !strings.HasPrefix(who.Username, "mallory-") || !slices.Equal(who.Groups,
+		[]string{"thieves", user.AllAuthenticated}) ||
 		who.UID != "" || len(who.Extra["scope"]) > 0 {
 		t.Errorf("our server took the caller for %+v", who)
 	}
@@ -181,7 +191,8 @@ func TestS20Refused(t *testing.T) {
 		t.Errorf("our server asked about %s: %+v", bob, got)
 	}
 	// The same request with the right, which is for one user and no group.
-	allow(t, shared, ofUser(name), "", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"users"}, Verbs: []string{"impersonate"}})
+	allow(t, shared, ofUser(name), "", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"users"},
+		Verbs: []string{"impersonate"}})
 	if got := post(); got.Status != http.StatusCreated || seen(t, got.Body).UserInfo.Username != bob {
 		t.Errorf("impersonation with the right: %s, want 201 as %s", got, bob)
 	}
@@ -201,15 +212,18 @@ func TestS20Constrained(t *testing.T) {
 	name, bob := unique("helper"), unique("bob")
 	allow(t, shared, ofUser(bob), "", everything)
 	allow(t, shared, ofUser(name), "",
-		rbacv1.PolicyRule{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"users"}, Verbs: []string{"impersonate:user-info"}},
-		rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{"identityreviews"}, Verbs: []string{"impersonate-on:user-info:create"}})
+		rbacv1.PolicyRule{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"users"},
+			Verbs: []string{"impersonate:user-info"}},
+		rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{"identityreviews"},
+			Verbs: []string{"impersonate-on:user-info:create"}})
 	config, err := shared.Config(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	config.Impersonate = rest.ImpersonationConfig{UserName: bob}
 	server := newEndpoint(t, config)
-	if got := server.Must(t, http.MethodPost, current+reviews, nil, reviewJSON); seen(t, got.Body).UserInfo.Username != bob {
+	if got := server.Must(t, http.MethodPost, current+reviews, nil, reviewJSON); seen(t,
+		got.Body).UserInfo.Username != bob {
 		t.Errorf("create of a review, to which the right is: %s, want it as %s", got, bob)
 	}
 	if got := server.Do(t, http.MethodGet, current+"/gadgets", nil, nil); got.Status != http.StatusForbidden {

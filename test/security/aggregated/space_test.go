@@ -35,14 +35,16 @@ func TestS07Space(t *testing.T) {
 	name := unique("alice")
 	config := spaced(t, name+" ", "makers ")
 	server := newEndpoint(t, config)
-	sameIdentity(t, server.Must(t, http.MethodPost, selfReviews, nil, []byte(selfReview)).Body, server.Must(t, http.MethodPost, current+reviews, nil, reviewJSON).Body)
+	sameIdentity(t, server.Must(t, http.MethodPost, selfReviews, nil, []byte(selfReview)).Body,
+		server.Must(t, http.MethodPost, current+reviews, nil, reviewJSON).Body)
 
 	got := server.Do(t, http.MethodPost, current+reviews, upgrade(), reviewJSON)
 	seen := completed(t, logs.server, got.Header.Get("Audit-Id")).User
 	seen.Extra = nil
 	want := authenticationv1.UserInfo{Username: name, Groups: []string{"makers", user.AllAuthenticated}}
 	if diff := cmp.Diff(want, seen); diff != "" {
-		t.Errorf("identity in a request for an upgrade; if it is whole now, this test and its comment are out of date (-want +got):\n%s", diff)
+		t.Errorf("identity in a request for an upgrade; if it is whole now, this test and its comment are out of "+
+			"date (-want +got):\n%s", diff)
 	}
 }
 

@@ -26,7 +26,8 @@ func TestS43Tunnel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rights := []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}}
+	rights := []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{"*"},
+		Verbs: []string{"get", "list", "watch"}}}
 	allow(t, shared, ofUser(mallory), "", rights...)
 	item := widgetsOf(namespace) + "/w"
 	for name, tc := range map[string]struct {
@@ -57,7 +58,8 @@ func TestS43Tunnel(t *testing.T) {
 		})
 	}
 	t.Run("positive control: a console with the right", func(t *testing.T) {
-		allow(t, shared, ofUser(mallory), "", rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{"widgets/console"}, Verbs: []string{"create"}})
+		allow(t, shared, ofUser(mallory), "", rbacv1.PolicyRule{APIGroups: []string{group},
+			Resources: []string{"widgets/console"}, Verbs: []string{"create"}})
 		w := dial(t, config)
 		w.send(t, http.MethodGet, item+"/console", "", upgradeLines("websocket")...)
 		if got, err := w.receive(); err != nil || got.Status != http.StatusSwitchingProtocols {
@@ -73,7 +75,8 @@ func TestS43Tunnel(t *testing.T) {
 
 func upgradeLines(protocol string) []string {
 	return []string{
-		"Connection: Upgrade", "Upgrade: " + protocol, "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AQIDBAUGBwgJCgsMDQ4PEA==",
+		"Connection: Upgrade", "Upgrade: " + protocol, "Sec-WebSocket-Version: 13",
+		"Sec-WebSocket-Key: AQIDBAUGBwgJCgsMDQ4PEA==",
 		"Sec-WebSocket-Protocol: v5.channel.k8s.io",
 	}
 }
@@ -84,9 +87,11 @@ func (w *wire) claim(t *testing.T, what, name string) {
 	t.Helper()
 	body := string(reviewJSON)
 	lines := []string{
-		"X-Remote-User: root", "X-Remote-Group: system:masters", "Connection: close", "Content-Type: application/json", "Content-Length: " + strconv.Itoa(len(body)),
+		"X-Remote-User: root", "X-Remote-Group: system:masters", "Connection: close", "Content-Type: application/json",
+		"Content-Length: " + strconv.Itoa(len(body)),
 	}
-	request := "POST " + current + reviews + " HTTP/1.1\r\nHost: " + w.host + "\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n" + body
+	request := "POST " + current + reviews + " HTTP/1.1\r\nHost: " + w.host + "\r\n" + strings.Join(lines, "\r\n") +
+		"\r\n\r\n" + body
 	if _, err := io.WriteString(w, request); err != nil {
 		return // closed, as it should be
 	}
@@ -98,6 +103,7 @@ func (w *wire) claim(t *testing.T, what, name string) {
 		return
 	}
 	if got.Status != http.StatusCreated || seen(t, got.Body).UserInfo.Username != name {
-		t.Errorf("%s: the second request was answered with %s; want a closed connection, or one of %s itself", what, got, name)
+		t.Errorf("%s: the second request was answered with %s; want a closed connection, or one of %s itself",
+			what, got, name)
 	}
 }

@@ -21,7 +21,8 @@ import (
 
 // verdict is a script for a SubjectAccessReview with these fields in its status.
 func verdict(fields string) http.HandlerFunc {
-	return reply(http.StatusCreated, `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{`+fields+`}}`)
+	return reply(http.StatusCreated,
+		`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{`+fields+`}}`)
 }
 
 // judge scripts the verdicts, by what is asked.
@@ -36,7 +37,8 @@ func (s *server) judge(t *testing.T, by func(authorizationv1.SubjectAccessReview
 }
 
 func gadget(name string) string {
-	return `{"apiVersion":"workshop.example.com/v1","kind":"Gadget","metadata":{"name":"` + name + `"},"spec":{"purpose":"none"}}`
+	return `{"apiVersion":"workshop.example.com/v1","kind":"Gadget","metadata":{"name":"` + name +
+		`"},"spec":{"purpose":"none"}}`
 }
 
 // TestS21ReviewFails: when kube-apiserver gives no clear yes, nobody is let through, and nothing is done.
@@ -44,9 +46,11 @@ func TestS21ReviewFails(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	scripts := map[string]http.HandlerFunc{
-		"500":                reply(http.StatusInternalServerError, statusOf(http.StatusInternalServerError, metav1.StatusReasonInternalError)),
-		"403":                reply(http.StatusForbidden, statusOf(http.StatusForbidden, metav1.StatusReasonForbidden)),
-		"429":                reply(http.StatusTooManyRequests, statusOf(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)),
+		"500": reply(http.StatusInternalServerError,
+			statusOf(http.StatusInternalServerError, metav1.StatusReasonInternalError)),
+		"403": reply(http.StatusForbidden, statusOf(http.StatusForbidden, metav1.StatusReasonForbidden)),
+		"429": reply(http.StatusTooManyRequests,
+			statusOf(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)),
 		"no-answer":          hang,
 		"broken-connection":  reset,
 		"invalid-json":       reply(http.StatusCreated, `{"status":{"allowed":true`),
@@ -83,7 +87,8 @@ func TestS21ReviewFails(t *testing.T) {
 	t.Logf("%d of %d requests without a clear yes got through", through.Load(), 5*(len(scripts)-1))
 	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return verdict(`"allowed":true`) })
 	list := s.get(t, proxy, http.Header{"X-Remote-User": {"afterwards"}})
-	if got := strings.Count(list.body, `"name":"`); list.status != http.StatusOK || got != 5 || strings.Count(list.body, `"name":"allowed-`) != 5 {
+	if got := strings.Count(list.body, `"name":"`); list.status != http.StatusOK || got != 5 ||
+		strings.Count(list.body, `"name":"allowed-`) != 5 {
 		t.Errorf("gadgets afterwards: %s; want the 5 of the user that was allowed", list)
 	}
 }
@@ -94,7 +99,8 @@ func (s *server) five(proxy *tls.Certificate, user string) []answer {
 	var wait sync.WaitGroup
 	for i := range answers {
 		wait.Go(func() {
-			answers[i] = s.try(proxy, http.MethodPost, protected, http.Header{"X-Remote-User": {user}}, gadget(fmt.Sprintf("%s-%d", user, i)))
+			answers[i] = s.try(proxy, http.MethodPost, protected, http.Header{"X-Remote-User": {user}},
+				gadget(fmt.Sprintf("%s-%d", user, i)))
 		})
 	}
 	wait.Wait()
@@ -110,14 +116,17 @@ func TestS24Masters(t *testing.T) {
 		return verdict(`"allowed":false,"denied":true`)
 	})
 	proxy := frontProxy(t)
-	s.get(t, proxy, http.Header{"X-Remote-User": {"ann"}, "X-Remote-Group": {"system:masters"}}).want(t, "a master", http.StatusOK)
+	s.get(t, proxy, http.Header{"X-Remote-User": {"ann"}, "X-Remote-Group": {"system:masters"}}).want(t, "a master",
+		http.StatusOK)
 	if got := s.access(t); len(got) != 0 {
 		t.Errorf("SubjectAccessReviews: %+v, want none", got)
 	}
 	for _, group := range []string{"System:Masters", "system:masters ,x", "masters", "system:masters/x"} {
-		s.get(t, proxy, http.Header{"X-Remote-User": {"ann"}, "X-Remote-Group": {group}}).want(t, "the group "+group, http.StatusForbidden)
+		s.get(t, proxy, http.Header{"X-Remote-User": {"ann"}, "X-Remote-Group": {group}}).want(t, "the group "+group,
+			http.StatusForbidden)
 	}
-	s.get(t, proxy, http.Header{"X-Remote-User": {"system:masters"}}).want(t, "the user system:masters", http.StatusForbidden)
+	s.get(t, proxy, http.Header{"X-Remote-User": {"system:masters"}}).want(t, "the user system:masters",
+		http.StatusForbidden)
 	// A token's groups are what kube-apiserver says.
 	s.script(tokenReviews, reply(http.StatusCreated, `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","status":{"authenticated":true,"user":{"username":"x","groups":["makers"]}}}`))
 	header := bearer("token")
@@ -180,7 +189,8 @@ func TestS25Cached(t *testing.T) {
 	} {
 		before := len(s.access(t))
 		for range 3 {
-			s.try(proxy, http.MethodGet, tc.path, tc.header, "").want(t, "GET a gadget that is not there", http.StatusNotFound)
+			s.try(proxy, http.MethodGet, tc.path, tc.header, "").want(t, "GET a gadget that is not there",
+				http.StatusNotFound)
 		}
 		got = append(got, len(s.access(t))-before)
 	}

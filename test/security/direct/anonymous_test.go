@@ -21,14 +21,18 @@ func TestS14NoCredentials(t *testing.T) {
 	s := newServer(t)
 	admin := issue(t, readCA(t, "client-ca"), "admin", "system:masters")
 	var index struct{ Paths []string }
-	if got := s.try(admin, http.MethodGet, "/", nil, ""); json.Unmarshal([]byte(got.body), &index) != nil || len(index.Paths) < 20 {
+	if got := s.try(admin, http.MethodGet, "/", nil, ""); json.Unmarshal([]byte(got.body), &index) != nil ||
+		len(index.Paths) < 20 {
 		t.Fatalf("GET / as an administrator: %s, want a list of paths", got)
 	}
 	open := []string{"/healthz", "/livez", "/readyz"}
-	paths := append(index.Paths, "/", protected, protected+"/x", whoami, "/apis/workshop.example.com/v1/namespaces/default/widgets/x/console",
-		"/openapi/v3/apis/workshop.example.com/v1", "/version", "/metrics", "/metrics/slis", "/debug/pprof/", "/debug/flags/v", "/logs", "/configz", "/statusz", "/flagz", "/nowhere", "/readyz/")
+	paths := append(index.Paths, "/", protected, protected+"/x", whoami,
+		"/apis/workshop.example.com/v1/namespaces/default/widgets/x/console",
+		"/openapi/v3/apis/workshop.example.com/v1", "/version", "/metrics", "/metrics/slis", "/debug/pprof/",
+		"/debug/flags/v", "/logs", "/configz", "/statusz", "/flagz", "/nowhere", "/readyz/")
 	for _, path := range paths {
-		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, "BREW"} {
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut,
+			http.MethodPatch, http.MethodDelete, http.MethodOptions, "BREW"} {
 			got := s.try(nil, method, path, nil, "")
 			if slices.Contains(open, path) {
 				if got.status != http.StatusOK && got.status != http.StatusMethodNotAllowed {
@@ -47,7 +51,8 @@ func TestS14NoCredentials(t *testing.T) {
 	}
 	s.refusesBodies(t)
 	for _, spec := range s.access(t) {
-		if spec.User == "system:anonymous" && !slices.Contains(open, strings.Split(spec.NonResourceAttributes.Path, "?")[0]) {
+		if spec.User == "system:anonymous" && !slices.Contains(open,
+			strings.Split(spec.NonResourceAttributes.Path, "?")[0]) {
 			t.Errorf("SubjectAccessReview for an anonymous request of %v, want none", spec.NonResourceAttributes)
 		}
 	}
@@ -63,7 +68,8 @@ func (s *server) refusesBodies(t *testing.T) {
 		{"YAML of aliases", yamlType, "", laughs("")},
 		{"YAML of 3 MiB of values", yamlType, "", "[" + large[2:] + "]"},
 		{"applied YAML of 3 MiB of values", apply, "", "[" + large[2:] + "]"},
-		{"3 MiB in chunks", jsonType, "Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(large), large)},
+		{"3 MiB in chunks", jsonType, "Transfer-Encoding: chunked",
+			fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(large), large)},
 		{"chunks that do not end", jsonType, "Transfer-Encoding: chunked", "1\r\n{\r\n"},
 		{"a byte less than announced", jsonType, fmt.Sprintf("Content-Length: %d", len(gadget("x"))+1), gadget("x")},
 		{"a tebibyte that does not come", jsonType, fmt.Sprintf("Content-Length: %d", 1<<40), "{"},
@@ -83,7 +89,8 @@ func (s *server) refusesBodies(t *testing.T) {
 			}
 			// The server may hang up before it has all.
 			go func() {
-				_, _ = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\n%s\r\n\r\n%s", method, protected, tc.contentType, length, tc.body)
+				_, _ = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\n%s\r\n\r\n%s", method,
+					protected, tc.contentType, length, tc.body)
 			}()
 			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			read(resp, err).want(t, what, http.StatusUnauthorized)

@@ -48,12 +48,17 @@ var bodies = []struct {
 	accepted, limit                       int
 }{
 	{"create", http.MethodPost, protected + "?dryRun=All", jsonType, gadget("new"), http.StatusCreated, maxBody},
-	{"create from YAML", http.MethodPost, protected + "?dryRun=All", yamlType, gadget("new"), http.StatusCreated, maxYAML},
+	{"create from YAML", http.MethodPost, protected + "?dryRun=All", yamlType, gadget("new"),
+		http.StatusCreated, maxYAML},
 	{"update", http.MethodPut, protected + "/there?dryRun=All", jsonType, gadget("there"), http.StatusOK, maxBody},
-	{"merge patch", http.MethodPatch, protected + "/there?dryRun=All", merge, `{"spec":{"precision":1}}`, http.StatusOK, maxBody},
-	{"apply", http.MethodPatch, protected + "/there" + force + "&dryRun=All", apply, gadget("there"), http.StatusOK, maxYAML},
-	{"delete", http.MethodDelete, protected + "/there?dryRun=All", jsonType, `{"apiVersion":"v1","kind":"DeleteOptions","dryRun":["All"]}`, http.StatusOK, maxBody},
-	{"delete collection", http.MethodDelete, protected + "?dryRun=All", jsonType, `{"apiVersion":"v1","kind":"DeleteOptions","dryRun":["All"]}`, http.StatusOK, maxBody},
+	{"merge patch", http.MethodPatch, protected + "/there?dryRun=All", merge, `{"spec":{"precision":1}}`,
+		http.StatusOK, maxBody},
+	{"apply", http.MethodPatch, protected + "/there" + force + "&dryRun=All", apply, gadget("there"),
+		http.StatusOK, maxYAML},
+	{"delete", http.MethodDelete, protected + "/there?dryRun=All", jsonType,
+		`{"apiVersion":"v1","kind":"DeleteOptions","dryRun":["All"]}`, http.StatusOK, maxBody},
+	{"delete collection", http.MethodDelete, protected + "?dryRun=All", jsonType,
+		`{"apiVersion":"v1","kind":"DeleteOptions","dryRun":["All"]}`, http.StatusOK, maxBody},
 }
 
 func padded(body string, length int) string { return body + strings.Repeat(" ", length-len(body)) }
@@ -64,7 +69,8 @@ func TestS29Bodies(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return verdict(`"allowed":true`) })
-	if got := s.keep(t, frontProxy(t)).try(http.MethodPost, protected, http.Header{"X-Remote-User": {"ann"}}, gadget("there")); got.status != http.StatusCreated {
+	if got := s.keep(t, frontProxy(t)).try(http.MethodPost, protected, http.Header{"X-Remote-User": {"ann"}},
+		gadget("there")); got.status != http.StatusCreated {
 		t.Fatalf("create the gadget: %s", got)
 	}
 	onTheWay := socketBuffers(t) + 1<<20 // and what net/http has in hand at both ends
@@ -85,11 +91,13 @@ func TestS29Bodies(t *testing.T) {
 					req.Header = http.Header{"X-Remote-User": {"ann"}, "Content-Type": {tc.contentType}}
 					return read(ann.Do(req))
 				}
-				for _, length := range []struct{ bytes, want int }{{tc.limit, tc.accepted}, {tc.limit + 1, http.StatusRequestEntityTooLarge}} {
+				for _, length := range []struct{ bytes, want int }{{tc.limit, tc.accepted},
+					{tc.limit + 1, http.StatusRequestEntityTooLarge}} {
 					body := padded(tc.body, length.bytes)
 					send(strings.NewReader(body)).want(t, fmt.Sprintf("a body of %d bytes", length.bytes), length.want)
 					// A reader that does not tell its length is sent in chunks.
-					send(io.MultiReader(strings.NewReader(body))).want(t, fmt.Sprintf("a body of %d bytes in chunks", length.bytes), length.want)
+					send(io.MultiReader(strings.NewReader(body))).want(t,
+						fmt.Sprintf("a body of %d bytes in chunks", length.bytes), length.want)
 				}
 				body := &endless{}
 				got := send(body)
@@ -98,7 +106,8 @@ func TestS29Bodies(t *testing.T) {
 					t.Errorf("a body that does not end: %s, want 413 or a closed connection", got)
 				}
 				if taken, most := body.taken.Load(), int64(tc.limit)+onTheWay; taken > most {
-					t.Errorf("a body that does not end: the server took %d bytes, want %d and at most %d that were on their way", taken, tc.limit, onTheWay)
+					t.Errorf("a body that does not end: the server took %d bytes, want %d and at most %d that were "+
+						"on their way", taken, tc.limit, onTheWay)
 				}
 			})
 		}
@@ -143,13 +152,17 @@ func TestS29LengthLies(t *testing.T) {
 		{"negative", "Content-Length: -1", false, http.StatusBadRequest},
 		{"no number", "Content-Length: 0x10", false, http.StatusBadRequest},
 		{"more than a number holds", "Content-Length: 18446744073709551617", false, http.StatusBadRequest},
-		{"two that differ", fmt.Sprintf("Content-Length: %d\r\nContent-Length: %d", len(body), len(body)-1), false, http.StatusBadRequest},
-		{"one, and chunks that are none", fmt.Sprintf("Content-Length: %d\r\nTransfer-Encoding: chunked", len(body)), true, 0},
+		{"two that differ", fmt.Sprintf("Content-Length: %d\r\nContent-Length: %d", len(body), len(body)-1), false,
+			http.StatusBadRequest},
+		{"one, and chunks that are none", fmt.Sprintf("Content-Length: %d\r\nTransfer-Encoding: chunked", len(body)),
+			true, 0},
 		{"the truth", fmt.Sprintf("Content-Length: %d", len(body)), false, http.StatusCreated},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			conn := s.dial(t, frontProxy(t), "http/1.1")
-			head := "POST " + protected + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Remote-User: ann\r\nContent-Type: application/json\r\n"
+			head := "POST " + protected +
+				" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Remote-User: ann\r\nContent-Type: " +
+				"application/json\r\n"
 			if _, err := io.WriteString(conn, head+tc.lengths+"\r\n\r\n"+body); err != nil {
 				t.Fatal(err)
 			}

@@ -42,7 +42,8 @@ func laughs(prefix string) string {
 	var b strings.Builder
 	b.WriteString(prefix + "a0: &a0 [\"lol\",\"lol\",\"lol\",\"lol\",\"lol\",\"lol\",\"lol\",\"lol\",\"lol\"]\n")
 	for i := 1; i < 9; i++ {
-		fmt.Fprintf(&b, "%sa%d: &a%d [%s]\n", prefix, i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 9), ","))
+		fmt.Fprintf(&b, "%sa%d: &a%d [%s]\n", prefix, i, i,
+			strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 9), ","))
 	}
 	return b.String()
 }
@@ -83,41 +84,62 @@ func bombs(t *testing.T) []bomb {
 	of := func(spec string) string { return "{" + head + `,"metadata":{"name":"bomb"},"spec":` + spec + `}` }
 	return []bomb{
 		{"YAML of aliases", post, protected, yamlType, yamlHead + "spec:\n" + laughs("  "), nil, "400"},
-		{"YAML of aliases where nobody looks", post, protected + "?fieldValidation=Ignore", yamlType, yamlHead + "spec: {purpose: none}\n" + laughs(""), nil, "400"},
-		{"YAML of aliases, applied", patch, bombPath + force, apply, yamlHead + "spec: {purpose: none}\n" + laughs(""), nil, "400"},
-		{"YAML of aliases, applied to one that is there", patch, there + force, apply, strings.Replace(yamlHead, "bomb", "there", 1) + laughs(""), nil, "400"},
+		{"YAML of aliases where nobody looks", post, protected + "?fieldValidation=Ignore", yamlType, yamlHead +
+			"spec: {purpose: none}\n" + laughs(""), nil, "400"},
+		{"YAML of aliases, applied", patch, bombPath + force, apply, yamlHead + "spec: {purpose: none}\n" +
+			laughs(""), nil, "400"},
+		{"YAML of aliases, applied to one that is there", patch, there + force, apply,
+			strings.Replace(yamlHead, "bomb", "there", 1) + laughs(""), nil, "400"},
 		{"YAML of 340,000 aliases of one text", post, protected, yamlType,
-			yamlHead + "spec: {purpose: &x " + strings.Repeat("x", 1000) + "}\nmore: [" + strings.Repeat("*x,", 340_000) + "]\n", nil, "400"},
+			yamlHead + "spec: {purpose: &x " + strings.Repeat("x", 1000) + "}\nmore: [" +
+				strings.Repeat("*x,", 340_000) + "]\n", nil, "400"},
 		{"YAML of 150,000 aliases of one text, applied", patch, bombPath + force, apply,
-			yamlHead + "spec: {purpose: &x " + strings.Repeat("x", 500_000) + "}\nmore: [" + strings.Repeat("*x,", 150_000) + "]\n", nil, "400"},
+			yamlHead + "spec: {purpose: &x " + strings.Repeat("x", 500_000) + "}\nmore: [" +
+				strings.Repeat("*x,", 150_000) + "]\n", nil, "400"},
 		{"YAML of 520,000 values and an alias", post, protected + strict, yamlType,
 			yamlHead + "spec: {purpose: &x none}\nmore: [*x," + strings.Repeat("x,", 520_000) + "]\n", nil, "413"},
-		{"YAML of 520,000 values", post, protected + strict, yamlType, yamlHead + "spec: {purpose: none}\nmore: [" + strings.Repeat("x,", 520_000) + "]\n", nil, "413"},
-		{"YAML of 520,000 values, applied", patch, bombPath + force, apply, yamlHead + "spec: {purpose: none}\nmore: [" + strings.Repeat("x,", 520_000) + "]\n", nil, "413"},
-		{"JSON of 520,000 values, applied", patch, bombPath + force, apply, of(`{"purpose":"none","more":[1` + strings.Repeat(",1", 520_000) + `]}`), nil, "413"},
-		{"YAML of 1,500,000 values", post, protected, yamlType, yamlHead + "more: [" + strings.Repeat("x,", 1_500_000) + "]\n", nil, "413"},
-		{"YAML of 1,500,000 values, applied", patch, bombPath + force, apply, yamlHead + "more: [" + strings.Repeat("x,", 1_500_000) + "]\n", nil, "413"},
+		{"YAML of 520,000 values", post, protected + strict, yamlType, yamlHead + "spec: {purpose: none}\nmore: [" +
+			strings.Repeat("x,", 520_000) + "]\n", nil, "413"},
+		{"YAML of 520,000 values, applied", patch, bombPath + force, apply, yamlHead +
+			"spec: {purpose: none}\nmore: [" + strings.Repeat("x,", 520_000) + "]\n", nil, "413"},
+		{"JSON of 520,000 values, applied", patch, bombPath + force, apply,
+			of(`{"purpose":"none","more":[1` + strings.Repeat(",1", 520_000) + `]}`), nil, "413"},
+		{"YAML of 1,500,000 values", post, protected, yamlType, yamlHead + "more: [" + strings.Repeat("x,", 1_500_000) +
+			"]\n", nil, "413"},
+		{"YAML of 1,500,000 values, applied", patch, bombPath + force, apply, yamlHead + "more: [" +
+			strings.Repeat("x,", 1_500_000) + "]\n", nil, "413"},
 		{"YAML 100,000 deep, applied", patch, bombPath + force, apply, yamlHead + "spec: " + deep, nil, "400"},
-		{"YAML 100,000 deep in blocks", post, protected, yamlType, yamlHead + "spec: " + strings.Repeat("- ", 100_000) + "1\n", nil, "400"},
+		{"YAML 100,000 deep in blocks", post, protected, yamlType, yamlHead + "spec: " + strings.Repeat("- ", 100_000) +
+			"1\n", nil, "400"},
 		{"JSON 100,000 deep", post, protected, jsonType, of(objects), nil, "400"},
-		{"JSON 100,000 deep where nobody looks", post, protected + "?fieldValidation=Ignore", jsonType, of(`{"purpose":"none","x":` + deep + `}`), nil, "400"},
+		{"JSON 100,000 deep where nobody looks", post, protected + "?fieldValidation=Ignore", jsonType,
+			of(`{"purpose":"none","x":` + deep + `}`), nil, "400"},
 		{"merge patch 100,000 deep", patch, there, merge, `{"spec":` + objects + `}`, nil, "400 422"},
-		{"JSON patch with a value 100,000 deep", patch, there, jsonPatch, `[{"op":"add","path":"/spec/x","value":` + deep + `}]`, nil, "400 422"},
-		{"JSON patch with a path 100,000 deep", patch, there, jsonPatch, `[{"op":"add","path":"` + strings.Repeat("/a", 100_000) + `","value":1}]`, nil, "400 422"},
+		{"JSON patch with a value 100,000 deep", patch, there, jsonPatch, `[{"op":"add","path":"/spec/x","value":` +
+			deep + `}]`, nil, "400 422"},
+		{"JSON patch with a path 100,000 deep", patch, there, jsonPatch, `[{"op":"add","path":"` +
+			strings.Repeat("/a", 100_000) + `","value":1}]`, nil, "400 422"},
 		{"JSON patch of 1,000,000 copies", patch, there, jsonPatch, copies(1_000_000), nil, "413"},
-		{"JSON patch of 10,001 operations", patch, there, jsonPatch, "[" + strings.Repeat(`{"op":"test","path":"/kind","value":"Gadget"},`, 10_000) +
+		{"JSON patch of 10,001 operations", patch, there, jsonPatch, "[" +
+			strings.Repeat(`{"op":"test","path":"/kind","value":"Gadget"},`, 10_000) +
 			`{"op":"test","path":"/kind","value":"Gadget"}]`, nil, "413"},
 		{"JSON patch of 1,000 copies that double", patch, there, jsonPatch, copies(1000), nil, "413 422"},
 		{"1e400 for a number", post, protected, jsonType, of(`{"purpose":"none","precision":1e400}`), nil, "400"},
-		{"1e400 for the generation", post, protected, jsonType, "{" + head + `,"metadata":{"name":"bomb","generation":1e400},"spec":{"purpose":"none"}}`, nil, "400"},
+		{"1e400 for the generation", post, protected, jsonType, "{" + head +
+			`,"metadata":{"name":"bomb","generation":1e400},"spec":{"purpose":"none"}}`, nil, "400"},
 		{"1e999999999 for a number", patch, there, merge, `{"spec":{"precision":1e999999999}}`, nil, "400 422"},
-		{"a number of 1,000 digits", post, protected, jsonType, of(`{"purpose":"none","precision":` + digits + `}`), nil, "400"},
+		{"a number of 1,000 digits", post, protected, jsonType,
+			of(`{"purpose":"none","precision":` + digits + `}`), nil, "400"},
 		{"a number of 1,000,000 digits in a YAML", patch, bombPath + force, apply,
 			yamlHead + "spec: {purpose: none, precision: " + strings.Repeat("9", 1_000_000) + "}\n", nil, "400 422"},
-		{"one field 100,000 times", post, protected + strict, jsonType, of(`{` + strings.Repeat(`"purpose":"none",`, 100_000) + `"precision":1}`), nil, "413"},
-		{"100,000 unknown fields", post, protected + strict, jsonType, of(`{"purpose":"none"` + many(100_000) + `}`), nil, "413"},
-		{"100 MiB in gzip", post, protected, jsonType, zeros(t, 100), http.Header{"Content-Encoding": {"gzip"}}, "400 415"},
-		{"100 MiB in gzip, patched", patch, there, merge, zeros(t, 100), http.Header{"Content-Encoding": {"gzip"}}, "400 415"},
+		{"one field 100,000 times", post, protected + strict, jsonType,
+			of(`{` + strings.Repeat(`"purpose":"none",`, 100_000) + `"precision":1}`), nil, "413"},
+		{"100,000 unknown fields", post, protected + strict, jsonType,
+			of(`{"purpose":"none"` + many(100_000) + `}`), nil, "413"},
+		{"100 MiB in gzip", post, protected, jsonType, zeros(t, 100),
+			http.Header{"Content-Encoding": {"gzip"}}, "400 415"},
+		{"100 MiB in gzip, patched", patch, there, merge, zeros(t, 100),
+			http.Header{"Content-Encoding": {"gzip"}}, "400 415"},
 		{"protobuf that says it is 2 GiB", post, protected, protoType, "k8s\x00\x0a\xff\xff\xff\xff\x07", nil, "400"},
 	}
 }
@@ -146,9 +168,11 @@ func TestS30Bombs(t *testing.T) {
 	for _, b := range []bomb{
 		{"create", http.MethodPost, protected, jsonType, gadget("there"), nil, "201"},
 		{"create from a YAML with the signs of an alias in a text", http.MethodPost, protected, yamlType,
-			"apiVersion: workshop.example.com/v1\nkind: Gadget\nmetadata: {name: signs, annotations: {a: '&a *a'}}\nspec: {purpose: none}\n", nil, "201"},
+			"apiVersion: workshop.example.com/v1\nkind: Gadget\nmetadata: {name: signs, annotations: {a: '&a " +
+				"*a'}}\nspec: {purpose: none}\n", nil, "201"},
 		{"apply", http.MethodPatch, protected + "/applied" + force, apply,
-			"apiVersion: workshop.example.com/v1\nkind: Gadget\nmetadata: {name: applied}\nspec: {purpose: none}\n", nil, "201"},
+			"apiVersion: workshop.example.com/v1\nkind: Gadget\nmetadata: {name: applied}\nspec: {purpose: none}\n",
+			nil, "201"},
 		{"merge patch", http.MethodPatch, protected + "/there", merge, `{"spec":{"precision":1}}`, nil, "200"},
 	} {
 		if got := send(b); fmt.Sprint(got.status) != b.want {

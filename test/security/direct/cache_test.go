@@ -60,9 +60,11 @@ func TestS25Bounded(t *testing.T) {
 		return len(s.requests(accessReviews))
 	}
 	// The last is remembered, and so is one that is nearly as old as the memory reaches; the first is not any more.
-	for _, tc := range []struct{ name, want int }{{count, 0}, {count - remembered + 2*atOnce, 0}, {1, 1}, {count - remembered - 2*atOnce, 1}} {
+	for _, tc := range []struct{ name, want int }{{count, 0}, {count - remembered + 2*atOnce, 0}, {1, 1},
+		{count - remembered - 2*atOnce, 1}} {
 		if got := asked(tc.name); got != tc.want {
-			t.Errorf("SubjectAccessReviews for name %d when it is asked for again: got %d, want %d", tc.name, got, tc.want)
+			t.Errorf("SubjectAccessReviews for name %d when it is asked for again: got %d, want %d",
+				tc.name, got, tc.want)
 		}
 	}
 	// 8192 questions of 5 and 10 kB are 60 MiB, however many came before; the collector lets them, and what each

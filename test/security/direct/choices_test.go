@@ -55,8 +55,10 @@ func TestS11WeakTrust(t *testing.T) {
 				weak := m.data()
 				tc.weaken(weak)
 				m.set(weak)
-				shared.Eventually(t, "the front proxy to be refused", envtest.Patience, func(context.Context) error { return s.reads(t, proxy, forged(), "") })
-				if got := s.try(nil, http.MethodGet, "/readyz?verbose", nil, ""); !strings.Contains(got.body, "[-]front-proxy-trust failed") {
+				shared.Eventually(t, "the front proxy to be refused", envtest.Patience,
+					func(context.Context) error { return s.reads(t, proxy, forged(), "") })
+				if got := s.try(nil, http.MethodGet, "/readyz?verbose", nil, ""); !strings.Contains(got.body,
+					"[-]front-proxy-trust failed") {
 					t.Errorf("readyz: %s, want the check front-proxy-trust to fail", got)
 				}
 				m.set(strong)
@@ -91,7 +93,8 @@ func TestS17Audience(t *testing.T) {
 	if review == nil || review.UserInfo.Username != account {
 		t.Errorf("a token for our audience: %s, want to be %s", got, account)
 	}
-	for name, token := range map[string]string{"kube-apiserver's": accountToken(t), "another": accountToken(t, "https://elsewhere.example.com")} {
+	for name, token := range map[string]string{"kube-apiserver's": accountToken(t),
+		"another": accountToken(t, "https://elsewhere.example.com")} {
 		_, got := s.review(t, nil, bearer(token))
 		got.want(t, "a token for the audience: "+name, http.StatusUnauthorized)
 	}
@@ -132,7 +135,8 @@ func TestS24MastersOff(t *testing.T) {
 	}
 	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return verdict(`"allowed":false`) })
 	s.try(proxy, http.MethodGet, protected+"/x", master, "").want(t, "refused", http.StatusForbidden)
-	s.try(issue(t, readCA(t, "client-ca"), "admin", "system:masters"), http.MethodGet, protected+"/y", nil, "").want(t, "refused with a certificate", http.StatusForbidden)
+	s.try(issue(t, readCA(t, "client-ca"), "admin", "system:masters"), http.MethodGet, protected+"/y", nil, "").want(t,
+		"refused with a certificate", http.StatusForbidden)
 }
 
 // TestS21ReviewsForbidden: a server that may not ask for verdicts serves nobody and says which right it needs.
@@ -172,7 +176,8 @@ func TestS13Silence(t *testing.T) {
 		if got.status < http.StatusInternalServerError {
 			t.Fatalf("without a verdict: %s, want 5xx", got)
 		}
-		if got := s.try(nil, http.MethodGet, "/readyz?verbose", nil, ""); !strings.Contains(got.body, "[-]permissions failed") {
+		if got := s.try(nil, http.MethodGet, "/readyz?verbose", nil, ""); !strings.Contains(got.body,
+			"[-]permissions failed") {
 			return fmt.Errorf("readyz: %s", got)
 		}
 		return nil
@@ -180,7 +185,8 @@ func TestS13Silence(t *testing.T) {
 	s.try(nil, http.MethodGet, "/livez", nil, "").want(t, "livez", http.StatusOK)
 	s.script("/", nil)
 	s.waitReady(t)
-	s.try(issue(t, readCA(t, certs.FrontProxyCADir), certs.FrontProxyUser), http.MethodGet, protected, forged(), "").want(t, "afterwards", http.StatusOK)
+	s.try(issue(t, readCA(t, certs.FrontProxyCADir), certs.FrontProxyUser), http.MethodGet, protected, forged(),
+		"").want(t, "afterwards", http.StatusOK)
 	if log := s.log(); !strings.Contains(log, "Authorization check failed") {
 		t.Errorf("the log does not say that a verdict was missing:\n%s", log)
 	}

@@ -111,19 +111,24 @@ func TestS43Upgrade(t *testing.T) {
 			path, user string
 			want       int
 		}{
-			{"/healthz", "ann", 200}, {"/apis", "ann", 200}, {"/apis/workshop.example.com/v1", "ann", 200}, {"/openapi/v2", "ann", 200},
+			{"/healthz", "ann", 200}, {"/apis", "ann", 200}, {"/apis/workshop.example.com/v1", "ann", 200},
+			{"/openapi/v2", "ann", 200},
 			{protected, "boss", 200}, {protected, "ann", 403}, {console, "ann", 403}, {"/nowhere", "ann", 403},
 			{protected, "", 401}, {console, "", 401},
 		} {
 			conn := s.dial(t, proxy, "http/1.1")
-			lines := "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: " + upgrade + "\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n" +
-				"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n"
+			lines := "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: " + upgrade +
+				"\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n" +
+				"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: " +
+				"13\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n"
 			if tc.user != "" {
 				lines += "X-Remote-User: " + tc.user + "\r\n"
 			}
 			what := fmt.Sprintf("%s to %s as %q", upgrade, tc.path, tc.user)
 			//nolint:bodyclose // it ends with the connection
-			if got := send(t, conn, "GET "+tc.path+" HTTP/1.1\r\nHost: x\r\n"+lines+"\r\n"); got.StatusCode != tc.want || got.Header.Get("Upgrade") != "" {
+			if got := send(t, conn,
+				"GET "+tc.path+" HTTP/1.1\r\nHost: x\r\n"+lines+"\r\n"); got.StatusCode != tc.want ||
+				got.Header.Get("Upgrade") != "" {
 				t.Errorf("%s: %s, want %d and no upgrade", what, got.Status, tc.want)
 			}
 			// What follows is a request of its own, or nothing any more.
@@ -131,7 +136,8 @@ func TestS43Upgrade(t *testing.T) {
 				continue
 			}
 			//nolint:bodyclose // it ends with the connection
-			if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil && resp.StatusCode != http.StatusUnauthorized {
+			if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil &&
+				resp.StatusCode != http.StatusUnauthorized {
 				t.Errorf("%s: the next request on the connection: %s, want 401", what, resp.Status)
 			}
 			_ = conn.Close()
@@ -145,7 +151,8 @@ func TestS51ErrorsTellNothing(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	proxy := frontProxy(t)
-	inside := []string{s.url, strings.TrimPrefix(s.url, "https://"), "goroutine ", ".go:", "etcd.sock", "canary-token", shared.Dir}
+	inside := []string{s.url, strings.TrimPrefix(s.url, "https://"), "goroutine ", ".go:", "etcd.sock",
+		"canary-token", shared.Dir}
 	s.script(accessReviews, reply(http.StatusInternalServerError, "secret trace at goroutine 1"))
 	s.script(tokenReviews, reply(http.StatusInternalServerError, "secret trace at goroutine 1"))
 	for what, got := range map[string]answer{
@@ -166,12 +173,14 @@ func TestS51ErrorsTellNothing(t *testing.T) {
 	// What cannot be reached has an address.
 	s.script(accessReviews, reset)
 	unreached := s.try(proxy, http.MethodGet, protected, http.Header{"X-Remote-User": {"bea"}}, "")
-	if unreached.status != http.StatusInternalServerError || strings.Contains(unreached.body, strings.TrimPrefix(s.url, "https://")) {
+	if unreached.status != http.StatusInternalServerError ||
+		strings.Contains(unreached.body, strings.TrimPrefix(s.url, "https://")) {
 		t.Errorf("no answer to a review: %s, want 500 without the address", unreached)
 	}
 	s.try(proxy, http.MethodGet, "/x%0aE0101%2000:00:00%20forged-line%0a", http.Header{"X-Remote-User": {"ann"}}, "")
 	s.try(nil, http.MethodGet, "/x%0d%0aforged-line", nil, "")
-	s.try(signed(t, nil, func(c *x509.Certificate) { c.Subject.CommonName = "x\nforged-line" }), http.MethodGet, protected, nil, "")
+	s.try(signed(t, nil, func(c *x509.Certificate) { c.Subject.CommonName = "x\nforged-line" }), http.MethodGet,
+		protected, nil, "")
 	for line := range strings.Lines(s.end()) {
 		if strings.HasPrefix(line, "forged-line") || strings.HasPrefix(line, "E0101 00:00:00 forged-line") {
 			t.Errorf("a caller wrote the line %q into the log", line)

@@ -38,7 +38,8 @@ func (s *server) costs(t *testing.T, what string, cpu time.Duration, mebibytes u
 			t.Errorf("%s: used %s of CPU, want at most %s", what, used, cpu)
 		}
 		if peak > ready+mebibytes || peak > memoryLimit {
-			t.Errorf("%s: VmHWM is %d MiB, want at most %d MiB more than the %d MiB for /readyz, and at most %d MiB", what, peak, mebibytes, ready, memoryLimit)
+			t.Errorf("%s: VmHWM is %d MiB, want at most %d MiB more than the %d MiB for /readyz, and at most %d MiB",
+				what, peak, mebibytes, ready, memoryLimit)
 		}
 	}
 }
@@ -84,7 +85,8 @@ func (s *server) keep(t *testing.T, cert *tls.Certificate) *keeper {
 	}
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &keeper{http.Client{Transport: transport, CheckRedirect: noRedirect, Timeout: envtest.Patience}, "https://" + s.address}
+	return &keeper{http.Client{Transport: transport, CheckRedirect: noRedirect, Timeout: envtest.Patience},
+		"https://" + s.address}
 }
 
 func (k *keeper) try(method, path string, header http.Header, body string) answer {

@@ -120,8 +120,10 @@ func TestEtcdFails(t *testing.T) {
 	defer client.Close()
 	w := newWire(t, strings.TrimPrefix(client.Endpoints()[0], "https://"))
 	file := func(dir, name string) string { return filepath.Join(shared.PKI(), dir, name) }
-	s := start(t, newRelay(t), "--etcd-servers=https://"+w.address, "--etcd-prefix=/etcd-fails", "--etcd-cafile="+file("control-plane-ca", certs.CertFile),
-		"--etcd-certfile="+file("workshop-etcd-client", certs.CertFile), "--etcd-keyfile="+file("workshop-etcd-client", certs.KeyFile),
+	s := start(t, newRelay(t), "--etcd-servers=https://"+w.address, "--etcd-prefix=/etcd-fails",
+		"--etcd-cafile="+file("control-plane-ca", certs.CertFile),
+		"--etcd-certfile="+file("workshop-etcd-client", certs.CertFile),
+		"--etcd-keyfile="+file("workshop-etcd-client", certs.KeyFile),
 		"--request-timeout=5s", "--etcd-healthcheck-timeout=1s", "--etcd-readycheck-timeout=1s")
 	s.waitReady(t)
 	admin := issue(t, readCA(t, "client-ca"), "admin", "system:masters")
@@ -133,21 +135,25 @@ func TestEtcdFails(t *testing.T) {
 			w.set(mode)
 			var all sync.WaitGroup
 			for _, request := range []struct{ method, path, body string }{
-				{http.MethodGet, protected + "/kept", ""}, {http.MethodGet, protected, ""}, {http.MethodPost, protected, gadget("new")},
-				{http.MethodPut, protected + "/kept", strings.Replace(before.body, `"none"`, `"changed"`, 1)}, {http.MethodDelete, protected + "/kept", ""},
+				{http.MethodGet, protected + "/kept", ""}, {http.MethodGet, protected, ""},
+				{http.MethodPost, protected, gadget("new")},
+				{http.MethodPut, protected + "/kept", strings.Replace(before.body, `"none"`, `"changed"`, 1)},
+				{http.MethodDelete, protected + "/kept", ""},
 				{http.MethodDelete, protected, ""},
 			} {
 				all.Go(func() {
 					// 0: the answer that came with the request's timeout is broken off. That is the library's way, and
 					// no success.
-					if got := ask(request.method, request.path, request.body); got.status != 0 && got.status < http.StatusInternalServerError {
+					if got := ask(request.method, request.path, request.body); got.status != 0 &&
+						got.status < http.StatusInternalServerError {
 						t.Errorf("%s %s: %s, want 5xx", request.method, request.path, got)
 					}
 				})
 			}
 			all.Wait()
 			shared.Eventually(t, "the server to say what is wrong", envtest.Patience, func(context.Context) error {
-				if got := ask(http.MethodGet, "/readyz?verbose", ""); got.status != http.StatusInternalServerError || !strings.Contains(got.body, "[-]etcd failed") {
+				if got := ask(http.MethodGet, "/readyz?verbose", ""); got.status != http.StatusInternalServerError ||
+					!strings.Contains(got.body, "[-]etcd failed") {
 					return fmt.Errorf("/readyz: %s, want the check etcd to fail", got)
 				}
 				return nil

@@ -28,7 +28,8 @@ import (
 // forged claims to be somebody who may read the protected path, and an administrator too.
 func forged() http.Header {
 	return http.Header{
-		"X-Remote-User": {"boss"}, "X-Remote-Group": {"bosses", "system:masters"}, "X-Remote-Uid": {"1"}, "X-Remote-Extra-Scope": {"all"},
+		"X-Remote-User": {"boss"}, "X-Remote-Group": {"bosses", "system:masters"}, "X-Remote-Uid": {"1"},
+		"X-Remote-Extra-Scope": {"all"},
 	}
 }
 
@@ -73,17 +74,26 @@ func TestS01S02S04ForgedHeaders(t *testing.T) {
 		log  string // what must be in the server's log
 	}{
 		{"S1 no certificate", nil, ""},
-		{"S2 front proxy's CA, a name that is not allowed", issue(t, ca, "not-the-front-proxy"), "x509: subject with cn=not-the-front-proxy is not in the allowed list"},
-		{"S2 no name at all", signed(t, &ca.KeyPair, func(c *x509.Certificate) { c.Subject = pkix.Name{} }), "is not in the allowed list"},
-		{"S2 the allowed name in other letters", signed(t, &ca.KeyPair, func(c *x509.Certificate) { c.Subject.CommonName = "Front-Proxy-Client" }), "cn=Front-Proxy-Client is not in the allowed list"},
+		{"S2 front proxy's CA, a name that is not allowed", issue(t, ca, "not-the-front-proxy"),
+			"x509: subject with cn=not-the-front-proxy is not in the allowed list"},
+		{"S2 no name at all", signed(t, &ca.KeyPair, func(c *x509.Certificate) { c.Subject = pkix.Name{} }),
+			"is not in the allowed list"},
+		{"S2 the allowed name in other letters", signed(t, &ca.KeyPair,
+			func(c *x509.Certificate) { c.Subject.CommonName = "Front-Proxy-Client" }), "cn=Front-Proxy-Client is " +
+			"not in the allowed list"},
 		{"S2 the allowed name as DNS name only", signed(t, &ca.KeyPair, func(c *x509.Certificate) {
 			c.Subject.CommonName, c.DNSNames = "x", []string{certs.FrontProxyUser}
 		}), "cn=x is not in the allowed list"},
-		{"S4 another CA of the same name", issue(t, newCA(t, "front-proxy-ca"), certs.FrontProxyUser), "unknown authority"},
+		{"S4 another CA of the same name", issue(t, newCA(t, "front-proxy-ca"), certs.FrontProxyUser),
+			"unknown authority"},
 		{"S4 another CA with the same subject", signed(t, impostor(t, ca.Certificate), same), "unknown authority"},
 		{"S4 self-signed", signed(t, nil, same), "unknown authority"},
-		{"S4 expired", signed(t, &ca.KeyPair, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Hour) }), "expired"},
-		{"S4 not yet valid", signed(t, &ca.KeyPair, func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute * 30) }), "not yet valid"},
+		{"S4 expired", signed(t, &ca.KeyPair, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Hour) }),
+			"expired"},
+		{"S4 not yet valid", signed(t, &ca.KeyPair, func(c *x509.Certificate) {
+			c.NotBefore = time.Now().Add(
+				time.Minute * 30)
+		}), "not yet valid"},
 		{"S4 for servers only", signed(t, &ca.KeyPair, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }), "incompatible key usage"},
 		{"S4 signed by the front proxy's own certificate", chained(t, good), "x509: "},
 	} {
@@ -113,7 +123,8 @@ func TestS01S02S04ForgedHeaders(t *testing.T) {
 // chained is a certificate that a leaf signed, shown together with the leaf.
 func chained(t *testing.T, leaf *tls.Certificate) *tls.Certificate {
 	t.Helper()
-	below := signed(t, &certs.KeyPair{Certificate: leaf.Leaf, Key: leaf.PrivateKey.(crypto.Signer)}, func(*x509.Certificate) {})
+	below := signed(t, &certs.KeyPair{Certificate: leaf.Leaf, Key: leaf.PrivateKey.(crypto.Signer)},
+		func(*x509.Certificate) {})
 	below.Certificate = append(below.Certificate, leaf.Leaf.Raw)
 	return below
 }
@@ -145,7 +156,8 @@ func TestS03UsersCertificate(t *testing.T) {
 			t.Fatalf("%d SubjectAccessReviews, want 1", len(specs))
 		}
 		delete(specs[0].Extra, "authentication.kubernetes.io/credential-id")
-		want := authorizationv1.SubjectAccessReviewSpec{User: name, Groups: []string{"makers", "system:authenticated"}, ResourceAttributes: listGadgets()}
+		want := authorizationv1.SubjectAccessReviewSpec{User: name, Groups: []string{"makers", "system:authenticated"},
+			ResourceAttributes: listGadgets()}
 		if diff := cmp.Diff(want, specs[0], cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("SubjectAccessReview (-want +got):\n%s", diff)
 		}
@@ -154,7 +166,8 @@ func TestS03UsersCertificate(t *testing.T) {
 }
 
 func listGadgets() *authorizationv1.ResourceAttributes {
-	return &authorizationv1.ResourceAttributes{Verb: "list", Group: "workshop.example.com", Version: "v1", Resource: "gadgets"}
+	return &authorizationv1.ResourceAttributes{Verb: "list", Group: "workshop.example.com", Version: "v1",
+		Resource: "gadgets"}
 }
 
 // TestS05NoUser: the front proxy's certificate is not itself a user. Without the user's header nobody is there, and
@@ -222,12 +235,15 @@ func TestS06IdentityArrives(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.get(t, frontProxy(t), http.Header{
-		"X-Remote-User": {"jane doe/öäü, of=x"}, "X-Remote-Uid": {"8aee-5a4a"}, "X-Remote-Group": {"bosses", "a, b", "bosses"},
-		"X-Remote-Extra-Example.com%2fscope": {"a", "B c", "d%2Fe"}, "X-Remote-Extra-Mixed-CASE": {"x"}, "X-Remote-Extra-%E2%82%ac": {"euro"},
-		"X-Remote-Extra-Bad%zz": {"kept"},
+		"X-Remote-User": {"jane doe/öäü, of=x"}, "X-Remote-Uid": {"8aee-5a4a"},
+		"X-Remote-Group":                     {"bosses", "a, b", "bosses"},
+		"X-Remote-Extra-Example.com%2fscope": {"a", "B c", "d%2Fe"}, "X-Remote-Extra-Mixed-CASE": {"x"},
+		"X-Remote-Extra-%E2%82%ac": {"euro"},
+		"X-Remote-Extra-Bad%zz":    {"kept"},
 	}).want(t, "the front proxy", http.StatusOK)
 	want := []authorizationv1.SubjectAccessReviewSpec{{
-		User: "jane doe/öäü, of=x", UID: "8aee-5a4a", Groups: []string{"bosses", "a, b", "bosses", "system:authenticated"},
+		User: "jane doe/öäü, of=x", UID: "8aee-5a4a", Groups: []string{"bosses", "a, b", "bosses",
+			"system:authenticated"},
 		Extra: map[string]authorizationv1.ExtraValue{
 			"example.com/scope": {"a", "B c", "d%2Fe"}, "mixed-case": {"x"}, "€": {"euro"}, "bad%zz": {"kept"},
 		},

@@ -28,11 +28,13 @@ func (s *server) webhook(t *testing.T, label string) {
 	_, err = configurations.Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: label},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name:         "direct.example.com",
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(s.url + "/webhook"), CABundle: certs.Bundle{s.ca.Certificate}.PEM()},
+			Name: "direct.example.com",
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(s.url + "/webhook"),
+				CABundle: certs.Bundle{s.ca.Certificate}.PEM()},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{"workshop.example.com"}, APIVersions: []string{"*"}, Resources: []string{"gadgets"}},
+				Rule: admissionregistrationv1.Rule{APIGroups: []string{"workshop.example.com"},
+					APIVersions: []string{"*"}, Resources: []string{"gadgets"}},
 			}},
 			ObjectSelector:          &metav1.LabelSelector{MatchLabels: map[string]string{label: ""}},
 			FailurePolicy:           new(admissionregistrationv1.Fail),
@@ -66,11 +68,14 @@ func TestS08HeadersGoNoFurther(t *testing.T) {
 	const label = "direct-s08"
 	s.webhook(t, label)
 	header := http.Header{
-		"X-Remote-User": {"ann"}, "X-Remote-Group": {"bosses"}, "X-Remote-Extra-Scope": {"claimed-extra"}, "X-Remote-Canary": {"canary-claim"},
-		"Authorization": {"Bearer canary-token"}, "Cookie": {"session=canary-cookie"}, "Proxy-Authorization": {"Basic canary-basic"},
-		"Impersonate-User": {""}, "X-Forwarded-User": {"canary-forwarded"},
+		"X-Remote-User": {"ann"}, "X-Remote-Group": {"bosses"}, "X-Remote-Extra-Scope": {"claimed-extra"},
+		"X-Remote-Canary": {"canary-claim"},
+		"Authorization":   {"Bearer canary-token"}, "Cookie": {"session=canary-cookie"},
+		"Proxy-Authorization": {"Basic canary-basic"},
+		"Impersonate-User":    {""}, "X-Forwarded-User": {"canary-forwarded"},
 	}
-	body := `{"apiVersion":"workshop.example.com/v1","kind":"Gadget","metadata":{"generateName":"s08-","labels":{"` + label + `":""}},"spec":{"purpose":"none"}}`
+	body := `{"apiVersion":"workshop.example.com/v1","kind":"Gadget","metadata":{"generateName":"s08-","labels":{"` +
+		label + `":""}},"spec":{"purpose":"none"}}`
 	var created answer
 	// The webhook's registration takes a moment to arrive.
 	for len(s.requests("/webhook")) == 0 {
@@ -81,7 +86,8 @@ func TestS08HeadersGoNoFurther(t *testing.T) {
 	}
 	for _, req := range s.requests("") {
 		for name, values := range req.header {
-			if strings.HasPrefix(name, "X-Remote-") || strings.HasPrefix(name, "Impersonate-") || name == "Cookie" || strings.Contains(strings.Join(values, ""), "canary") {
+			if strings.HasPrefix(name, "X-Remote-") || strings.HasPrefix(name, "Impersonate-") || name == "Cookie" ||
+				strings.Contains(strings.Join(values, ""), "canary") {
 				t.Errorf("%s %s has the header %s: %q", req.method, req.path, name, values)
 			}
 		}
@@ -100,8 +106,10 @@ func TestS08HeadersGoNoFurther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, text := range map[string]string{"audit log": string(data), "server's log": s.end(), "answer": created.body} {
-		for _, canary := range []string{"canary-token", "canary-cookie", "canary-basic", "canary-claim", "canary-forwarded"} {
+	for what, text := range map[string]string{"audit log": string(data), "server's log": s.end(),
+		"answer": created.body} {
+		for _, canary := range []string{"canary-token", "canary-cookie", "canary-basic", "canary-claim",
+			"canary-forwarded"} {
 			if at := strings.Index(text, canary); at >= 0 {
 				t.Errorf("%s in the %s: %.200q", canary, what, text[max(0, at-100):])
 			}

@@ -25,7 +25,8 @@ import (
 func auditArgs(t *testing.T) (args []string, log string) {
 	t.Helper()
 	policy, log := filepath.Join(t.TempDir(), "policy.yaml"), filepath.Join(t.TempDir(), "audit.log")
-	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: RequestResponse}]\n"), 0o600); err != nil {
+	if err := os.WriteFile(policy,
+		[]byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: RequestResponse}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log}, log
@@ -43,7 +44,8 @@ func auditOf(t *testing.T, log, id string) auditv1.Event {
 		defer file.Close()
 		for lines := bufio.NewScanner(file); lines.Scan(); {
 			var event auditv1.Event
-			if json.Unmarshal(lines.Bytes(), &event) == nil && string(event.AuditID) == id && event.Stage == auditv1.StageResponseComplete {
+			if json.Unmarshal(lines.Bytes(), &event) == nil && string(event.AuditID) == id &&
+				event.Stage == auditv1.StageResponseComplete {
 				found = event
 				return nil
 			}
@@ -77,7 +79,8 @@ func TestS19Impersonation(t *testing.T) {
 	}
 
 	deputies := []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "deputy"}}
-	if err := grant("direct-deputy", deputies, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"users"}, Verbs: []string{"impersonate"}}); err != nil {
+	if err := grant("direct-deputy", deputies, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"users"},
+		Verbs: []string{"impersonate"}}); err != nil {
 		t.Fatal(err)
 	}
 	deputy := issue(t, users, "deputy")
@@ -99,7 +102,8 @@ func TestS19Impersonation(t *testing.T) {
 	// The permission is that of the user whom the front proxy names.
 	proxy := frontProxy(t)
 	for user, want := range map[string]int{"ann": http.StatusForbidden, "deputy": http.StatusOK} {
-		s.get(t, proxy, http.Header{"X-Remote-User": {user}, "Impersonate-User": {"boss"}}).want(t, "the front proxy for "+user, want)
+		s.get(t, proxy, http.Header{"X-Remote-User": {user}, "Impersonate-User": {"boss"}}).want(t,
+			"the front proxy for "+user, want)
 	}
 }
 
@@ -126,8 +130,10 @@ func TestS19ConstrainedImpersonation(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	if err := grant("direct-reader", []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "reader"}},
-		rbacv1.PolicyRule{APIGroups: []string{"workshop.example.com"}, Resources: []string{"gadgets"}, Verbs: []string{"impersonate-on:user-info:list"}},
-		rbacv1.PolicyRule{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"users"}, Verbs: []string{"impersonate:user-info"}, ResourceNames: []string{"boss"}},
+		rbacv1.PolicyRule{APIGroups: []string{"workshop.example.com"}, Resources: []string{"gadgets"},
+			Verbs: []string{"impersonate-on:user-info:list"}},
+		rbacv1.PolicyRule{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"users"},
+			Verbs: []string{"impersonate:user-info"}, ResourceNames: []string{"boss"}},
 	); err != nil {
 		t.Fatal(err)
 	}

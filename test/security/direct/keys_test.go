@@ -40,7 +40,8 @@ func (s *server) stored(t *testing.T, client *clientv3.Client) map[string]string
 // etcd is a client of the server's embedded etcd, whose socket belongs to whoever started the server.
 func (s *server) etcd(t *testing.T) *clientv3.Client {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Context: t.Context(), Endpoints: []string{"unix://" + filepath.Join(s.dataDir, "etcd.sock")}})
+	client, err := clientv3.New(clientv3.Config{Context: t.Context(),
+		Endpoints: []string{"unix://" + filepath.Join(s.dataDir, "etcd.sock")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,10 +53,13 @@ func (s *server) etcd(t *testing.T) *clientv3.Client {
 func segments() []string {
 	return []string{
 		"..", ".", "...", "%2e", "%2e%2e", "%2E%2E", ".%2e", "a%2fb", "%2fa", "a%2f", "%2e%2e%2f", "..%2f..", "..;",
-		"..%2fother%2fcanary", "%2e%2e%2fother%2fcanary", "..%2f..%2fgadgets%2fcanary", "..%2f..%2f..%2fforeign%2fcanary",
+		"..%2fother%2fcanary", "%2e%2e%2fother%2fcanary", "..%2f..%2fgadgets%2fcanary",
+		"..%2f..%2f..%2fforeign%2fcanary",
 		"..%5cother%5ccanary", "a%5cb", "%00", "canary%00", "%00canary", "a%00b",
-		"%25", "%252e%252e%252f", "%252e%252e%252fother%252fcanary", "%25%32%65", strings.Repeat("x", 300), strings.Repeat("a%2f", 100),
-		"%c3%a9", "%e2%80%ae", "%ef%bc%8e%ef%bc%8e", "%ff%fe", "%c0%ae%c0%ae", "%0a", "%20", "%3f", "%23", "*", "~", "-", "_", "ünïcode", "a:b",
+		"%25", "%252e%252e%252f", "%252e%252e%252fother%252fcanary", "%25%32%65", strings.Repeat("x", 300),
+		strings.Repeat("a%2f", 100),
+		"%c3%a9", "%e2%80%ae", "%ef%bc%8e%ef%bc%8e", "%ff%fe", "%c0%ae%c0%ae", "%0a", "%20", "%3f", "%23", "*", "~",
+		"-", "_", "ünïcode", "a:b",
 	}
 }
 
@@ -88,7 +92,8 @@ func TestS28Keys(t *testing.T) {
 	send := func(method, target, contentType, body string, want ...string) {
 		t.Helper()
 		count++
-		head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nX-Remote-User: ann\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", method, target, contentType, len(body))
+		head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nX-Remote-User: ann\r\nContent-Type: %s\r\nContent-Length: "+
+			"%d\r\n\r\n", method, target, contentType, len(body))
 		status, answer := s.raw(t, head+body, proxy)
 		if !slices.Contains(want, status) {
 			t.Errorf("%s %s: %s %.300s, want one of %v", method, target, status, answer, want)
@@ -122,7 +127,8 @@ func TestS28Keys(t *testing.T) {
 	s.watchBadNames(t)
 	// Without a name it is the collection that is deleted, and authorized.
 	bea := http.Header{"X-Remote-User": {"bea"}}
-	s.try(proxy, http.MethodDelete, widgets+"s28-mine/widgets/%2f", bea, "").want(t, "DELETE with a slash for a name", http.StatusForbidden)
+	s.try(proxy, http.MethodDelete, widgets+"s28-mine/widgets/%2f", bea, "").want(t, "DELETE with a slash for a name",
+		http.StatusForbidden)
 	s.createBadNames(send)
 	if diff := cmp.Diff(before, s.stored(t, etcd)); diff != "" {
 		t.Errorf("what is stored changed (-before +after):\n%s", diff)
@@ -136,10 +142,12 @@ func (s *server) watchBadNames(t *testing.T) {
 	for _, segment := range segments() {
 		segment = strings.ReplaceAll(segment, "other", "s28-other")
 		const watch = "/widgets?watch=1&timeoutSeconds=1"
-		for _, target := range []string{widgets + segment + watch, widgets + "s28-mine" + watch + "&fieldSelector=metadata.name=" + segment} {
+		for _, target := range []string{widgets + segment + watch, widgets + "s28-mine" + watch +
+			"&fieldSelector=metadata.name=" + segment} {
 			watchers.Go(func() {
 				got := ann.try(http.MethodGet, target, http.Header{"X-Remote-User": {"ann"}}, "")
-				if got.status != http.StatusOK && (got.status < 400 || got.status > 499) || strings.Contains(got.body, "canary-content") {
+				if got.status != http.StatusOK && (got.status < 400 || got.status > 499) ||
+					strings.Contains(got.body, "canary-content") {
 					t.Errorf("GET %s: %s, want 4xx, or 200 and nothing", target, got)
 				}
 			})
@@ -151,18 +159,22 @@ func (s *server) watchBadNames(t *testing.T) {
 // createBadNames: names come in bodies, too.
 func (s *server) createBadNames(send func(method, target, contentType, body string, want ...string)) {
 	for _, name := range []string{
-		"..", ".", "a/b", "../s28-other/canary", "../../gadgets/canary", "/", "a/", "%2e%2e", "a%2fb", "\x00", "a\x00b", "a\\b",
+		"..", ".", "a/b", "../s28-other/canary", "../../gadgets/canary", "/", "a/", "%2e%2e", "a%2fb", "\x00",
+		"a\x00b", "a\\b",
 		"é", "\u202e", "\uff0e\uff0e", "*", " ", "a b", "A",
 		strings.Repeat("x", 300), strings.Repeat("../", 100),
 	} {
 		quoted := strings.ReplaceAll(strings.ReplaceAll(strconv.QuoteToASCII(name), `\x00`, `\u0000`), `\'`, `'`)
-		send(http.MethodPost, widgets+"s28-mine/widgets", jsonType, strings.Replace(widget("", ""), `"name":""`, `"name":`+quoted, 1), "422")
+		send(http.MethodPost, widgets+"s28-mine/widgets", jsonType,
+			strings.Replace(widget("", ""), `"name":""`, `"name":`+quoted, 1), "422")
 		if len(name) == 300 {
 			// It is cut, to leave room for what is added.
 			continue
 		}
-		send(http.MethodPost, widgets+"s28-mine/widgets", jsonType, strings.Replace(widget("", ""), `"name":""`, `"generateName":`+quoted, 1), "422")
-		send(http.MethodPost, widgets+"s28-mine/widgets", jsonType, strings.Replace(widget("fine", ""), `"namespace":""`, `"namespace":`+quoted, 1), "400", "422")
+		send(http.MethodPost, widgets+"s28-mine/widgets", jsonType,
+			strings.Replace(widget("", ""), `"name":""`, `"generateName":`+quoted, 1), "422")
+		send(http.MethodPost, widgets+"s28-mine/widgets", jsonType,
+			strings.Replace(widget("fine", ""), `"namespace":""`, `"namespace":`+quoted, 1), "400", "422")
 	}
 }
 
@@ -174,13 +186,15 @@ func (s *server) plant(t *testing.T, etcd *clientv3.Client) map[string]string {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"s28-mine", "s28-other"} {
-		if _, err := admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		if _, err := admin.CoreV1().Namespaces().Create(t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	proxy, boss := frontProxy(t), http.Header{"X-Remote-User": {"boss"}}
 	for path, body := range map[string]string{
-		widgets + "s28-mine/widgets": widget("mine", ""), widgets + "s28-other/widgets": secretly(widget("canary", "")), protected: secretly(gadget("canary")),
+		widgets + "s28-mine/widgets": widget("mine", ""), widgets + "s28-other/widgets": secretly(widget("canary", "")),
+		protected: secretly(gadget("canary")),
 	} {
 		s.try(proxy, http.MethodPost, path, boss, body).want(t, "POST "+path, http.StatusCreated)
 	}
@@ -190,7 +204,8 @@ func (s *server) plant(t *testing.T, etcd *clientv3.Client) map[string]string {
 	keys := s.stored(t, etcd)
 	want := []string{
 		"/registry/foreign/canary", "/registry/workshop.example.com/gadgets/canary",
-		"/registry/workshop.example.com/widgets/s28-mine/mine", "/registry/workshop.example.com/widgets/s28-other/canary",
+		"/registry/workshop.example.com/widgets/s28-mine/mine",
+		"/registry/workshop.example.com/widgets/s28-other/canary",
 	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(keys))); diff != "" {
 		t.Fatalf("keys in etcd (-want +got):\n%s", diff)
@@ -204,5 +219,6 @@ func secretly(object string) string {
 }
 
 func widget(name, namespace string) string {
-	return `{"apiVersion":"workshop.example.com/v1","kind":"Widget","metadata":{"name":"` + name + `","namespace":"` + namespace + `"},"spec":{"model":"m"}}`
+	return `{"apiVersion":"workshop.example.com/v1","kind":"Widget","metadata":{"name":"` + name + `","namespace":"` +
+		namespace + `"},"spec":{"model":"m"}}`
 }

@@ -86,7 +86,8 @@ func testLasting(t *testing.T, path string, header http.Header, status int) {
 		within time.Duration // 0: it goes on
 	}{
 		{"without the right", rightLeaver, endOfRight}, {"with the right", rightStayer, 0},
-		{"without the trust in the user's certificate", trustLeaver, endOfTrust}, {"without the trust in the front proxy", trustStayer, 0},
+		{"without the trust in the user's certificate", trustLeaver, endOfTrust},
+		{"without the trust in the front proxy", trustStayer, 0},
 	} {
 		select {
 		case at := <-tc.ended:
@@ -112,7 +113,8 @@ func (s *server) createWidget(t *testing.T) {
 }
 
 // open returns a channel that gets the time at which the server ends what it answered.
-func (s *server) open(t *testing.T, cert *tls.Certificate, path string, header http.Header, user string, status int) <-chan time.Time {
+func (s *server) open(t *testing.T, cert *tls.Certificate, path string, header http.Header, user string,
+	status int) <-chan time.Time {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.address+path, nil)
 	if err != nil {

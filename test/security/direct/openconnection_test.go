@@ -84,7 +84,8 @@ func TestS12OpenConnection(t *testing.T) {
 		})
 	}
 	t.Run("expiry", func(t *testing.T) {
-		pair, err := readCA(t, certs.FrontProxyCADir).IssueClient(certs.ClientOptions{User: certs.FrontProxyUser, Lifetime: 5 * time.Second})
+		pair, err := readCA(t, certs.FrontProxyCADir).IssueClient(
+			certs.ClientOptions{User: certs.FrontProxyUser, Lifetime: 5 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

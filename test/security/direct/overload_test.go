@@ -35,7 +35,8 @@ func TestS39Overload(t *testing.T) {
 		mebibytes uint64
 	}{
 		{"reads", func(i int) string { return protected + "/" + strconv.Itoa(i) }, nil, true, true, 64},
-		{"consoles", func(i int) string { return consolesOf(strconv.Itoa(i)) }, webSocket("v5.channel.k8s.io"), false, false, 100},
+		{"consoles", func(i int) string { return consolesOf(strconv.Itoa(i)) }, webSocket("v5.channel.k8s.io"),
+			false, false, 100},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -63,7 +64,8 @@ func TestS39Overload(t *testing.T) {
 			for i := range clients {
 				clients[i] = s.keep(t, proxy)
 				clients[i].Transport.(*http.Transport).ForceAttemptHTTP2 = tc.http2
-				clients[i].try(http.MethodGet, protected, http.Header{"X-Remote-User": {"quiet"}}, "").want(t, "the first request of a connection", http.StatusOK)
+				clients[i].try(http.MethodGet, protected, http.Header{"X-Remote-User": {"quiet"}}, "").want(t,
+					"the first request of a connection", http.StatusOK)
 			}
 			header := maps.Clone(tc.header)
 			if header == nil {
@@ -99,11 +101,13 @@ func TestS39Overload(t *testing.T) {
 				counts[got.status]++
 			}
 			t.Logf("answers to the noisy user: %v", counts)
-			if counts[http.StatusTooManyRequests] < limit || counts[http.StatusOK]+counts[http.StatusSwitchingProtocols] != 0 {
+			if counts[http.StatusTooManyRequests] < limit ||
+				counts[http.StatusOK]+counts[http.StatusSwitchingProtocols] != 0 {
 				t.Errorf("answers to the noisy user: %v, want at least %d of 429 and none of 200 or 101", counts, limit)
 			}
 			if tc.allowed {
-				s.get(t, proxy, http.Header{"X-Remote-User": {"noisy"}}).want(t, "the noisy user afterwards", http.StatusOK)
+				s.get(t, proxy, http.Header{"X-Remote-User": {"noisy"}}).want(t, "the noisy user afterwards",
+					http.StatusOK)
 			}
 		})
 	}
@@ -120,7 +124,8 @@ func (s *server) servesOthers(t *testing.T, proxy *tls.Certificate) {
 	}{
 		{"/readyz without credentials", "/readyz", nil, 5 * time.Second, false},
 		{"/livez without credentials", "/livez", nil, 5 * time.Second, false},
-		{"an administrator", protected, http.Header{"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}}, 5 * time.Second, false},
+		{"an administrator", protected, http.Header{"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}},
+			5 * time.Second, false},
 		// A round is 10 s: then a review is given up. Who waited for 15 s in vain gets 429 too, and comes again as
 		// clients do.
 		{"another user", protected, http.Header{"X-Remote-User": {"quiet"}}, 30 * time.Second, true},

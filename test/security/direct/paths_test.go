@@ -20,18 +20,21 @@ func TestS26OtherPaths(t *testing.T) {
 	admin := http.Header{"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}}
 	for path, there := range map[string]int{
 		"/metrics": 200, "/metrics/slis": 200, "/livez/ping": 200, "/readyz/etcd": 200, "/": 200, "/statusz": 200,
-		"/debug/pprof/": 404, "/debug/pprof/heap": 404, "/debug/flags/v": 404, "/logs/": 404, "/configz": 404, "/nowhere": 404,
-		"/flagz": 404, "/ui": 404, "/swagger.json": 404, "/.well-known/openid-configuration": 404,
+		"/debug/pprof/": 404, "/debug/pprof/heap": 404, "/debug/flags/v": 404, "/logs/": 404, "/configz": 404,
+		"/nowhere": 404,
+		"/flagz":   404, "/ui": 404, "/swagger.json": 404, "/.well-known/openid-configuration": 404,
 	} {
 		s.forget()
-		s.try(proxy, http.MethodGet, path, http.Header{"X-Remote-User": {"ann"}}, "").want(t, "GET "+path+" without rights", http.StatusForbidden)
+		s.try(proxy, http.MethodGet, path, http.Header{"X-Remote-User": {"ann"}}, "").want(t,
+			"GET "+path+" without rights", http.StatusForbidden)
 		if got := s.access(t); len(got) != 1 || attributesLine(got[0]) != "get "+path {
 			t.Errorf("GET %s: SubjectAccessReviews %+v, want one for it", path, got)
 		}
 		s.try(proxy, http.MethodGet, path, admin, "").want(t, "GET "+path+" as an administrator", there)
 	}
 	for _, path := range []string{"/readyz?verbose", "/livez?verbose", "/healthz?verbose"} {
-		if got := s.try(proxy, http.MethodGet, path, http.Header{"X-Remote-User": {"ann"}}, ""); strings.Contains(got.body, "127.0.0.1") || strings.Contains(got.body, "error") {
+		if got := s.try(proxy, http.MethodGet, path, http.Header{"X-Remote-User": {"ann"}}, ""); strings.Contains(
+			got.body, "127.0.0.1") || strings.Contains(got.body, "error") {
 			t.Errorf("GET %s without rights tells too much: %s", path, got)
 		}
 	}
@@ -43,7 +46,8 @@ func TestS27UncleanPaths(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.judge(t, func(spec authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
-		ok := spec.NonResourceAttributes != nil && (spec.NonResourceAttributes.Path == "/apis" || strings.HasPrefix(spec.NonResourceAttributes.Path, "/apis/"))
+		ok := spec.NonResourceAttributes != nil && (spec.NonResourceAttributes.Path == "/apis" ||
+			strings.HasPrefix(spec.NonResourceAttributes.Path, "/apis/"))
 		return verdict(fmt.Sprintf(`"allowed":%t`, ok))
 	})
 	proxy := frontProxy(t)
@@ -91,7 +95,9 @@ func TestS27UncleanPaths(t *testing.T) {
 		{"/metrics#/apis", refused},
 	} {
 		for _, version := range []string{"HTTP/1.1", "HTTP/1.0"} {
-			status, body := s.raw(t, fmt.Sprintf("GET %s %s\r\nHost: elsewhere.example.com\r\nX-Remote-User: ann\r\n\r\n", tc.target, version), proxy)
+			status, body := s.raw(t,
+				fmt.Sprintf("GET %s %s\r\nHost: elsewhere.example.com\r\nX-Remote-User: ann\r\n\r\n", tc.target,
+					version), proxy)
 			if !slices.Contains(strings.Fields(tc.want), status) {
 				t.Errorf("GET %s %s: %s, want %s: %.200s", tc.target, version, status, tc.want, body)
 			}
@@ -100,13 +106,15 @@ func TestS27UncleanPaths(t *testing.T) {
 			}
 		}
 	}
-	if status, _ := s.raw(t, "CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: x\r\nX-Remote-User: ann\r\n\r\n", proxy); !slices.Contains(strings.Fields(refused), status) {
+	if status, _ := s.raw(t, "CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: x\r\nX-Remote-User: ann\r\n\r\n",
+		proxy); !slices.Contains(strings.Fields(refused), status) {
 		t.Errorf("CONNECT: %s, want %s", status, refused)
 	}
 	if status, _ := s.raw(t, "GET /apis HTTP/1.1\r\nX-Remote-User: ann\r\n\r\n", proxy); status != "400" {
 		t.Errorf("no Host: %s, want 400", status)
 	}
-	if status, _ := s.raw(t, "GET /apis HTTP/1.1\r\nHost: a\r\nHost: b\r\nX-Remote-User: ann\r\n\r\n", proxy); status != "400" {
+	if status, _ := s.raw(t, "GET /apis HTTP/1.1\r\nHost: a\r\nHost: b\r\nX-Remote-User: ann\r\n\r\n",
+		proxy); status != "400" {
 		t.Errorf("two Hosts: %s, want 400", status)
 	}
 }

@@ -99,7 +99,8 @@ func (a answer) want(t *testing.T, what string, status int) {
 const reviewBody = `{"apiVersion":"workshop.example.com/v1","kind":"IdentityReview"}`
 
 // review creates an IdentityReview and returns whom our server takes the caller for; nil if it refuses.
-func (s *server) review(t *testing.T, cert *tls.Certificate, header http.Header) (*identity.IdentityReviewStatus, answer) {
+func (s *server) review(t *testing.T, cert *tls.Certificate,
+	header http.Header) (*identity.IdentityReviewStatus, answer) {
 	t.Helper()
 	got := s.try(cert, http.MethodPost, whoami, header, reviewBody)
 	if got.status != http.StatusCreated {
@@ -165,7 +166,8 @@ func (s *server) dial(t *testing.T, cert *tls.Certificate, protocol string) *tls
 		t.Fatal(err)
 	}
 	config.NextProtos = []string{protocol}
-	conn, err := (&tls.Dialer{NetDialer: &net.Dialer{Timeout: envtest.Patience}, Config: config}).DialContext(t.Context(), "tcp", s.address)
+	conn, err := (&tls.Dialer{NetDialer: &net.Dialer{Timeout: envtest.Patience}, Config: config}).DialContext(
+		t.Context(), "tcp", s.address)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,8 @@ func startAs(t *testing.T, account string, r *relay, args ...string) *server {
 	s.cmd = exec.Command(shared.ServerBinary(), append([]string{
 		"serve", "--bind-address=127.0.0.1", "--secure-port=" + port,
 		"--data-dir=" + dir, "--kubeconfig=" + kubeconfig(t, account, r, dir),
-		"--tls-cert-file=" + filepath.Join(serving, certs.CertFile), "--tls-private-key-file=" + filepath.Join(serving, certs.KeyFile),
+		"--tls-cert-file=" + filepath.Join(serving, certs.CertFile), "--tls-private-key-file=" +
+			filepath.Join(serving, certs.KeyFile),
 	}, args...)...)
 	// As in manifests/base/deployment.yaml.
 	s.cmd.Env = append(os.Environ(), "GOMEMLIMIT=384MiB")
@@ -153,7 +154,8 @@ func kubeconfig(t *testing.T, account string, r *relay, dir string) string {
 		t.Fatal(err)
 	}
 	for _, cluster := range config.Clusters {
-		cluster.Server, cluster.CertificateAuthority, cluster.CertificateAuthorityData = r.url, "", certs.Bundle{r.ca.Certificate}.PEM()
+		cluster.Server, cluster.CertificateAuthority, cluster.CertificateAuthorityData = r.url, "",
+			certs.Bundle{r.ca.Certificate}.PEM()
 	}
 	path = filepath.Join(dir, "kubeconfig")
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
@@ -174,10 +176,13 @@ func accountKubeconfig(account string) (string, error) {
 
 // grantOnce gives the users of the tests their rights, and waits until kube-apiserver knows of them.
 var grantOnce = sync.OnceValue(func() error {
-	gadgets := rbacv1.PolicyRule{APIGroups: []string{v1.SchemeGroupVersion.Group}, Resources: []string{"gadgets"}, Verbs: []string{"get", "list", "create"}}
-	reviews := rbacv1.PolicyRule{APIGroups: []string{v1.SchemeGroupVersion.Group}, Resources: []string{"identityreviews"}, Verbs: []string{"create"}}
+	gadgets := rbacv1.PolicyRule{APIGroups: []string{v1.SchemeGroupVersion.Group}, Resources: []string{"gadgets"},
+		Verbs: []string{"get", "list", "create"}}
+	reviews := rbacv1.PolicyRule{APIGroups: []string{v1.SchemeGroupVersion.Group},
+		Resources: []string{"identityreviews"}, Verbs: []string{"create"}}
 	return errors.Join(
-		grant("direct-bosses", []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "boss"}, {Kind: rbacv1.GroupKind, Name: "bosses"}}, gadgets),
+		grant("direct-bosses", []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "boss"},
+			{Kind: rbacv1.GroupKind, Name: "bosses"}}, gadgets),
 		grant("direct-reviews", []rbacv1.Subject{{Kind: rbacv1.GroupKind, Name: "system:authenticated"}}, reviews),
 	)
 })
@@ -192,25 +197,29 @@ func grant(name string, subjects []rbacv1.Subject, rules ...rbacv1.PolicyRule) e
 		return err
 	}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
-	if _, err := client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: subjects,
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 	}
-	if _, err := client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	rule := rules[0]
-	spec := authorizationv1.SubjectAccessReviewSpec{User: subjects[0].Name, ResourceAttributes: &authorizationv1.ResourceAttributes{
-		Group: rule.APIGroups[0], Version: "*", Resource: rule.Resources[0], Verb: rule.Verbs[0],
-	}}
+	spec := authorizationv1.SubjectAccessReviewSpec{User: subjects[0].Name,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: rule.APIGroups[0], Version: "*", Resource: rule.Resources[0], Verb: rule.Verbs[0],
+		}}
 	if subjects[0].Kind == rbacv1.GroupKind {
 		spec.User, spec.Groups = "somebody", []string{subjects[0].Name}
 	}
 	for {
-		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx,
+			&authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 		if err != nil {
 			return fmt.Errorf("wait for the rights of %s: %w", name, err)
 		}

@@ -19,7 +19,8 @@ type field = hpack.HeaderField
 // head is that of a well-formed request for an IdentityReview.
 func head(more ...field) []field {
 	return append([]field{
-		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "localhost"}, {Name: ":path", Value: whoami},
+		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "localhost"},
+		{Name: ":path", Value: whoami},
 		{Name: "content-type", Value: "application/json"},
 	}, more...)
 }
@@ -47,7 +48,8 @@ func TestS07SmugglingHTTP2(t *testing.T) {
 		{"two paths", append([]field{{Name: ":path", Value: "/healthz"}}, head(user)...), "reset"},
 		{"two methods", append([]field{{Name: ":method", Value: "GET"}}, head(user)...), "reset"},
 		{"no path", []field{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "https"}, user}, "reset"},
-		{"line break in the value", head(field{Name: "x-remote-user", Value: "ann\r\nx-remote-group: system:masters"}), "reset"},
+		{"line break in the value", head(field{Name: "x-remote-user", Value: "ann\r\nx-remote-group: system:masters"}),
+			"reset"},
 		{"LF in the value", head(field{Name: "x-remote-user", Value: "ann\nx-remote-group: system:masters"}), "reset"},
 		{"NUL in the value", head(field{Name: "x-remote-user", Value: "ann\x00"}), "reset"},
 		{"line break in the name", head(user, field{Name: "x\r\nx-remote-group", Value: "system:masters"}), "reset"},
@@ -75,10 +77,12 @@ func TestS07SmugglingHTTP2(t *testing.T) {
 	})
 	t.Run("trailers", func(t *testing.T) {
 		late := []field{{Name: "x-remote-user", Value: "boss"}, {Name: "x-remote-group", Value: "system:masters"}}
-		if got := s.newStream(t, proxy).send(t, head(field{Name: "trailer", Value: "x-remote-user"}), late); got != "401" {
+		if got := s.newStream(t, proxy).send(t, head(field{Name: "trailer", Value: "x-remote-user"}),
+			late); got != "401" {
 			t.Errorf("a user in the trailer: read as %s, want 401", got)
 		}
-		if got := s.newStream(t, proxy).send(t, head(user, field{Name: "trailer", Value: "x-remote-group"}), late); got != "ann" {
+		if got := s.newStream(t, proxy).send(t, head(user, field{Name: "trailer", Value: "x-remote-group"}),
+			late); got != "ann" {
 			t.Errorf("a group in the trailer: read as %s, want ann", got)
 		}
 	})
@@ -132,13 +136,15 @@ func (c *stream) send(t *testing.T, fields, trailer []field) string {
 	if c.split {
 		first /= 2
 	}
-	_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: c.id, BlockFragment: block[:first], EndHeaders: !c.split})
+	_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: c.id, BlockFragment: block[:first],
+		EndHeaders: !c.split})
 	if c.split {
 		_ = c.framer.WriteContinuation(c.id, true, block[first:])
 	}
 	_ = c.framer.WriteData(c.id, trailer == nil, []byte(reviewBody))
 	if trailer != nil {
-		_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: c.id, BlockFragment: c.encode(t, trailer), EndHeaders: true, EndStream: true})
+		_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: c.id, BlockFragment: c.encode(t, trailer),
+			EndHeaders: true, EndStream: true})
 	}
 	return c.receive(t)
 }
@@ -186,7 +192,8 @@ func (c *stream) receive(t *testing.T) string {
 		case *http2.DataFrame:
 			body += string(f.Data())
 		}
-		if header := frame.Header(); header.StreamID == c.id && header.Flags.Has(http2.FlagDataEndStream) && status != "" {
+		if header := frame.Header(); header.StreamID == c.id && header.Flags.Has(http2.FlagDataEndStream) &&
+			status != "" {
 			if status != "201" {
 				return status
 			}

@@ -20,7 +20,8 @@ var smuggled = []struct{ name, lines, want string }{
 	{"twice, in different case", "x-remote-user: ann\r\nX-REMOTE-USER: boss", "ann"},
 	{"empty, then a name", "X-Remote-User:\r\nX-Remote-User: boss", "401"},
 	{"a list is one name", "X-Remote-User: ann, boss", "ann, boss"},
-	{"groups are no list either", "X-Remote-User: ann\r\nX-Remote-Group: a, system:masters", `ann groups=["a, system:masters"]`},
+	{"groups are no list either", "X-Remote-User: ann\r\nX-Remote-Group: a, system:masters",
+		`ann groups=["a, system:masters"]`},
 	{"underscores", "X_Remote_User: boss", "401"},
 	{"underscores beside", "X-Remote-User: ann\r\nX_Remote_User: boss\r\nX_Remote_Group: system:masters", "ann"},
 	{"a mixture of both", "X-Remote_User: boss", "401"},
@@ -34,7 +35,8 @@ var smuggled = []struct{ name, lines, want string }{
 	{"a name of two words", "X-Remote-User: ann\r\nX Remote Group: system:masters", "400"},
 	// RFC 9112 section 5.2: a server refuses a folded line or makes a blank of the fold. Never a line of its own.
 	{"folded", "X-Remote-User: ann\r\n boss", "ann boss"},
-	{"a header in a fold", "X-Remote-User: ann\r\n\tX-Remote-Group: system:masters", "ann X-Remote-Group: system:masters"},
+	{"a header in a fold", "X-Remote-User: ann\r\n\tX-Remote-Group: system:masters",
+		"ann X-Remote-Group: system:masters"},
 	// RFC 9112 section 2.2: a lone LF may end a line; a lone CR must not.
 	{"LF", "X-Remote-User: ann\nX-Remote-Group: a", `ann groups=["a"]`},
 	{"CR", "X-Remote-User: ann\rX-Remote-Group: system:masters", "400"},
@@ -43,11 +45,13 @@ var smuggled = []struct{ name, lines, want string }{
 	{"NUL in the name", "X-Remote\x00-User: boss", "400"},
 	{"vertical tab", "X-Remote-User: ann\x0bboss", "400"},
 	{"DEL", "X-Remote-User: ann\x7f", "400"},
-	{"an encoded line break", "X-Remote-User: ann%0d%0aX-Remote-Group: system:masters", "ann%0d%0aX-Remote-Group: system:masters"},
+	{"an encoded line break", "X-Remote-User: ann%0d%0aX-Remote-Group: system:masters",
+		"ann%0d%0aX-Remote-Group: system:masters"},
 	{"an encoded name", "X%2DRemote%2DUser: boss", "401"},
 	{"hop by hop", "X-Remote-User: ann\r\nConnection: X-Remote-User", "ann"},
 	{"extra without a key", "X-Remote-User: ann\r\nX-Remote-Extra-: x", "ann extra=map[:[x]]"},
-	{"extra of one key in two spellings", "X-Remote-User: ann\r\nX-Remote-Extra-a%2fb: x\r\nX-Remote-Extra-A%2Fb: x", "ann extra=map[a/b:[x x]]"},
+	{"extra of one key in two spellings", "X-Remote-User: ann\r\nX-Remote-Extra-a%2fb: x\r\nX-Remote-Extra-A%2Fb: x",
+		"ann extra=map[a/b:[x x]]"},
 	{"announced in a trailer", "Trailer: X-Remote-User", "401"},
 	{"changed by a trailer", "X-Remote-User: ann\r\nTrailer: X-Remote-Group", "ann"},
 }
@@ -75,9 +79,12 @@ func (s *server) read(t *testing.T, cert *tls.Certificate, lines string) string 
 	t.Helper()
 	body := fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(reviewBody), reviewBody)
 	if strings.Contains(lines, "Trailer:") {
-		body = fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\nX-Remote-User: boss\r\nX-Remote-Group: system:masters\r\n\r\n", len(reviewBody), reviewBody)
+		body = fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\nX-Remote-User: "+
+			"boss\r\nX-Remote-Group: system:masters\r\n\r\n", len(reviewBody), reviewBody)
 	}
-	status, answer := s.raw(t, fmt.Sprintf("POST %s HTTP/1.1\r\n%s\r\nHost: localhost\r\nContent-Type: application/json\r\n%s", whoami, lines, body), cert)
+	status, answer := s.raw(t,
+		fmt.Sprintf("POST %s HTTP/1.1\r\n%s\r\nHost: localhost\r\nContent-Type: application/json\r\n%s", whoami,
+			lines, body), cert)
 	if status != "201" {
 		return status
 	}

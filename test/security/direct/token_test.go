@@ -38,7 +38,8 @@ func accountToken(t *testing.T, audiences ...string) string {
 		t.Fatal(err)
 	}
 	request, err := client.CoreV1().ServiceAccounts(envtest.Namespace).CreateToken(t.Context(), "extension-apiserver",
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{})
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,8 @@ func TestS15S17TokenIsReviewed(t *testing.T) {
 			switch {
 			case tc.want == "":
 				got.want(t, "token", http.StatusUnauthorized)
-				s.try(nil, http.MethodGet, "/readyz", bearer(tc.token), "").want(t, "token at an open path", http.StatusUnauthorized)
+				s.try(nil, http.MethodGet, "/readyz", bearer(tc.token), "").want(t, "token at an open path",
+					http.StatusUnauthorized)
 			case review == nil || review.UserInfo.Username != tc.want || review.Authenticator != "BearerToken":
 				t.Errorf("%s, want to be %s by BearerToken", got, tc.want)
 			}
@@ -132,7 +134,8 @@ func TestS15TokenInLogs(t *testing.T) {
 				tokens, forms = append(tokens, token), append(forms, token, form)
 				transport := s.keep(t, nil).Transport.(*http.Transport)
 				transport.ForceAttemptHTTP2 = false // only HTTP/1.1 can be upgraded
-				got := s.send(transport, http.MethodGet, consolesOf("none"), webSocket("base64url.bearer.authorization.k8s.io."+form, "v5.channel.k8s.io"), "")
+				got := s.send(transport, http.MethodGet, consolesOf("none"),
+					webSocket("base64url.bearer.authorization.k8s.io."+form, "v5.channel.k8s.io"), "")
 				if got.status != http.StatusForbidden && got.status != http.StatusUnauthorized {
 					t.Errorf("a token in a protocol: %s, want 403, or 401 for nobody's", got)
 				}
@@ -157,21 +160,25 @@ func TestS16TokenReviewFails(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	status := func(fields string) http.HandlerFunc {
-		return reply(http.StatusCreated, `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","status":{`+fields+`}}`)
+		return reply(http.StatusCreated,
+			`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","status":{`+fields+`}}`)
 	}
 	const boss = `"user":{"username":"boss","groups":["bosses"]}`
 	scripts := map[string]http.HandlerFunc{
-		"500":                         reply(http.StatusInternalServerError, statusOf(http.StatusInternalServerError, metav1.StatusReasonInternalError)),
-		"403":                         reply(http.StatusForbidden, statusOf(http.StatusForbidden, metav1.StatusReasonForbidden)),
-		"no-answer":                   hang,
-		"broken-connection":           reset,
-		"malformed":                   reply(http.StatusCreated, `{"status":{"authenticated":true,`+boss),
-		"html":                        reply(http.StatusOK, "<html>authenticated: true</html>"),
-		"nothing":                     reply(http.StatusCreated, ""),
-		"empty-status":                status(""),
-		"no":                          status(`"authenticated":false,` + boss),
-		"no-answer-but-a-user":        status(boss),
-		"another-kind":                reply(http.StatusCreated, `{"apiVersion":"v1","kind":"Status","status":"Success"}`),
+		"500": reply(http.StatusInternalServerError,
+			statusOf(http.StatusInternalServerError, metav1.StatusReasonInternalError)),
+		"403": reply(http.StatusForbidden,
+			statusOf(http.StatusForbidden, metav1.StatusReasonForbidden)),
+		"no-answer":            hang,
+		"broken-connection":    reset,
+		"malformed":            reply(http.StatusCreated, `{"status":{"authenticated":true,`+boss),
+		"html":                 reply(http.StatusOK, "<html>authenticated: true</html>"),
+		"nothing":              reply(http.StatusCreated, ""),
+		"empty-status":         status(""),
+		"no":                   status(`"authenticated":false,` + boss),
+		"no-answer-but-a-user": status(boss),
+		"another-kind": reply(http.StatusCreated,
+			`{"apiVersion":"v1","kind":"Status","status":"Success"}`),
 		"authenticated-with-an-error": status(`"authenticated":true,"error":"cannot check",` + boss),
 		"authenticated-without-name":  status(`"authenticated":true,"user":{"groups":["bosses"]}`),
 		"authenticated":               status(`"authenticated":true,` + boss),

@@ -35,10 +35,12 @@ func TestS09UID(t *testing.T) {
 
 	data[key] = `["X-Remote-Uid"]`
 	m.set(data)
-	shared.Eventually(t, "the UID to count", envtest.Patience, func(context.Context) error { return s.reads(t, proxy, header, "ann uid=42") })
+	shared.Eventually(t, "the UID to count", envtest.Patience,
+		func(context.Context) error { return s.reads(t, proxy, header, "ann uid=42") })
 	delete(data, key)
 	m.set(data)
-	shared.Eventually(t, "the UID to count no longer", envtest.Patience, func(context.Context) error { return s.reads(t, proxy, header, "ann") })
+	shared.Eventually(t, "the UID to count no longer", envtest.Patience,
+		func(context.Context) error { return s.reads(t, proxy, header, "ann") })
 }
 
 // reads is an error unless our server takes the caller for the user that is wanted; empty means that it answers 401.
@@ -92,7 +94,8 @@ func TestS10OtherHeaderNames(t *testing.T) {
 	// The log has warned, once: of the other names, not of the usual ones.
 	const warning = "WARNING: the front proxy's headers have other names than usual"
 	if log := s.end(); strings.Count(log, warning) != 1 ||
-		!strings.Contains(log, "requestheader-extra-headers-prefix, requestheader-group-headers, requestheader-username-headers") {
+		!strings.Contains(log,
+			"requestheader-extra-headers-prefix, requestheader-group-headers, requestheader-username-headers") {
 		t.Errorf("want one warning of the three keys in the log:\n%s", log)
 	}
 }
@@ -126,7 +129,8 @@ func TestS12TrustFollows(t *testing.T) {
 		})
 	}
 	const bundle, names = "requestheader-client-ca-file", "requestheader-allowed-names"
-	follow("both CAs to be trusted", bundle, string(certs.Bundle{oldCA.Certificate, nextCA.Certificate}.PEM()), "ann", "ann")
+	follow("both CAs to be trusted", bundle, string(certs.Bundle{oldCA.Certificate, nextCA.Certificate}.PEM()), "ann",
+		"ann")
 	follow("the old CA to be refused", bundle, string(certs.Bundle{nextCA.Certificate}.PEM()), "", "ann")
 	follow("the name to be refused", names, `["another-name"]`, "", "")
 	follow("the name to be allowed again", names, `["`+certs.FrontProxyUser+`"]`, "", "ann")
@@ -135,8 +139,10 @@ func TestS12TrustFollows(t *testing.T) {
 	intact, broken := m.data(), m.data()
 	broken[names], broken["requestheader-group-headers"] = `["another-name"]`, `["X-Remote-Group`
 	m.set(broken)
-	shared.Eventually(t, "the revoked name to be refused", envtest.Patience, func(context.Context) error { return s.reads(t, next, ann, "") })
-	if got := s.try(nil, http.MethodGet, "/readyz?verbose", nil, ""); !strings.Contains(got.body, "[-]front-proxy-trust failed") {
+	shared.Eventually(t, "the revoked name to be refused", envtest.Patience,
+		func(context.Context) error { return s.reads(t, next, ann, "") })
+	if got := s.try(nil, http.MethodGet, "/readyz?verbose", nil, ""); !strings.Contains(got.body,
+		"[-]front-proxy-trust failed") {
 		t.Errorf("readyz: %s, want the check front-proxy-trust to fail", got)
 	}
 	m.set(intact)
@@ -150,7 +156,8 @@ func TestS12TrustFollows(t *testing.T) {
 	data := m.data()
 	data["client-ca-file"] = string(certs.Bundle{nextUsers.Certificate}.PEM())
 	m.set(data)
-	shared.Eventually(t, "the old CA of users to be refused", envtest.Patience, func(context.Context) error { return s.reads(t, alice, nil, "") })
+	shared.Eventually(t, "the old CA of users to be refused", envtest.Patience,
+		func(context.Context) error { return s.reads(t, alice, nil, "") })
 	s.wantUser(t, nextAlice, nil, "alice")
 }
 
@@ -165,9 +172,11 @@ func TestS12TrustDeleted(t *testing.T) {
 	s.wantUser(t, proxy, ann, "ann")
 	data := m.data()
 	m.remove()
-	shared.Eventually(t, "the front proxy to be refused", envtest.Patience, func(context.Context) error { return s.reads(t, proxy, ann, "") })
+	shared.Eventually(t, "the front proxy to be refused", envtest.Patience,
+		func(context.Context) error { return s.reads(t, proxy, ann, "") })
 	m.set(data)
-	shared.Eventually(t, "the front proxy to be trusted again", envtest.Patience, func(context.Context) error { return s.reads(t, proxy, ann, "ann") })
+	shared.Eventually(t, "the front proxy to be trusted again", envtest.Patience,
+		func(context.Context) error { return s.reads(t, proxy, ann, "ann") })
 }
 
 // TestS12TrustWhileStopping: a server that was told to stop serves for a while, and follows the trust until the last
@@ -190,5 +199,6 @@ func TestS12TrustWhileStopping(t *testing.T) {
 	})
 	s.wantUser(t, proxy, ann, "ann")
 	m.remove()
-	shared.Eventually(t, "the front proxy to be refused", envtest.Patience, func(context.Context) error { return s.reads(t, proxy, ann, "") })
+	shared.Eventually(t, "the front proxy to be refused", envtest.Patience,
+		func(context.Context) error { return s.reads(t, proxy, ann, "") })
 }

@@ -61,9 +61,10 @@ func (m *trustMap) set(data map[string]string) {
 		kind = watch.Added
 	}
 	m.current = &corev1.ConfigMap{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: trustName, UID: "1", ResourceVersion: strconv.Itoa(len(m.events) + 1)},
-		Data:       maps.Clone(data),
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: trustName, UID: "1",
+			ResourceVersion: strconv.Itoa(len(m.events) + 1)},
+		Data: maps.Clone(data),
 	}
 	m.add(kind, m.current)
 }
@@ -119,14 +120,17 @@ func (m *trustMap) watch(w http.ResponseWriter, req *http.Request) {
 	sent := len(events)
 	if req.URL.Query().Get("sendInitialEvents") == "true" {
 		if current != nil {
-			_ = encoder.Encode(metav1.WatchEvent{Type: string(watch.Added), Object: runtime.RawExtension{Object: current}})
+			_ = encoder.Encode(metav1.WatchEvent{Type: string(watch.Added),
+				Object: runtime.RawExtension{Object: current}})
 		}
-		_ = encoder.Encode(metav1.WatchEvent{Type: string(watch.Bookmark), Object: runtime.RawExtension{Object: &corev1.ConfigMap{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-			ObjectMeta: metav1.ObjectMeta{
-				ResourceVersion: strconv.Itoa(sent), Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
-			},
-		}}})
+		_ = encoder.Encode(metav1.WatchEvent{Type: string(watch.Bookmark),
+			Object: runtime.RawExtension{Object: &corev1.ConfigMap{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+				ObjectMeta: metav1.ObjectMeta{
+					ResourceVersion: strconv.Itoa(sent),
+					Annotations:     map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+				},
+			}}})
 	} else if from, err := strconv.Atoi(req.URL.Query().Get("resourceVersion")); err == nil && from < sent {
 		sent = from
 	}

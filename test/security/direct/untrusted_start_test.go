@@ -24,7 +24,8 @@ import (
 func TestS13TrustUnreadableAtStart(t *testing.T) {
 	t.Parallel()
 	cm := func(data string) string {
-		return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"kube-system","name":"` + trustName + `"},"data":{` + data + `}}`
+		return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"kube-system","name":"` + trustName +
+			`"},"data":{` + data + `}}`
 	}
 	for name, tc := range map[string]struct {
 		script http.HandlerFunc
@@ -32,15 +33,21 @@ func TestS13TrustUnreadableAtStart(t *testing.T) {
 		// waits tells that the server does not end, but stays unready.
 		waits bool
 	}{
-		"403":               {reply(http.StatusForbidden, statusOf(http.StatusForbidden, metav1.StatusReasonForbidden)), "create rolebinding", false},
-		"401":               {reply(http.StatusUnauthorized, statusOf(http.StatusUnauthorized, metav1.StatusReasonUnauthorized)), "does not accept the credentials", false},
-		"404":               {reply(http.StatusNotFound, statusOf(http.StatusNotFound, metav1.StatusReasonNotFound)), trustName, false},
-		"500":               {reply(http.StatusInternalServerError, statusOf(http.StatusInternalServerError, metav1.StatusReasonInternalError)), trustName, false},
+		"403": {reply(http.StatusForbidden, statusOf(http.StatusForbidden, metav1.StatusReasonForbidden)),
+			"create rolebinding", false},
+		"401": {reply(http.StatusUnauthorized,
+			statusOf(http.StatusUnauthorized,
+				metav1.StatusReasonUnauthorized)), "does not accept the credentials", false},
+		"404": {reply(http.StatusNotFound, statusOf(http.StatusNotFound, metav1.StatusReasonNotFound)),
+			trustName, false},
+		"500": {reply(http.StatusInternalServerError,
+			statusOf(http.StatusInternalServerError, metav1.StatusReasonInternalError)), trustName, false},
 		"no answer":         {hang, trustName, false},
 		"broken connection": {reset, trustName, false},
 		"garbage":           {reply(http.StatusOK, "<html>"), trustName, false},
-		"empty":             {reply(http.StatusOK, cm("")), "the aggregation layer of this cluster is not configured", false},
-		"no certificate":    {reply(http.StatusOK, cm(`"requestheader-client-ca-file":"none"`)), "", true},
+		"empty": {reply(http.StatusOK, cm("")),
+			"the aggregation layer of this cluster is not configured", false},
+		"no certificate": {reply(http.StatusOK, cm(`"requestheader-client-ca-file":"none"`)), "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -171,7 +178,8 @@ func TestS13TrustForbidden(t *testing.T) {
 	s.waitReady(t)
 	proxy := frontProxy(t)
 	create := func() answer {
-		return s.try(proxy, http.MethodPost, protected+"?dryRun=All", http.Header{"X-Remote-User": {"boss"}}, gadget("new"))
+		return s.try(proxy, http.MethodPost, protected+"?dryRun=All", http.Header{"X-Remote-User": {"boss"}},
+			gadget("new"))
 	}
 	create().want(t, "a write while the trust is readable", http.StatusCreated)
 
@@ -184,7 +192,8 @@ func TestS13TrustForbidden(t *testing.T) {
 	go func() {
 		var got answer
 		for deadline := time.After(within); ; {
-			if got = s.try(nil, http.MethodGet, "/readyz?verbose", nil, ""); strings.Contains(got.body, "[-]permissions failed") {
+			if got = s.try(nil, http.MethodGet, "/readyz?verbose", nil, ""); strings.Contains(got.body,
+				"[-]permissions failed") {
 				unready <- nil
 				return
 			}
@@ -200,7 +209,8 @@ func TestS13TrustForbidden(t *testing.T) {
 	if err := <-unready; err != nil {
 		t.Fatal(err)
 	}
-	const missing = "this server may not: list configmaps (for the front proxy's trust), watch configmaps (for the front proxy's trust)"
+	const missing = "this server may not: list configmaps (for the front proxy's trust), watch configmaps (for the " +
+		"front proxy's trust)"
 	if got := create(); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, missing) {
 		t.Errorf("a write without the right: %s, want 503 with %q", got, missing)
 	}

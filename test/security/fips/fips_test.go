@@ -105,11 +105,13 @@ func handshakes(t *testing.T, e *envtest.Environment) {
 		{"TLS 1.2 and ChaCha20", "-tls1_2 -cipher ECDHE-ECDSA-CHACHA20-POLY1305 -groups P-256", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			args := append([]string{"s_client", "-connect", server.Host, "-servername", envtest.ServerName, "-verify_return_error",
+			args := append([]string{"s_client", "-connect", server.Host, "-servername", envtest.ServerName,
+				"-verify_return_error",
 				"-CAfile", filepath.Join(e.PKI(), certs.ServingDir, certs.BundleFile)}, strings.Fields(tc.args)...)
 			out, err := exec.CommandContext(t.Context(), "openssl", args...).CombinedOutput()
 			if (err == nil) != tc.ok || strings.Contains(string(out), "alert handshake failure") == tc.ok {
-				t.Errorf("openssl %s: %v, want success: %t, or a handshake failure\n%s", strings.Join(args, " "), err, tc.ok, out)
+				t.Errorf("openssl %s: %v, want success: %t, or a handshake failure\n%s", strings.Join(args, " "),
+					err, tc.ok, out)
 			}
 		})
 	}
@@ -141,6 +143,7 @@ func TestFIPSCertgen(t *testing.T) {
 	// 4.2.1.2 proposes.
 	out, err := run(t, "only", append(initArgs, "--dir="+filepath.Join(t.TempDir(), "pki"))...)
 	if err == nil || !strings.Contains(out, "SHA-1 is not allowed in FIPS 140-only mode") {
-		t.Errorf("certgen init in the mode only: got %v, want an error about SHA-1; if it works now, change docs/production.md\n%s", err, out)
+		t.Errorf("certgen init in the mode only: got %v, want an error about SHA-1; if it works now, change "+
+			"docs/production.md\n%s", err, out)
 	}
 }

@@ -95,9 +95,11 @@ func TestAttacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	allow(t, kubernetes.NewForConfigOrDie(admin), "quiet", rbacv1.PolicyRule{
-		APIGroups: []string{gadgets.Group, envtest.SampleGroupVersion.Group}, Resources: []string{"widgets", "flunders"}, Verbs: []string{"list"}})
+		APIGroups: []string{gadgets.Group, envtest.SampleGroupVersion.Group},
+		Resources: []string{"widgets", "flunders"}, Verbs: []string{"list"}})
 	allow(t, kubernetes.NewForConfigOrDie(admin), reader, rbacv1.PolicyRule{
-		APIGroups: []string{gadgets.Group, envtest.SampleGroupVersion.Group}, Resources: []string{"widgets", "flunders"}, Verbs: []string{"get", "list", "watch"}})
+		APIGroups: []string{gadgets.Group, envtest.SampleGroupVersion.Group},
+		Resources: []string{"widgets", "flunders"}, Verbs: []string{"get", "list", "watch"}})
 	for _, name := range slices.Sorted(maps.Keys(attacks)) {
 		t.Run(name, func(t *testing.T) {
 			server := shared.Servers[0]
@@ -118,17 +120,20 @@ func TestAttacks(t *testing.T) {
 			}
 			checkLatency(t, name, got.p99)
 			healthy(t)
-			shared.Eventually(t, "nothing to be left of the attack", 3*envtest.Patience, func(ctx context.Context) error {
-				left, err := server.Descriptors()
-				if err != nil {
-					return err
-				}
-				now, seats := goroutines(ctx, t), seatsOf(ctx, t)
-				if now > routines+100 || left > descriptors+20 || seats > 0 {
-					return fmt.Errorf("%v goroutines, %v before; %d descriptors, %d before; %v seats", now, routines, left, descriptors, seats)
-				}
-				return nil
-			})
+			shared.Eventually(t, "nothing to be left of the attack", 3*envtest.Patience,
+				func(ctx context.Context) error {
+					left, err := server.Descriptors()
+					if err != nil {
+						return err
+					}
+					now, seats := goroutines(ctx, t), seatsOf(ctx, t)
+					if now > routines+100 || left > descriptors+20 || seats > 0 {
+						return fmt.Errorf("%v goroutines, %v before; %d descriptors, %d before; %v seats",
+							now, routines,
+							left, descriptors, seats)
+					}
+					return nil
+				})
 		})
 	}
 }
@@ -140,20 +145,23 @@ func fill(t *testing.T, admin *rest.Config) {
 	for i := range 500 {
 		annotations[fmt.Sprintf("a%d", i)] = ""
 	}
-	client := dynamic.NewForConfigOrDie(admin).Resource(gadgets.GroupVersion().WithResource("widgets")).Namespace("ns-0")
+	client := dynamic.NewForConfigOrDie(admin).Resource(
+		gadgets.GroupVersion().WithResource("widgets")).Namespace("ns-0")
 	if _, err := kubernetes.NewForConfigOrDie(admin).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: "ns-0"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := client.DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		if err := client.DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{},
+			metav1.ListOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
 	for i := range 200 {
 		shared.Eventually(t, "an object to be created", envtest.Patience, func(ctx context.Context) error {
 			_, err := client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": gadgets.GroupVersion().String(), "kind": "Widget", "spec": map[string]any{"model": "pendulum"},
+				"apiVersion": gadgets.GroupVersion().String(), "kind": "Widget",
+				"spec":     map[string]any{"model": "pendulum"},
 				"metadata": map[string]any{"name": fmt.Sprintf("w%d", i), "annotations": annotations},
 			}}, metav1.CreateOptions{})
 			if apierrors.IsAlreadyExists(err) {
@@ -198,8 +206,10 @@ func underAttack(t *testing.T, name string, target target) effect {
 	}
 	slices.Sort(latencies)
 	p50, p99 := latencies[len(latencies)/2], latencies[len(latencies)*99/100]
-	t.Logf("%s: %s; VmHWM %d MiB; another user's %d lists: p50 %s, p99 %s, most %s, %d failed", target.server.Name, <-done, peak>>10, len(latencies),
-		p50.Round(time.Millisecond), p99.Round(time.Millisecond), latencies[len(latencies)-1].Round(time.Millisecond), failed)
+	t.Logf("%s: %s; VmHWM %d MiB; another user's %d lists: p50 %s, p99 %s, most %s, %d failed", target.server.Name,
+		<-done, peak>>10, len(latencies),
+		p50.Round(time.Millisecond), p99.Round(time.Millisecond),
+		latencies[len(latencies)-1].Round(time.Millisecond), failed)
 	return effect{peak, p99, failed}
 }
 
@@ -210,7 +220,8 @@ func startAttack(t *testing.T, name string, target target, done chan<- string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, ca, serverName := target.server.Address(), filepath.Join(shared.PKI(), certs.ServingCADir, certs.CertFile), envtest.ServerName
+	address, ca, serverName := target.server.Address(), filepath.Join(shared.PKI(), certs.ServingCADir, certs.CertFile),
+		envtest.ServerName
 	if attacks[name].proxied {
 		kubeAPIServer, err := url.Parse(attacker.Host)
 		if err != nil {
@@ -219,8 +230,10 @@ func startAttack(t *testing.T, name string, target target, done chan<- string) {
 		address, ca, serverName = kubeAPIServer.Host, attacker.CAFile, kubeAPIServer.Hostname()
 	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "ATTACK="+name, "ATTACK_FOR="+attackFor(), "ATTACK_ADDRESS="+address, "ATTACK_SERVER_NAME="+serverName,
-		"ATTACK_CA="+ca, "ATTACK_PATH="+target.list(0), "ATTACK_CERT="+attacker.CertFile, "ATTACK_KEY="+attacker.KeyFile)
+	cmd.Env = append(os.Environ(), "ATTACK="+name, "ATTACK_FOR="+attackFor(), "ATTACK_ADDRESS="+address,
+		"ATTACK_SERVER_NAME="+serverName,
+		"ATTACK_CA="+ca, "ATTACK_PATH="+target.list(0), "ATTACK_CERT="+attacker.CertFile,
+		"ATTACK_KEY="+attacker.KeyFile)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -316,7 +329,8 @@ func othersDuring(t *testing.T, target target, done <-chan string) (latencies []
 }
 
 // probe asks for a path each second, as kubelet does, and returns how often that failed twice in a row.
-func probe(t *testing.T, server *envtest.Server, path string, timeout time.Duration, stop <-chan struct{}) (failed int) {
+func probe(t *testing.T, server *envtest.Server, path string, timeout time.Duration,
+	stop <-chan struct{}) (failed int) {
 	client, err := server.Client(shared)
 	if err != nil {
 		t.Error(err)
@@ -354,13 +368,15 @@ func probe(t *testing.T, server *envtest.Server, path string, timeout time.Durat
 func allow(t *testing.T, admin kubernetes.Interface, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}
-	if _, err := admin.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := admin.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}}
-	if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding,
+		metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 }

@@ -65,33 +65,36 @@ const (
 
 // attacks are by callers who may not write.
 var attacks = map[string]kind{
-	"aliases":                  {"", false, workers, func(a *attacker) error { return a.bodies(aliases()) }, false},
-	"aliases, known":           {mallory, false, workers, func(a *attacker) error { return a.bodies(aliases()) }, false},
-	"consoles":                 {mallory, false, 200, (*attacker).consoles, false},
-	"names":                    {mallory, false, 200, (*attacker).names, false},
-	"impersonation":            {mallory, false, 200, (*attacker).impersonation, false},
-	"impersonation at /livez":  {"", false, 800, (*attacker).impersonationAtLivez, false},
-	"tokens":                   {"", false, workers, (*attacker).tokens, false},
-	"tokens over HTTP/2":       {"", true, workers, func(a *attacker) error { return a.streams("authorization") }, false},
-	"streams":                  {"", true, workers, func(a *attacker) error { return a.streams("") }, false},
-	"streams, known":           {mallory, true, workers, func(a *attacker) error { return a.streams("") }, false},
-	"impersonation in streams": {mallory, true, workers, func(a *attacker) error { return a.streams("impersonate-user") }, false},
-	"connections":              {"", false, 5000, (*attacker).hold, false},
-	"slow bodies":              {"", false, 2000, (*attacker).slowBody, false},
-	"slow bodies, known":       {mallory, false, 2000, (*attacker).slowBody, false},
-	"slow bodies of reads":     {mallory, false, 2000, (*attacker).slowBodyOfRead, false},
-	"selectors":                {"", false, workers, (*attacker).selectors, false},
-	"selectors, known":         {mallory, false, workers, (*attacker).selectors, false},
-	"open heads":               {"", false, 2000, (*attacker).openHead, false},
-	"open heads in HTTP/2":     {"", true, 2000, (*attacker).openHeadHTTP2, false},
-	"long chains":              {longChain, true, 1000, (*attacker).chain, false},
-	"unread answers":           {"", true, 1000, (*attacker).unread, false},
-	"unread answers, known":    {mallory, true, 1000, (*attacker).unread, false},
-	"watches":                  {reader, true, 500, (*attacker).watches, false},
-	yamlLists:                  {reader, false, 8, (*attacker).yamlLists, false},
-	"aliases, proxied":         {mallory, true, workers, (*attacker).aliasesProxied, true},
-	"watches, proxied":         {reader, true, 40, (*attacker).watches, true},
-	"all at once":              {mallory, true, 1000, (*attacker).anything, false},
+	"aliases": {"", false, workers, func(a *attacker) error { return a.bodies(aliases()) }, false},
+	"aliases, known": {mallory, false, workers,
+		func(a *attacker) error { return a.bodies(aliases()) }, false},
+	"consoles":                {mallory, false, 200, (*attacker).consoles, false},
+	"names":                   {mallory, false, 200, (*attacker).names, false},
+	"impersonation":           {mallory, false, 200, (*attacker).impersonation, false},
+	"impersonation at /livez": {"", false, 800, (*attacker).impersonationAtLivez, false},
+	"tokens":                  {"", false, workers, (*attacker).tokens, false},
+	"tokens over HTTP/2": {"", true, workers, func(a *attacker) error { return a.streams("authorization") },
+		false},
+	"streams":        {"", true, workers, func(a *attacker) error { return a.streams("") }, false},
+	"streams, known": {mallory, true, workers, func(a *attacker) error { return a.streams("") }, false},
+	"impersonation in streams": {mallory, true, workers,
+		func(a *attacker) error { return a.streams("impersonate-user") }, false},
+	"connections":           {"", false, 5000, (*attacker).hold, false},
+	"slow bodies":           {"", false, 2000, (*attacker).slowBody, false},
+	"slow bodies, known":    {mallory, false, 2000, (*attacker).slowBody, false},
+	"slow bodies of reads":  {mallory, false, 2000, (*attacker).slowBodyOfRead, false},
+	"selectors":             {"", false, workers, (*attacker).selectors, false},
+	"selectors, known":      {mallory, false, workers, (*attacker).selectors, false},
+	"open heads":            {"", false, 2000, (*attacker).openHead, false},
+	"open heads in HTTP/2":  {"", true, 2000, (*attacker).openHeadHTTP2, false},
+	"long chains":           {longChain, true, 1000, (*attacker).chain, false},
+	"unread answers":        {"", true, 1000, (*attacker).unread, false},
+	"unread answers, known": {mallory, true, 1000, (*attacker).unread, false},
+	"watches":               {reader, true, 500, (*attacker).watches, false},
+	yamlLists:               {reader, false, 8, (*attacker).yamlLists, false},
+	"aliases, proxied":      {mallory, true, workers, (*attacker).aliasesProxied, true},
+	"watches, proxied":      {reader, true, 40, (*attacker).watches, true},
+	"all at once":           {mallory, true, 1000, (*attacker).anything, false},
 }
 
 // attack is the main function of the process.
@@ -125,7 +128,8 @@ func attack(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), lasts)
 	defer cancel()
 	a := &attacker{address: os.Getenv("ATTACK_ADDRESS"), path: os.Getenv("ATTACK_PATH"), ctx: ctx,
-		config: &tls.Config{RootCAs: x509.NewCertPool(), ServerName: os.Getenv("ATTACK_SERVER_NAME"), MinVersion: tls.VersionTLS12}}
+		config: &tls.Config{RootCAs: x509.NewCertPool(), ServerName: os.Getenv("ATTACK_SERVER_NAME"),
+			MinVersion: tls.VersionTLS12}}
 	a.config.RootCAs.AppendCertsFromPEM(ca)
 	if chosen.as != "" {
 		pair, err := tls.LoadX509KeyPair(os.Getenv("ATTACK_CERT"), os.Getenv("ATTACK_KEY"))
@@ -155,7 +159,8 @@ func attack(name string) error {
 		answers[status.(int)] = count.(*atomic.Int64).Load()
 		return true
 	})
-	fmt.Printf("%d requests sent, answers %v, %d connections refused or broken\n", a.sent.Load(), answers, a.refused.Load())
+	fmt.Printf("%d requests sent, answers %v, %d connections refused or broken\n", a.sent.Load(), answers,
+		a.refused.Load())
 	return nil
 }
 
@@ -189,7 +194,8 @@ func (a *attacker) dial(protocol string) (*tls.Conn, error) {
 	config := a.config.Clone()
 	config.NextProtos = []string{protocol}
 	from := &net.TCPAddr{IP: net.ParseIP(fmt.Sprintf("127.0.0.%d", 2+a.count.Add(1)%4))}
-	conn, err := (&tls.Dialer{NetDialer: &net.Dialer{LocalAddr: from, Timeout: 10 * time.Second}, Config: config}).DialContext(a.ctx, "tcp", a.address)
+	conn, err := (&tls.Dialer{NetDialer: &net.Dialer{LocalAddr: from, Timeout: 10 * time.Second},
+		Config: config}).DialContext(a.ctx, "tcp", a.address)
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +253,8 @@ func (a *attacker) trickle(head, more string) error {
 }
 
 // http2 connects with the settings, and drops all that the server sends until it closes the connection.
-func (a *attacker) http2(settings ...http2.Setting) (framer *http2.Framer, out *bufio.Writer, ended <-chan struct{}, err error) {
+func (a *attacker) http2(settings ...http2.Setting) (framer *http2.Framer, out *bufio.Writer,
+	ended <-chan struct{}, err error) {
 	conn, err := a.dial("h2")
 	if err != nil {
 		return nil, nil, nil, err
@@ -291,12 +298,14 @@ func newStreamOpener(framer *http2.Framer) streamOpener {
 // open sends the head of a request. A GET has no body.
 func (o streamOpener) open(stream uint32, method, path string, more ...hpack.HeaderField) error {
 	o.block.Reset()
-	fields := append([]hpack.HeaderField{{Name: ":method", Value: method}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "x"},
+	fields := append([]hpack.HeaderField{{Name: ":method", Value: method}, {Name: ":scheme", Value: "https"},
+		{Name: ":authority", Value: "x"},
 		{Name: ":path", Value: path}}, more...)
 	for _, field := range fields {
 		if err := o.encoder.WriteField(field); err != nil {
 			return err
 		}
 	}
-	return o.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: o.block.Bytes(), EndStream: method == http.MethodGet, EndHeaders: true})
+	return o.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: o.block.Bytes(),
+		EndStream: method == http.MethodGet, EndHeaders: true})
 }

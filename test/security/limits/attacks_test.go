@@ -60,7 +60,8 @@ func (a *attacker) openHeadHTTP2() error {
 	a.sent.Add(1)
 	const accept = 0x80 | 19 // accept: with no value, RFC 7541 appendix A
 	block := bytes.Repeat([]byte{accept}, 15_000)
-	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: append([]byte{0x82, 0x87, 0x84}, block...)}); err != nil {
+	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1,
+		BlockFragment: append([]byte{0x82, 0x87, 0x84}, block...)}); err != nil {
 		return err
 	}
 	for range 3 {
@@ -149,14 +150,16 @@ func (a *attacker) aliasesProxied() error {
 	version, _, _ := strings.Cut(a.path, "/namespaces/")
 	body := aliases()
 	return a.exchange(func() string {
-		return fmt.Sprintf("GET %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/yaml\r\nContent-Length: %d\r\n\r\n", version, len(body))
+		return fmt.Sprintf("GET %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/yaml\r\nContent-Length: %d\r\n\r\n",
+			version, len(body))
 	}, body)
 }
 
 func (a *attacker) consoles() error {
 	return a.exchange(func() string {
 		return fmt.Sprintf("GET %s/w%d/console HTTP/1.1\r\nHost: x\r\n"+
-			"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AQIDBAUGBwgJCgsMDQ4PEA==\r\n"+
+			"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "+
+			"AQIDBAUGBwgJCgsMDQ4PEA==\r\n"+
 			"Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n", a.path, a.count.Add(1))
 	}, "")
 }
@@ -193,7 +196,8 @@ func (a *attacker) hold() error {
 
 // slowBody sends the head of a request and then a byte now and then.
 func (a *attacker) slowBody() error {
-	return a.trickle(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 200000\r\n\r\n", a.path), " ")
+	return a.trickle(fmt.Sprintf(
+		"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 200000\r\n\r\n", a.path), " ")
 }
 
 // streams opens as many streams as HTTP/2 allows, sends as much of a body on each as the server takes,
@@ -210,7 +214,8 @@ func (a *attacker) streams(header string) error {
 			fields = append(fields, hpack.HeaderField{Name: header, Value: fmt.Sprintf("Bearer u%d", a.count.Load())})
 		}
 		a.sent.Add(1)
-		if err := streams.open(stream, http.MethodPost, fmt.Sprintf("%s/w%d", a.path, a.count.Add(1)), fields...); err != nil {
+		if err := streams.open(stream, http.MethodPost, fmt.Sprintf("%s/w%d", a.path, a.count.Add(1)),
+			fields...); err != nil {
 			return err
 		}
 		// 256 KiB are what the server allows for each stream.
@@ -234,8 +239,10 @@ func (a *attacker) streams(header string) error {
 // anything is each of what one user can send, in turns.
 func (a *attacker) anything() error {
 	return [](func() error){
-		func() error { return a.streams("") }, func() error { return a.streams("impersonate-user") }, a.unread, a.openHeadHTTP2,
-		func() error { return a.bodies(aliases()) }, a.selectors, a.consoles, a.names, a.impersonation, a.impersonationAtLivez,
+		func() error { return a.streams("") }, func() error { return a.streams("impersonate-user") }, a.unread,
+		a.openHeadHTTP2,
+		func() error { return a.bodies(aliases()) }, a.selectors, a.consoles, a.names, a.impersonation,
+		a.impersonationAtLivez,
 		a.hold, a.slowBody, a.slowBodyOfRead, a.openHead,
 	}[a.turn.Add(1)%14]()
 }

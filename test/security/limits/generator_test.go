@@ -36,8 +36,10 @@ func (g generator) request() (user string, r request) {
 	version := g.of("v1", "v1", "v1beta1", "v1alpha1")
 	namespace, name := g.of("namespaces/large/", "namespaces/small/", ""), ""
 	query := []string{}
-	r.accept = g.of(jsonType, protobufType, "application/yaml", jsonType+table, protobufType+metadata, jsonType+metadata, "application/cbor", "*/*", "")
-	switch r.method = g.of(http.MethodGet, http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodPatch, http.MethodDelete); r.method {
+	r.accept = g.of(jsonType, protobufType, "application/yaml", jsonType+table, protobufType+metadata,
+		jsonType+metadata, "application/cbor", "*/*", "")
+	switch r.method = g.of(http.MethodGet, http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodPatch, http.MethodDelete); r.method {
 	case http.MethodGet, http.MethodDelete:
 		if g.IntN(2) == 0 && namespace != "" {
 			name = g.of("/w1", "/s0-1", "/none") + g.of("", "", "/status", "/scale")
@@ -50,7 +52,8 @@ func (g generator) request() (user string, r request) {
 		namespace, name = "namespaces/small/", g.of("/s0-1", "/none")+g.of("", "", "/status", "/scale")
 	}
 	if r.method != http.MethodGet {
-		query = append(query, "dryRun=All", "fieldManager=generator", "fieldValidation="+g.of("Ignore", "Warn", "Strict"))
+		query = append(query, "dryRun=All", "fieldManager=generator",
+			"fieldValidation="+g.of("Ignore", "Warn", "Strict"))
 		r.contentType, r.body = g.body(r.method, version)
 	}
 	if strings.Contains(r.contentType, "apply") {
@@ -60,15 +63,18 @@ func (g generator) request() (user string, r request) {
 		r.timeout = 100 * time.Millisecond
 		query = append(query, "timeout=1s")
 	}
-	r.path = fmt.Sprintf("/apis/workshop.example.com/%s/%swidgets%s?%s", version, namespace, name, strings.Join(query, "&"))
+	r.path = fmt.Sprintf("/apis/workshop.example.com/%s/%swidgets%s?%s", version, namespace, name,
+		strings.Join(query, "&"))
 	return user, r
 }
 
 // selector are parameters of a list, or make it a watch.
 func (g generator) selector() (query []string) {
 	for range g.IntN(3) {
-		query = append(query, g.of("limit=1", "limit=500", "limit=100000", "resourceVersion=0", "resourceVersion="+filledVersion,
-			"resourceVersionMatch=Exact&resourceVersion="+filledVersion, "includeObject=Object", "includeObject=None", "watch=1&timeoutSeconds=1",
+		query = append(query, g.of("limit=1", "limit=500", "limit=100000", "resourceVersion=0",
+			"resourceVersion="+filledVersion,
+			"resourceVersionMatch=Exact&resourceVersion="+filledVersion, "includeObject=Object", "includeObject=None",
+			"watch=1&timeoutSeconds=1",
 			"watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
 			"labelSelector="+many("a", 1+g.size(20_000)), "labelSelector=a+in+("+many("x", 1+g.size(10_000))+")",
 			"fieldSelector=metadata.name%3Dw1", "fieldSelector="+many("metadata.name!%3Dx", 1+g.size(2000))))
@@ -84,7 +90,8 @@ func (g generator) size(most int) int {
 // body is a document that costs much where it fits.
 func (g generator) body(method, version string) (contentType string, body []byte) {
 	const most = 3<<20 - 200
-	part := g.of("1", `""`, "{}", "[]", `{"name":"a"}`, `{"type":"a"}`, `{"controller":true}`, `"a":1`, `"a":{}`, `{"a":{"b":[1]}}`, `"`+strings.Repeat("x", 1+g.size(100_000))+`"`)
+	part := g.of("1", `""`, "{}", "[]", `{"name":"a"}`, `{"type":"a"}`, `{"controller":true}`, `"a":1`, `"a":{}`,
+		`{"a":{"b":[1]}}`, `"`+strings.Repeat("x", 1+g.size(100_000))+`"`)
 	content := many(part, 1+g.size(most/(len(part)+1)))
 	if g.IntN(6) == 0 {
 		content = distinct(1 + g.size(60_000))
@@ -95,7 +102,8 @@ func (g generator) body(method, version string) (contentType string, body []byte
 	default:
 		content = "[" + content + "]"
 	}
-	path := g.of("x", "metadata/finalizers", "metadata/ownerReferences", "metadata/labels", "metadata/annotations", "metadata/managedFields",
+	path := g.of("x", "metadata/finalizers", "metadata/ownerReferences", "metadata/labels", "metadata/annotations",
+		"metadata/managedFields",
 		"spec/parts", "spec/x", "status/conditions", "spec/model")
 	outer, inner, nested := strings.Cut(path, "/")
 	member := fmt.Sprintf("%q:%s", outer, content)
@@ -112,10 +120,13 @@ func (g generator) body(method, version string) (contentType string, body []byte
 		}
 		return jsonType, whole
 	}
-	switch contentType = g.of("application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json", "application/apply-patch+yaml"); contentType {
+	switch contentType = g.of("application/json-patch+json", "application/merge-patch+json",
+		"application/strategic-merge-patch+json", "application/apply-patch+yaml"); contentType {
 	case "application/json-patch+json":
-		operation := fmt.Sprintf(`{"op":%q,"path":"/%s%s","value":1,"from":"/%s"}`, g.of("add", "remove", "replace", "copy", "test"), path, g.of("", "/0", "/-"), path)
-		return contentType, fmt.Appendf(nil, `[{"op":"add","path":"/%s","value":%s},%s]`, path, content, many(operation, 1+g.size(10_000)))
+		operation := fmt.Sprintf(`{"op":%q,"path":"/%s%s","value":1,"from":"/%s"}`,
+			g.of("add", "remove", "replace", "copy", "test"), path, g.of("", "/0", "/-"), path)
+		return contentType, fmt.Appendf(nil, `[{"op":"add","path":"/%s","value":%s},%s]`, path, content,
+			many(operation, 1+g.size(10_000)))
 	case "application/apply-patch+yaml":
 		return contentType, whole
 	}
@@ -144,14 +155,17 @@ func TestGeneratedRequests(t *testing.T) {
 		memory, cpu := costOf(t, users[user], r, statuses)
 		most, mostTime = max(most, memory), max(mostTime, cpu)
 		if memory > mostMemory || cpu > mostCPU {
-			t.Errorf("ATTACK_SEED=%d, request %d: %s as %s, %d at a time, costs %d MiB and %s each, want at most %d MiB and %s: %s %.300s as %q, %d bytes of %q: %.200s",
-				seed, sent, r.method, user, generatedAtATime, memory>>10, cpu, mostMemory>>10, mostCPU, r.method, r.path, r.accept, len(r.body), r.contentType, r.body)
+			t.Errorf("ATTACK_SEED=%d, request %d: %s as %s, %d at a time, costs %d MiB and %s each, want at most %d "+
+				"MiB and %s: %s %.300s as %q, %d bytes of %q: %.200s",
+				seed, sent, r.method, user, generatedAtATime, memory>>10, cpu, mostMemory>>10, mostCPU, r.method,
+				r.path, r.accept, len(r.body), r.contentType, r.body)
 		}
 	}
 	if killed, err := container.killed(); killed > 0 || err != nil {
 		t.Errorf("the kernel killed %d processes: %v", killed, err)
 	}
-	t.Logf("%d requests, %d at a time, with seed %d: statuses %v; the costliest took %d MiB, or %s; the server has %d MiB, %d before",
+	t.Logf("%d requests, %d at a time, with seed %d: statuses %v; the costliest took %d MiB, or %s; the server has "+
+		"%d MiB, %d before",
 		sent, generatedAtATime, seed, statuses, most>>10, cmp.Or(mostTime, 0), peakMemory(t)>>10, before>>10)
 }
 

@@ -47,7 +47,8 @@ func TestS36HeaderFloodHTTP2(t *testing.T) {
 		{"10,000 of 100 bytes", extras(10_000, strings.Repeat("x", 100)), "refused"},
 		{"one of 2 MiB", extras(1, strings.Repeat("x", 2<<20)), "refused"},
 		// HPACK names a header that was sent before with one byte: 40 MB in 10 kB.
-		{"one of 4,000 bytes 10,000 times", slices.Repeat([]hpack.HeaderField{{Name: "x-remote-extra-a", Value: strings.Repeat("x", 4000)}}, 10_000), "refused"},
+		{"one of 4,000 bytes 10,000 times", slices.Repeat(
+			[]hpack.HeaderField{{Name: "x-remote-extra-a", Value: strings.Repeat("x", 4000)}}, 10_000), "refused"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := dialHTTP2(t, proxy)
@@ -76,7 +77,8 @@ func TestS36ContinuationFlood(t *testing.T) {
 			ended bool // before all are sent
 		}{
 			{"frames with headers", func(c *frames, i int) []byte {
-				return c.request(t, "/healthz", hpack.HeaderField{Name: fmt.Sprintf("x-%d", i), Value: strings.Repeat("x", 15<<10), Sensitive: true})
+				return c.request(t, "/healthz", hpack.HeaderField{Name: fmt.Sprintf("x-%d", i),
+					Value: strings.Repeat("x", 15<<10), Sensitive: true})
 			}, 10_000, true},
 			{"frames of one header", func(_ *frames, i int) []byte {
 				if i == 0 {
@@ -90,7 +92,8 @@ func TestS36ContinuationFlood(t *testing.T) {
 		} {
 			t.Run(tc.name+"/"+name, func(t *testing.T) {
 				c := dialHTTP2(t, cert)
-				_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: c.request(t, "/healthz"), EndStream: true})
+				_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: c.request(t, "/healthz"),
+					EndStream: true})
 				sent := 0
 				for ; sent < tc.count; sent++ {
 					if err := c.framer.WriteContinuation(1, false, tc.frame(c, sent)); err != nil {
@@ -197,15 +200,18 @@ func TestS38RapidReset(t *testing.T) {
 			}
 			c.get(t, 2*count+1, "/healthz")
 			got, last := c.last(2*count + 1)
-			t.Logf("%s after %s, the last stream that counted was %d; %v goroutines before, %v at most", got, time.Since(began).Round(time.Millisecond), last, routines, most)
+			t.Logf("%s after %s, the last stream that counted was %d; %v goroutines before, %v at most", got,
+				time.Since(began).Round(time.Millisecond), last, routines, most)
 			if most > routines+maxStreams*streamRoutines {
-				t.Errorf("%v goroutines while requests were taken back, %v before; want at most %d for each of %d requests", most, routines, streamRoutines, maxStreams)
+				t.Errorf("%v goroutines while requests were taken back, %v before; want at most %d for each of %d "+
+					"requests", most, routines, streamRoutines, maxStreams)
 			}
 			if closed := strings.HasPrefix(got, "closed"); !closed && (tc.closed || got != "200") {
 				t.Errorf("the request after them: got %s, want a closed connection, or 200 for a user", got)
 			}
 			if tc.closed && last > count {
-				t.Errorf("anonymous streams up to %d of %d counted, want the connection closed with the first ones", last, 2*count)
+				t.Errorf("anonymous streams up to %d of %d counted, want the connection closed with the first ones",
+					last, 2*count)
 			}
 			healthy(t)
 			shared.Eventually(t, "the requests to end", envtest.Patience, func(ctx context.Context) error {

@@ -92,7 +92,8 @@ func (c *frames) request(t *testing.T, path string, more ...hpack.HeaderField) [
 	t.Helper()
 	c.block.Reset()
 	for _, field := range append([]hpack.HeaderField{
-		{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "x"}, {Name: ":path", Value: path},
+		{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "x"},
+		{Name: ":path", Value: path},
 	}, more...) {
 		if err := c.encoder.WriteField(field); err != nil {
 			t.Fatal(err)
@@ -112,7 +113,8 @@ func (c *frames) get(t *testing.T, stream uint32, path string, more ...hpack.Hea
 func (c *frames) headers(stream uint32, block []byte) {
 	// 16 KiB is what every server takes in a frame.
 	first := min(len(block), 16<<10)
-	_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block[:first], EndStream: true, EndHeaders: first == len(block)})
+	_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block[:first], EndStream: true,
+		EndHeaders: first == len(block)})
 	for block = block[first:]; len(block) > 0; block = block[first:] {
 		first = min(len(block), 16<<10)
 		_ = c.framer.WriteContinuation(stream, first == len(block), block[:first])
@@ -147,7 +149,8 @@ func frontProxy(t *testing.T) *tls.Certificate {
 func extras(count int, value string) []hpack.HeaderField {
 	fields := []hpack.HeaderField{{Name: "x-remote-user", Value: "ann"}}
 	for i := range count {
-		fields = append(fields, hpack.HeaderField{Name: "x-remote-extra-" + strconv.Itoa(i), Value: value, Sensitive: true})
+		fields = append(fields, hpack.HeaderField{Name: "x-remote-extra-" + strconv.Itoa(i), Value: value,
+			Sensitive: true})
 	}
 	return fields
 }

@@ -182,7 +182,8 @@ func TestS40Connections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d connections were accepted; %d descriptors before, %d with them; VmHWM %d MiB", kept, before, during, peak>>10)
+	t.Logf("%d connections were accepted; %d descriptors before, %d with them; VmHWM %d MiB", kept, before,
+		during, peak>>10)
 	if during > before+most+reserved+50 {
 		t.Errorf("%d descriptors, %d before; want at most %d more", during, before, most+reserved+50)
 	}
@@ -198,7 +199,8 @@ func connect(t *testing.T, address string, tries int) []net.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dialer := &tls.Dialer{Config: config, NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: envtest.Patience}}
+	dialer := &tls.Dialer{Config: config, NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)},
+		Timeout: envtest.Patience}}
 	conns, todo := make(chan net.Conn, tries), make(chan struct{}, tries)
 	for range tries {
 		todo <- struct{}{}
@@ -211,7 +213,8 @@ func connect(t *testing.T, address string, tries int) []net.Conn {
 				conn, err := dialer.DialContext(t.Context(), "tcp", shared.Servers[0].Address())
 				if err == nil {
 					conns <- conn
-				} else if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+				} else if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) &&
+					!errors.Is(err, syscall.EPIPE) {
 					t.Errorf("connect from %s: %v, want a connection or one that is closed before TLS", address, err)
 				}
 			}

@@ -78,7 +78,8 @@ func dialTLSFrom(ctx context.Context, dialer *net.Dialer, change func(*tls.Confi
 	if change != nil {
 		change(config)
 	}
-	conn, err := (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, "tcp", strings.TrimPrefix(shared.Servers[0].URL, "https://"))
+	conn, err := (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, "tcp",
+		strings.TrimPrefix(shared.Servers[0].URL, "https://"))
 	if err != nil {
 		return nil, err
 	}

@@ -45,8 +45,10 @@ func TestS37Unread(t *testing.T) {
 	client := dynamic.NewForConfigOrDie(admin).Resource(gadgets)
 	for i := range 100 {
 		if _, err := client.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": gadgets.GroupVersion().String(), "kind": "Gadget", "spec": map[string]any{"purpose": "unread"},
-			"metadata": map[string]any{"name": fmt.Sprintf("unread-%d", i), "annotations": map[string]any{"a": strings.Repeat("x", 200<<10)}},
+			"apiVersion": gadgets.GroupVersion().String(), "kind": "Gadget",
+			"spec": map[string]any{"purpose": "unread"},
+			"metadata": map[string]any{"name": fmt.Sprintf("unread-%d", i),
+				"annotations": map[string]any{"a": strings.Repeat("x", 200<<10)}},
 		}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +64,8 @@ func TestS37Unread(t *testing.T) {
 	queries := []string{"", "?watch=1", "?limit=90"}
 	for _, query := range queries {
 		conn := mustDial(t, func(c *tls.Config) { c.Certificates = []tls.Certificate{pair} })
-		if _, err := fmt.Fprintf(conn, "GET /apis/%s/gadgets%s HTTP/1.1\r\nHost: x\r\n\r\n", gadgets.GroupVersion(), query); err != nil {
+		if _, err := fmt.Fprintf(conn, "GET /apis/%s/gadgets%s HTTP/1.1\r\nHost: x\r\n\r\n", gadgets.GroupVersion(),
+			query); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -74,9 +77,11 @@ func TestS37Unread(t *testing.T) {
 			return nil
 		}
 	}
-	shared.Eventually(t, "the requests to be served", envtest.Patience, seats(func(taken float64) bool { return taken >= float64(len(queries)) }))
+	shared.Eventually(t, "the requests to be served", envtest.Patience,
+		seats(func(taken float64) bool { return taken >= float64(len(queries)) }))
 	// What cannot be sent for 60 s, the request timeout, is given up.
-	shared.Eventually(t, "the seats to be given back", 3*envtest.Patience, seats(func(taken float64) bool { return taken == 0 }))
+	shared.Eventually(t, "the seats to be given back", 3*envtest.Patience,
+		seats(func(taken float64) bool { return taken == 0 }))
 }
 
 // TestUnread: another user is served while one who may read asks for much from several addresses, and reads nothing of
@@ -96,10 +101,12 @@ func TestUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, head := range map[string]string{
-		"lists":           "GET " + largeObjects + " HTTP/1.1\r\nHost: x\r\n\r\n",
-		"lists as Tables": "GET " + largeObjects + "?includeObject=Object HTTP/1.1\r\nHost: x\r\nAccept: " + jsonType + table + "\r\n\r\n",
-		"gets":            "GET " + escapedObjects + "/w1?includeObject=Object HTTP/1.1\r\nHost: x\r\nAccept: " + jsonType + table + "\r\n\r\n",
-		"watches":         "GET " + largeObjects + "?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n",
+		"lists": "GET " + largeObjects + " HTTP/1.1\r\nHost: x\r\n\r\n",
+		"lists as Tables": "GET " + largeObjects + "?includeObject=Object HTTP/1.1\r\nHost: x\r\nAccept: " + jsonType +
+			table + "\r\n\r\n",
+		"gets": "GET " + escapedObjects + "/w1?includeObject=Object HTTP/1.1\r\nHost: x\r\nAccept: " +
+			jsonType + table + "\r\n\r\n",
+		"watches": "GET " + largeObjects + "?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := shared.Servers[0].ResetVmHWM(); err != nil {
@@ -122,7 +129,8 @@ func TestUnread(t *testing.T) {
 			latencies, failed := othersDuring(t, target{shared.Servers[0], gadgets.GroupVersion(), "widgets"}, done)
 			slices.Sort(latencies)
 			p99, peak := latencies[len(latencies)*99/100], peakMemory(t)
-			t.Logf("peak %d MiB; another user's %d lists: p99 %s, %d failed", peak>>10, len(latencies), p99.Round(time.Millisecond), failed)
+			t.Logf("peak %d MiB; another user's %d lists: p99 %s, %d failed", peak>>10, len(latencies),
+				p99.Round(time.Millisecond), failed)
 			if peak > memoryLimit {
 				t.Errorf("the peak is %d MiB, want at most %d", peak>>10, memoryLimit>>10)
 			}
@@ -137,7 +145,8 @@ func TestUnread(t *testing.T) {
 // TestCancelled: another user is served while one without permissions sends requests and cancels them at once. Each needs a review of its own.
 func TestCancelled(t *testing.T) {
 	mallory := clientOf(t, shared.User(t, "mallory"))
-	allow(t, shared.Client(t), "quiet", rbacv1.PolicyRule{APIGroups: []string{gadgets.Group}, Resources: []string{"widgets"}, Verbs: []string{"list"}})
+	allow(t, shared.Client(t), "quiet", rbacv1.PolicyRule{APIGroups: []string{gadgets.Group},
+		Resources: []string{"widgets"}, Verbs: []string{"list"}})
 	lasts, err := time.ParseDuration(attackFor())
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +162,8 @@ func TestCancelled(t *testing.T) {
 				n := sent.Add(1)
 				path := fmt.Sprintf("/apis/%s/namespaces/small/widgets/none-%d", gadgets.GroupVersion(), n)
 				// Cancelled, or 403.
-				_, _, _ = mallory.send(ctx, request{method: http.MethodGet, path: path, timeout: time.Duration(1+n%20) * time.Millisecond})
+				_, _, _ = mallory.send(ctx, request{method: http.MethodGet, path: path,
+					timeout: time.Duration(1+n%20) * time.Millisecond})
 			}
 		})
 	}
@@ -161,7 +171,8 @@ func TestCancelled(t *testing.T) {
 	latencies, failed := othersDuring(t, target{shared.Servers[0], gadgets.GroupVersion(), "widgets"}, done)
 	slices.Sort(latencies)
 	p99 := latencies[len(latencies)*99/100]
-	t.Logf("%d cancelled; another user's %d lists: p99 %s, %d failed", sent.Load(), len(latencies), p99.Round(time.Millisecond), failed)
+	t.Logf("%d cancelled; another user's %d lists: p99 %s, %d failed", sent.Load(), len(latencies),
+		p99.Round(time.Millisecond), failed)
 	if failed > 0 {
 		t.Errorf("%d lists of another user, or probes, failed; want none", failed)
 	}
@@ -194,7 +205,9 @@ func TestS37SlowBody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	allow(t, kubernetes.NewForConfigOrDie(admin), "slow", rbacv1.PolicyRule{APIGroups: []string{gadgets.Group}, Resources: []string{gadgets.Resource}, Verbs: []string{"create"}})
+	allow(t, kubernetes.NewForConfigOrDie(admin), "slow",
+		rbacv1.PolicyRule{APIGroups: []string{gadgets.Group}, Resources: []string{gadgets.Resource},
+			Verbs: []string{"create"}})
 	slow, err := shared.Config("slow")
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +215,8 @@ func TestS37SlowBody(t *testing.T) {
 	client := dynamic.NewForConfigOrDie(slow).Resource(gadgets)
 	shared.Eventually(t, "the user to be allowed", envtest.Patience, func(ctx context.Context) error {
 		_, err := client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": gadgets.GroupVersion().String(), "kind": "Gadget", "spec": map[string]any{"purpose": "none"}, "metadata": map[string]any{"name": "slow"},
+			"apiVersion": gadgets.GroupVersion().String(), "kind": "Gadget", "spec": map[string]any{"purpose": "none"},
+			"metadata": map[string]any{"name": "slow"},
 		}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	})
@@ -235,7 +249,8 @@ func TestS37SlowBody(t *testing.T) {
 		ended       <-chan slowEnd
 	}
 	var all []sent
-	for protocol, send := range map[string]func(*testing.T, *tls.Certificate, string) <-chan slowEnd{"HTTP/1.1": sendSlowly, "HTTP/2": sendSlowlyHTTP2} {
+	for protocol, send := range map[string]func(*testing.T, *tls.Certificate,
+		string) <-chan slowEnd{"HTTP/1.1": sendSlowly, "HTTP/2": sendSlowlyHTTP2} {
 		all = append(all,
 			sent{"anonymous, " + protocol, false, 0, 5 * time.Second, send(t, nil, "")},
 			sent{"made-up token, " + protocol, false, 0, 5 * time.Second, send(t, nil, "made-up")},
@@ -301,7 +316,9 @@ func sendSlowly(t *testing.T, cert *tls.Certificate, token string) <-chan slowEn
 		authorization = "Authorization: Bearer " + token + "\r\n"
 	}
 	began := time.Now()
-	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n", gadgetsPath, slowBody, authorization); err != nil {
+	if _, err := fmt.Fprintf(conn,
+		"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n", gadgetsPath,
+		slowBody, authorization); err != nil {
 		t.Fatal(err)
 	}
 	eachSecond(t, func() error { _, err := io.WriteString(conn, " "); return err })
@@ -398,5 +415,6 @@ func seatsOf(ctx context.Context, t *testing.T) float64 {
 // allowReads lets the user read gadgets.
 func allowReads(t *testing.T, admin kubernetes.Interface, user string) {
 	t.Helper()
-	allow(t, admin, user, rbacv1.PolicyRule{APIGroups: []string{gadgets.Group}, Resources: []string{gadgets.Resource}, Verbs: []string{"get", "list", "watch"}})
+	allow(t, admin, user, rbacv1.PolicyRule{APIGroups: []string{gadgets.Group}, Resources: []string{gadgets.Resource},
+		Verbs: []string{"get", "list", "watch"}})
 }

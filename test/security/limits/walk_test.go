@@ -32,15 +32,18 @@ func costly() map[string][]byte {
 	}
 	const object = `{"apiVersion":"workshop.example.com/v1","kind":"Gadget","metadata":{"name":"w"},"x":[`
 	return map[string][]byte{
-		"application/json":                       values(object, "1,", "1]}"),
-		"application/yaml":                       []byte(aliases()),
-		"application/vnd.kubernetes.protobuf":    values("k8s\x00\x0a\x00\x12", "\xff\xff\xff\x7f", ""),
-		"application/cbor":                       values("\xd9\xd9\xf7\x9b\x00\x00\x00\x00\x7f\xff\xff\xff", "\xa0", ""),
-		string(types.ApplyYAMLPatchType):         []byte(aliases()),
-		string(types.ApplyCBORPatchType):         values("\xd9\xd9\xf7\x9b\x00\x00\x00\x00\x7f\xff\xff\xff", "\xa0", ""),
-		string(types.MergePatchType):             values(`{"x":[`, "1,", "1]}"),
-		string(types.StrategicMergePatchType):    values(`{"x":[`, "1,", "1]}"),
-		string(types.JSONPatchType):              values("[", `{"op":"test","path":"/kind","value":1},`, `{"op":"test","path":"/kind","value":1}]`),
+		"application/json":                    values(object, "1,", "1]}"),
+		"application/yaml":                    []byte(aliases()),
+		"application/vnd.kubernetes.protobuf": values("k8s\x00\x0a\x00\x12", "\xff\xff\xff\x7f", ""),
+		"application/cbor": values("\xd9\xd9\xf7\x9b\x00\x00\x00\x00\x7f\xff\xff\xff", "\xa0",
+			""),
+		string(types.ApplyYAMLPatchType): []byte(aliases()),
+		string(types.ApplyCBORPatchType): values("\xd9\xd9\xf7\x9b\x00\x00\x00\x00\x7f\xff\xff\xff", "\xa0",
+			""),
+		string(types.MergePatchType):          values(`{"x":[`, "1,", "1]}"),
+		string(types.StrategicMergePatchType): values(`{"x":[`, "1,", "1]}"),
+		string(types.JSONPatchType): values("[", `{"op":"test","path":"/kind","value":1},`,
+			`{"op":"test","path":"/kind","value":1}]`),
 		"text/plain; note=not-a-type-of-the-API": values("", "x", ""),
 	}
 }
@@ -100,7 +103,8 @@ func TestS30Walk(t *testing.T) {
 		t.Fatal(err)
 	}
 	allow(t, kubernetes.NewForConfigOrDie(admin), "reader",
-		rbacv1.PolicyRule{APIGroups: []string{gadgets.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}},
+		rbacv1.PolicyRule{APIGroups: []string{gadgets.Group}, Resources: []string{"*"},
+			Verbs: []string{"get", "list", "watch"}},
 		rbacv1.PolicyRule{NonResourceURLs: []string{"*"}, Verbs: []string{"get", "head", "options"}})
 	index, err := metricsClient()
 	if err != nil {
@@ -131,7 +135,8 @@ func TestS30Walk(t *testing.T) {
 			defer client.CloseIdleConnections()
 			sent, most, answers, began := 0, 0, map[int]int{}, time.Now()
 			for _, path := range paths {
-				for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+				for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost,
+					http.MethodPut, http.MethodPatch, http.MethodDelete} {
 					for contentType, body := range bodies {
 						what := fmt.Sprintf("%s %s with %s", method, path, contentType)
 						ready := peakOf(t, func() { send(t, probe, http.MethodGet, "/readyz", "", nil) })
@@ -141,7 +146,8 @@ func TestS30Walk(t *testing.T) {
 						answers[status]++
 						most = max(most, peak-ready)
 						if peak-ready > walkBound {
-							t.Errorf("%s: %d, VmHWM %d MiB, after GET /readyz %d MiB; want at most %d MiB more", what, status, peak>>10, ready>>10, walkBound>>10)
+							t.Errorf("%s: %d, VmHWM %d MiB, after GET /readyz %d MiB; want at most %d MiB more", what,
+								status, peak>>10, ready>>10, walkBound>>10)
 						}
 						writes := method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
 						if writes && strings.HasPrefix(path, "/apis/") && status >= 200 && status < 300 {
@@ -150,7 +156,8 @@ func TestS30Walk(t *testing.T) {
 					}
 				}
 			}
-			t.Logf("%d requests to %d paths in %s, answers %v, at most %d MiB more than GET /readyz", sent, len(paths), time.Since(began).Round(time.Second), answers, most>>10)
+			t.Logf("%d requests to %d paths in %s, answers %v, at most %d MiB more than GET /readyz", sent, len(paths),
+				time.Since(began).Round(time.Second), answers, most>>10)
 		})
 	}
 	// Connections whose bodies were not read keep the places of this address for a moment.

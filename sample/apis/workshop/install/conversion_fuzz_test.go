@@ -31,7 +31,8 @@ func FuzzConversion(f *testing.F) {
 		for _, body := range []string{
 			`{}`, `null`, `{"metadata":null,"spec":null,"status":null,"items":[{},null]}`,
 			`{"metadata":{"name":"w","annotations":{"a":"b"},"managedFields":[{"fieldsV1":{ "f:spec" : {} }}]},"spec":{"parts":[]}}`,
-			fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"creationTimestamp":"2026-01-02T03:04:05.6Z"}}`, gvk.GroupVersion(), gvk.Kind),
+			fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"creationTimestamp":"2026-01-02T03:04:05.6Z"}}`,
+				gvk.GroupVersion(), gvk.Kind),
 		} {
 			f.Add(uint8(i), false, []byte(body))
 		}
@@ -103,7 +104,8 @@ func servedKinds(scheme *runtime.Scheme) []schema.GroupVersionKind {
 	var out []schema.GroupVersionKind
 	for _, gv := range GroupVersions() {
 		for _, kind := range slices.Sorted(maps.Keys(scheme.KnownTypes(gv))) {
-			if scheme.Recognizes(workshop.SchemeGroupVersion.WithKind(kind)) && !roundtrip.GlobalNonRoundTrippableTypes().Has(kind) {
+			if scheme.Recognizes(workshop.SchemeGroupVersion.WithKind(kind)) &&
+				!roundtrip.GlobalNonRoundTrippableTypes().Has(kind) {
 				out = append(out, gv.WithKind(kind))
 			}
 		}
@@ -114,7 +116,8 @@ func servedKinds(scheme *runtime.Scheme) []schema.GroupVersionKind {
 // envelope puts a message into the form in which protobuf is sent.
 func envelope(t *testing.T, gvk schema.GroupVersionKind, message []byte) []byte {
 	t.Helper()
-	data, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind}, Raw: message}).Marshal()
+	data, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind},
+		Raw: message}).Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}

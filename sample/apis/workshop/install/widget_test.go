@@ -26,7 +26,8 @@ func TestWidgetDefaults(t *testing.T) {
 			model = "design"
 		}
 		data := fmt.Sprintf(`{"apiVersion":%q,"kind":"Widget","spec":{%q:"m","parts":[{"name":"a"}]}}`, gv, model)
-		got, err := runtime.Decode(serializer.NewCodecFactory(scheme).UniversalDecoder(workshop.SchemeGroupVersion), []byte(data))
+		got, err := runtime.Decode(serializer.NewCodecFactory(scheme).UniversalDecoder(workshop.SchemeGroupVersion),
+			[]byte(data))
 		if err != nil {
 			t.Fatalf("decode %s: %v", data, err)
 		}

@@ -15,7 +15,8 @@ func TestGadgetDefaults(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			checkDefaults(t, &Gadget{Spec: tc.have}, &Gadget{Spec: tc.get})
-			checkDefaults(t, &GadgetList{Items: []Gadget{{Spec: tc.have}}}, &GadgetList{Items: []Gadget{{Spec: tc.get}}})
+			checkDefaults(t, &GadgetList{Items: []Gadget{{Spec: tc.have}}},
+				&GadgetList{Items: []Gadget{{Spec: tc.get}}})
 		})
 	}
 }

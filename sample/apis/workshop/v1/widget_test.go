@@ -9,17 +9,19 @@ func TestWidgetDefaults(t *testing.T) {
 		name      string
 		have, get WidgetSpec
 	}{
-		{"unset", WidgetSpec{Model: "m", Parts: []WidgetPart{{Name: "a"}, {Name: "b", Quantity: new(int32(3))}}}, WidgetSpec{
-			Model: "m", Grade: WidgetGradeStandard, Replicas: new(int32(1)),
-			Parts: []WidgetPart{{Name: "a", Quantity: new(int32(1))}, {Name: "b", Quantity: new(int32(3))}},
-		}},
+		{"unset", WidgetSpec{Model: "m", Parts: []WidgetPart{{Name: "a"}, {Name: "b", Quantity: new(int32(3))}}},
+			WidgetSpec{
+				Model: "m", Grade: WidgetGradeStandard, Replicas: new(int32(1)),
+				Parts: []WidgetPart{{Name: "a", Quantity: new(int32(1))}, {Name: "b", Quantity: new(int32(3))}},
+			}},
 		// No copies is a wish, not an omission.
 		{"set", WidgetSpec{Grade: WidgetGradePremium, Replicas: new(int32(0)), MaxReplicas: new(int32(9))},
 			WidgetSpec{Grade: WidgetGradePremium, Replicas: new(int32(0)), MaxReplicas: new(int32(9))}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			checkDefaults(t, &Widget{Spec: *tc.have.DeepCopy()}, &Widget{Spec: tc.get})
-			checkDefaults(t, &WidgetList{Items: []Widget{{Spec: *tc.have.DeepCopy()}}}, &WidgetList{Items: []Widget{{Spec: tc.get}}})
+			checkDefaults(t, &WidgetList{Items: []Widget{{Spec: *tc.have.DeepCopy()}}},
+				&WidgetList{Items: []Widget{{Spec: tc.get}}})
 		})
 	}
 }

@@ -54,7 +54,8 @@ func Convert_workshop_Widget_To_v1alpha1_Widget(in *workshop.Widget, out *Widget
 }
 
 // Convert_v1alpha1_WidgetSpec_To_workshop_WidgetSpec renames and moves; what has the same name is done by the generated code.
-func Convert_v1alpha1_WidgetSpec_To_workshop_WidgetSpec(in *WidgetSpec, out *workshop.WidgetSpec, s conversion.Scope) error {
+func Convert_v1alpha1_WidgetSpec_To_workshop_WidgetSpec(in *WidgetSpec, out *workshop.WidgetSpec,
+	s conversion.Scope) error {
 	if err := autoConvert_v1alpha1_WidgetSpec_To_workshop_WidgetSpec(in, out, s); err != nil {
 		return err
 	}
@@ -66,7 +67,8 @@ func Convert_v1alpha1_WidgetSpec_To_workshop_WidgetSpec(in *WidgetSpec, out *wor
 }
 
 // Convert_workshop_WidgetSpec_To_v1alpha1_WidgetSpec is the way back.
-func Convert_workshop_WidgetSpec_To_v1alpha1_WidgetSpec(in *workshop.WidgetSpec, out *WidgetSpec, s conversion.Scope) error {
+func Convert_workshop_WidgetSpec_To_v1alpha1_WidgetSpec(in *workshop.WidgetSpec, out *WidgetSpec,
+	s conversion.Scope) error {
 	if err := autoConvert_workshop_WidgetSpec_To_v1alpha1_WidgetSpec(in, out, s); err != nil {
 		return err
 	}
@@ -77,7 +79,8 @@ func Convert_workshop_WidgetSpec_To_v1alpha1_WidgetSpec(in *workshop.WidgetSpec,
 }
 
 // Convert_v1alpha1_WidgetPart_To_workshop_WidgetPart renames; the material is added by the conversion of the whole widget.
-func Convert_v1alpha1_WidgetPart_To_workshop_WidgetPart(in *WidgetPart, out *workshop.WidgetPart, s conversion.Scope) error {
+func Convert_v1alpha1_WidgetPart_To_workshop_WidgetPart(in *WidgetPart, out *workshop.WidgetPart,
+	s conversion.Scope) error {
 	if err := autoConvert_v1alpha1_WidgetPart_To_workshop_WidgetPart(in, out, s); err != nil {
 		return err
 	}
@@ -86,7 +89,8 @@ func Convert_v1alpha1_WidgetPart_To_workshop_WidgetPart(in *WidgetPart, out *wor
 }
 
 // Convert_workshop_WidgetPart_To_v1alpha1_WidgetPart is the way back.
-func Convert_workshop_WidgetPart_To_v1alpha1_WidgetPart(in *workshop.WidgetPart, out *WidgetPart, s conversion.Scope) error {
+func Convert_workshop_WidgetPart_To_v1alpha1_WidgetPart(in *workshop.WidgetPart, out *WidgetPart,
+	s conversion.Scope) error {
 	if err := autoConvert_workshop_WidgetPart_To_v1alpha1_WidgetPart(in, out, s); err != nil {
 		return err
 	}

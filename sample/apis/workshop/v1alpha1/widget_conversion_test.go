@@ -26,17 +26,21 @@ func newScheme(t testing.TB) *runtime.Scheme {
 // TestWidgetConversion: each field has its place in the other form, and what has none is in an annotation.
 func TestWidgetConversion(t *testing.T) {
 	internal := &workshop.Widget{
-		ObjectMeta: metav1.ObjectMeta{Name: "w", Annotations: map[string]string{"a": "b", RemarkAnnotation: "for the hall"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "w", Annotations: map[string]string{"a": "b",
+			RemarkAnnotation: "for the hall"}},
 		Spec: workshop.WidgetSpec{
 			Model: "pendulum", Grade: workshop.WidgetGradePremium, Replicas: new(int32(2)), MaxReplicas: new(int32(5)),
-			Parts: []workshop.WidgetPart{{Name: "screw", Quantity: new(int32(12)), Material: "steel"}, {Name: "frame", Material: "oak"}, {Name: "glass"}},
+			Parts: []workshop.WidgetPart{{Name: "screw", Quantity: new(int32(12)), Material: "steel"},
+				{Name: "frame", Material: "oak"}, {Name: "glass"}},
 		},
 		Status: workshop.WidgetStatus{ObservedGeneration: 2, Replicas: 2, ReadyReplicas: 1, Selector: "a=b"},
 	}
 	old := &Widget{
-		ObjectMeta: metav1.ObjectMeta{Name: "w", Annotations: map[string]string{"a": "b", MaterialPrefix + "frame": "oak", MaterialPrefix + "screw": "steel"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "w", Annotations: map[string]string{"a": "b", MaterialPrefix +
+			"frame": "oak", MaterialPrefix + "screw": "steel"}},
 		Spec: WidgetSpec{
-			Design: "pendulum", Quality: WidgetQualityPremium, Scale: WidgetScale{Desired: new(int32(2)), Limit: new(int32(5))},
+			Design: "pendulum", Quality: WidgetQualityPremium,
+			Scale:  WidgetScale{Desired: new(int32(2)), Limit: new(int32(5))},
 			Parts:  []WidgetPart{{Name: "screw", Count: new(int32(12))}, {Name: "frame"}, {Name: "glass"}},
 			Remark: "for the hall",
 		},
@@ -73,19 +77,23 @@ func TestWidgetAnnotations(t *testing.T) {
 		material    string
 	}{
 		{"none", nil, "", nil, ""},
-		{"material", map[string]string{MaterialPrefix + "screw": "steel", "a": "b"}, "", map[string]string{"a": "b"}, "steel"},
+		{"material", map[string]string{MaterialPrefix + "screw": "steel", "a": "b"}, "",
+			map[string]string{"a": "b"}, "steel"},
 		{"material of a part that was deleted", map[string]string{MaterialPrefix + "frame": "oak"}, "", nil, ""},
 		{"empty material", map[string]string{MaterialPrefix + "screw": ""}, "", nil, ""},
-		{"remark in both places", map[string]string{RemarkAnnotation: "old"}, "new", map[string]string{RemarkAnnotation: "new"}, ""},
+		{"remark in both places", map[string]string{RemarkAnnotation: "old"}, "new",
+			map[string]string{RemarkAnnotation: "new"}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			old := Widget{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations}, Spec: WidgetSpec{Parts: []WidgetPart{{Name: "screw"}}, Remark: tc.remark}}
+			old := Widget{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations},
+				Spec: WidgetSpec{Parts: []WidgetPart{{Name: "screw"}}, Remark: tc.remark}}
 			got := &workshop.Widget{}
 			if err := newScheme(t).Convert(&old, got, nil); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.want, got.Annotations); diff != "" || got.Spec.Parts[0].Material != tc.material {
-				t.Errorf("material %q, want %q; annotations (-want +got):\n%s", got.Spec.Parts[0].Material, tc.material, diff)
+				t.Errorf("material %q, want %q; annotations (-want +got):\n%s", got.Spec.Parts[0].Material,
+					tc.material, diff)
 			}
 		})
 	}

@@ -18,7 +18,8 @@ import (
 )
 
 // NewStorage returns the storage of the resource, by path. One store serves all versions.
-func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, _ authorizer.Authorizer) (map[string]rest.Storage, error) {
+func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter,
+	_ authorizer.Authorizer) (map[string]rest.Storage, error) {
 	strategy := newStrategy(scheme)
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &workshop.Gadget{} },

@@ -35,7 +35,8 @@ func (gadgetStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 
 func (s gadgetStrategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	meta := &obj.(*workshop.Gadget).ObjectMeta
-	return s.Enforce(ctx, obj, nil, apivalidation.ValidateObjectMeta(meta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata")))
+	return s.Enforce(ctx, obj, nil, apivalidation.ValidateObjectMeta(meta, false, apivalidation.NameIsDNSSubdomain,
+		field.NewPath("metadata")))
 }
 
 func (s gadgetStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {

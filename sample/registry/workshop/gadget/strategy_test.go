@@ -123,11 +123,14 @@ func TestValidate(t *testing.T) {
 		{"name", func(g *workshop.Gadget) { g.Name = "G_" }, []string{"metadata.name: Invalid value"}},
 		{"purpose missing", func(g *workshop.Gadget) { g.Spec.Purpose = "" }, []string{"spec.purpose: Required value"}},
 		{"purpose longest", func(g *workshop.Gadget) { g.Spec.Purpose = strings.Repeat("x", 256) }, nil},
-		{"purpose too long", func(g *workshop.Gadget) { g.Spec.Purpose = strings.Repeat("x", 257) }, []string{"spec.purpose: Too long"}},
+		{"purpose too long", func(g *workshop.Gadget) { g.Spec.Purpose = strings.Repeat("x", 257) },
+			[]string{"spec.purpose: Too long"}},
 		{"precision lowest", func(g *workshop.Gadget) { g.Spec.Precision = new(int32(0)) }, nil},
-		{"precision too low", func(g *workshop.Gadget) { g.Spec.Precision = new(int32(-1)) }, []string{"spec.precision: Invalid value"}},
+		{"precision too low", func(g *workshop.Gadget) { g.Spec.Precision = new(int32(-1)) },
+			[]string{"spec.precision: Invalid value"}},
 		{"precision highest", func(g *workshop.Gadget) { g.Spec.Precision = new(int32(6)) }, nil},
-		{"precision too high", func(g *workshop.Gadget) { g.Spec.Precision = new(int32(7)) }, []string{"spec.precision: Invalid value"}},
+		{"precision too high", func(g *workshop.Gadget) { g.Spec.Precision = new(int32(7)) },
+			[]string{"spec.precision: Invalid value"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			eachVersion(t, func(t *testing.T, ctx context.Context) {
@@ -135,7 +138,8 @@ func TestValidate(t *testing.T) {
 				if diff := cmp.Diff(tc.want, problems(s.Validate(ctx, changed(tc.change)))); diff != "" {
 					t.Errorf("errors on create (-want +got):\n%s", diff)
 				}
-				if diff := cmp.Diff(tc.want, problems(s.ValidateUpdate(ctx, changed(tc.change), stored()))); diff != "" {
+				if diff := cmp.Diff(tc.want, problems(s.ValidateUpdate(ctx, changed(tc.change),
+					stored()))); diff != "" {
 					t.Errorf("errors on update (-want +got):\n%s", diff)
 				}
 			})

@@ -55,8 +55,10 @@ func answers(input string) said {
 // too long ends the console before it is kept.
 func FuzzWidgetConsoleLines(f *testing.F) {
 	for _, input := range []string{
-		"", "\n", "echo a\necho b", "show\nhelp\ndance\nexit\necho b\n", "echo \xff\x00\r\n", "\xc2\x85echo\u2003a\u00a0b\n", "EXIT\n", "exit now\n", " exit\necho b",
-		strings.Repeat("x", maxConsoleLine), strings.Repeat("x", maxConsoleLine) + "\necho b\n", strings.Repeat("x", maxConsoleLine) + "\r\n",
+		"", "\n", "echo a\necho b", "show\nhelp\ndance\nexit\necho b\n", "echo \xff\x00\r\n",
+		"\xc2\x85echo\u2003a\u00a0b\n", "EXIT\n", "exit now\n", " exit\necho b",
+		strings.Repeat("x", maxConsoleLine), strings.Repeat("x", maxConsoleLine) + "\necho b\n",
+		strings.Repeat("x", maxConsoleLine) + "\r\n",
 		strings.Repeat("x", maxConsoleLine+1), "echo a\n" + strings.Repeat(" ", maxConsoleLine+1) + "\necho b\n",
 	} {
 		f.Add(input, false)
@@ -76,9 +78,11 @@ func FuzzWidgetConsoleLines(f *testing.F) {
 			t.Errorf("got error %v, want one about the line: %t", err, want.tooLong)
 		}
 		if out.String() != want.out || errOut.String() != want.errOut {
-			t.Errorf("%q: got output %q and error output %q, want %q and %q", input, &out, &errOut, want.out, want.errOut)
+			t.Errorf("%q: got output %q and error output %q, want %q and %q", input, &out, &errOut,
+				want.out, want.errOut)
 		}
-		if kept := len(input) - source.Len() - strings.LastIndex(input[:len(input)-source.Len()], "\n") - 1; kept > maxConsoleLine+1 {
+		if kept := len(input) - source.Len() - strings.LastIndex(input[:len(input)-source.Len()],
+			"\n") - 1; kept > maxConsoleLine+1 {
 			t.Errorf("got %d bytes of a line, want no more than show that it is too long", kept)
 		}
 	})

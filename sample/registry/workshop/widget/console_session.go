@@ -31,13 +31,15 @@ var consoleCommands = []struct {
 		_, err := fmt.Fprintln(out, strings.Join(words, " "))
 		return err
 	}},
-	{"show", "show: the widget as it is now", func(out io.Writer, _ []string, get func() (*workshop.Widget, error)) error {
+	{"show", "show: the widget as it is now", func(out io.Writer, _ []string,
+		get func() (*workshop.Widget, error)) error {
 		widget, err := get()
 		if err != nil {
 			return err
 		}
 		_, err = fmt.Fprintf(out, "%s/%s: model %s, grade %s, %d parts, %d ready\n",
-			widget.Namespace, widget.Name, widget.Spec.Model, widget.Spec.Grade, len(widget.Spec.Parts), widget.Status.ReadyReplicas)
+			widget.Namespace, widget.Name, widget.Spec.Model, widget.Spec.Grade, len(widget.Spec.Parts),
+			widget.Status.ReadyReplicas)
 		return err
 	}},
 }

@@ -83,10 +83,13 @@ func TestConsoleEnds(t *testing.T) {
 		out      string
 		check    func(error) bool
 	}{
-		{"line too long", "echo a\n" + strings.Repeat("x", maxConsoleLine+1) + "\necho b\n", getStored, "a\n", apierrors.IsBadRequest},
+		{"line too long", "echo a\n" + strings.Repeat("x", maxConsoleLine+1) + "\necho b\n", getStored, "a\n",
+			apierrors.IsBadRequest},
 		{"line without end too long", strings.Repeat("x", maxConsoleLine+1), getStored, "", apierrors.IsBadRequest},
-		{"the widget is gone", "echo a\nshow\necho b\n", func() (*workshop.Widget, error) { return nil, gone }, "a\n", apierrors.IsNotFound},
-		{"it cannot be read", "show\necho b\n", func() (*workshop.Widget, error) { return nil, broken }, "", func(err error) bool { return errors.Is(err, broken) }},
+		{"the widget is gone", "echo a\nshow\necho b\n", func() (*workshop.Widget, error) { return nil, gone }, "a\n",
+			apierrors.IsNotFound},
+		{"it cannot be read", "show\necho b\n", func() (*workshop.Widget, error) { return nil, broken }, "",
+			func(err error) bool { return errors.Is(err, broken) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out, errOut bytes.Buffer
@@ -102,14 +105,17 @@ func TestConsoleEnds(t *testing.T) {
 	t.Run("a missing right", func(t *testing.T) {
 		forbidden := apierrors.NewForbidden(workshop.Resource("widgets"), "w", errors.New("no right to get"))
 		var out, errOut bytes.Buffer
-		err := runConsole(t.Context(), strings.NewReader("show\necho b\n"), &out, &errOut, func() (*workshop.Widget, error) { return nil, forbidden })
+		err := runConsole(t.Context(), strings.NewReader("show\necho b\n"), &out, &errOut,
+			func() (*workshop.Widget, error) { return nil, forbidden })
 		if want := forbidden.Error() + "\n"; err != nil || out.String() != "b\n" || errOut.String() != want {
-			t.Errorf("got error %v, output %q and error output %q, want none, that of the next line, and %q", err, &out, &errOut, want)
+			t.Errorf("got error %v, output %q and error output %q, want none, that of the next line, and %q", err, &out,
+				&errOut, want)
 		}
 	})
 	t.Run("the input fails in the middle of a line", func(t *testing.T) {
 		var out bytes.Buffer
-		err := runConsole(t.Context(), io.MultiReader(strings.NewReader("echo a\necho b"), iotest.ErrReader(broken)), &out, &out, getStored)
+		err := runConsole(t.Context(), io.MultiReader(strings.NewReader("echo a\necho b"), iotest.ErrReader(broken)),
+			&out, &out, getStored)
 		if !errors.Is(err, broken) || out.String() != "a\n" {
 			t.Errorf("got error %v and output %q, want %v and that of the whole line", err, &out, broken)
 		}
@@ -117,7 +123,8 @@ func TestConsoleEnds(t *testing.T) {
 	for in, name := range map[string]string{"echo a\necho b\n": "output", "none\necho b\n": "error output"} {
 		t.Run(name+" fails", func(t *testing.T) {
 			failing := &failingWriter{err: broken}
-			if err := runConsole(t.Context(), strings.NewReader(in), failing, failing, getStored); !errors.Is(err, broken) || failing.writes != 1 {
+			if err := runConsole(t.Context(), strings.NewReader(in), failing, failing, getStored); !errors.Is(err,
+				broken) || failing.writes != 1 {
 				t.Errorf("got error %v after %d writes, want %v after the first", err, failing.writes, broken)
 			}
 		})
@@ -173,8 +180,10 @@ func consoleContext(ctx context.Context, name string) context.Context {
 // and without it the console stays open.
 func TestConsoleShow(t *testing.T) {
 	mayGet := []bool{false, true, false}
-	a := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-		switch strings.Join([]string{a.GetVerb(), a.GetNamespace(), a.GetResource(), a.GetSubresource(), a.GetName()}, " ") {
+	a := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision,
+		string, error) {
+		switch strings.Join([]string{a.GetVerb(), a.GetNamespace(), a.GetResource(), a.GetSubresource(), a.GetName()},
+			" ") {
 		case "create demo widgets console w":
 			return authorizer.DecisionAllow, "", nil
 		case "get demo widgets  w":
@@ -208,7 +217,8 @@ func TestConsoleShow(t *testing.T) {
 func TestConsoleShowMissing(t *testing.T) {
 	var out bytes.Buffer
 	session := newConsoleSession(&oneWidget{}, authorizerfactory.NewAlwaysAllowAuthorizer())
-	if err := session(consoleContext(t.Context(), "gone"), "gone", strings.NewReader("show\necho b\n"), &out, &out); !apierrors.IsNotFound(err) || out.Len() != 0 {
+	if err := session(consoleContext(t.Context(), "gone"), "gone", strings.NewReader("show\necho b\n"), &out,
+		&out); !apierrors.IsNotFound(err) || out.Len() != 0 {
 		t.Errorf("got error %v and output %q, want NotFound and none", err, &out)
 	}
 }
@@ -225,7 +235,8 @@ func TestConsoleContextEnds(t *testing.T) {
 	}}
 	var out bytes.Buffer
 	session := newConsoleSession(widgets, authorizerfactory.NewAlwaysAllowAuthorizer())
-	if err := session(ctx, "w", strings.NewReader("show\necho after\n"), &out, &out); !errors.Is(err, context.Canceled) {
+	if err := session(ctx, "w", strings.NewReader("show\necho after\n"), &out, &out); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("got error %v, want that of the context", err)
 	}
 	if want := "demo/w: model pendulum, grade Standard, 1 parts, 1 ready\n"; out.String() != want {

@@ -43,7 +43,8 @@ func written(t *testing.T, gv schema.GroupVersion, path string, number int64) *w
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, versioned, true); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, versioned,
+		true); err != nil {
 		t.Fatalf("set %s in %s: %v", path, gv, err)
 	}
 	widget := &workshop.Widget{}
@@ -137,7 +138,8 @@ func TestRequestPaths(t *testing.T) {
 		t.Run(gv.Version, func(t *testing.T) { check(t, requestContext(t, gv, ""), gv) })
 	}
 	t.Run("unknown version", func(t *testing.T) {
-		check(t, requestContext(t, schema.GroupVersion{Group: workshop.GroupName, Version: "v99"}, ""), install.StorageVersion())
+		check(t, requestContext(t, schema.GroupVersion{Group: workshop.GroupName, Version: "v99"}, ""),
+			install.StorageVersion())
 	})
 	t.Run("no request", func(t *testing.T) {
 		check(t, genericapirequest.WithNamespace(t.Context(), "demo"), install.StorageVersion())
@@ -153,7 +155,8 @@ func TestReplicasPaths(t *testing.T) {
 	}
 	for _, gv := range widgetVersions() {
 		t.Run(gv.Version, func(t *testing.T) {
-			versioned, err := newScheme().ConvertToVersion(&workshop.Widget{Spec: workshop.WidgetSpec{Replicas: new(int32(3))}}, gv)
+			versioned, err := newScheme().ConvertToVersion(
+				&workshop.Widget{Spec: workshop.WidgetSpec{Replicas: new(int32(3))}}, gv)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -37,13 +37,15 @@ func requestContext(t *testing.T, gv schema.GroupVersion, subresource string) co
 	t.Helper()
 	ctx := genericapirequest.WithNamespace(t.Context(), "demo")
 	return genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
-		IsResourceRequest: true, APIGroup: gv.Group, APIVersion: gv.Version, Resource: "widgets", Subresource: subresource,
+		IsResourceRequest: true, APIGroup: gv.Group, APIVersion: gv.Version, Resource: "widgets",
+		Subresource: subresource,
 	})
 }
 
 // eachVersion runs the test for requests in each served version: one whose rules are missing would be a way around
 // them. in translates the names of fields, which are those of v1, to the version.
-func eachVersion(t *testing.T, subresource string, test func(t *testing.T, ctx context.Context, in func([]string) []string)) {
+func eachVersion(t *testing.T, subresource string,
+	test func(t *testing.T, ctx context.Context, in func([]string) []string)) {
 	t.Helper()
 	for _, gv := range install.GroupVersions() {
 		t.Run(gv.Version, func(t *testing.T) {
@@ -65,8 +67,10 @@ func eachVersion(t *testing.T, subresource string, test func(t *testing.T, ctx c
 // renamedFields lists, for versions unlike v1, how they name its fields.
 var renamedFields = map[schema.GroupVersion]*strings.Replacer{
 	v1alpha1.SchemeGroupVersion: strings.NewReplacer(
-		"spec.model", "spec.design", "spec.grade", "spec.quality", "spec.replicas", "spec.scale.desired", "spec.maxReplicas", "spec.scale.limit",
-		"spec.parts[0].quantity", "spec.parts[0].count", "spec.parts[0].material", "metadata.annotations["+v1alpha1.MaterialPrefix+"screw]"),
+		"spec.model", "spec.design", "spec.grade", "spec.quality", "spec.replicas", "spec.scale.desired",
+		"spec.maxReplicas", "spec.scale.limit",
+		"spec.parts[0].quantity", "spec.parts[0].count", "spec.parts[0].material",
+		"metadata.annotations["+v1alpha1.MaterialPrefix+"screw]"),
 }
 
 // stored returns a valid widget as the store has it: defaulted, with the metadata that the server sets.
@@ -74,7 +78,8 @@ func stored() *workshop.Widget {
 	return &workshop.Widget{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "demo", Name: "w", UID: "7", ResourceVersion: "5", Generation: 3,
-			Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": "b"}, Finalizers: []string{"example.com/f"},
+			Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": "b"},
+			Finalizers:      []string{"example.com/f"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "8"}},
 		},
 		Spec: workshop.WidgetSpec{

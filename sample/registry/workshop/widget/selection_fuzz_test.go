@@ -23,9 +23,12 @@ import (
 // other selects exactly the widgets whose fields, as a client of the version sees them, are so.
 func FuzzWidgetFieldSelector(f *testing.F) {
 	for _, selector := range []string{
-		"", ",", "metadata.name=w", "metadata.namespace!=demo,metadata.name==w", "spec.model=pendulum", "spec.design=pendulum",
-		"spec.grade!=Standard", "spec.quality=Standard", "spec.quality=Premium,spec.design=a\\,b\\=c\\\\", "spec.model=,spec.grade=",
-		"spec.replicas=1", "spec.model", "spec.model=a=b", "=", "!=x", "metadata.name=\\", "spec.model=\xff", "metadata.uid=", " spec.grade = Standard ",
+		"", ",", "metadata.name=w", "metadata.namespace!=demo,metadata.name==w", "spec.model=pendulum",
+		"spec.design=pendulum",
+		"spec.grade!=Standard", "spec.quality=Standard", "spec.quality=Premium,spec.design=a\\,b\\=c\\\\",
+		"spec.model=,spec.grade=",
+		"spec.replicas=1", "spec.model", "spec.model=a=b", "=", "!=x", "metadata.name=\\", "spec.model=\xff",
+		"metadata.uid=", " spec.grade = Standard ",
 	} {
 		for version := range widgetVersions() {
 			f.Add(uint8(version), selector)
@@ -41,7 +44,8 @@ func FuzzWidgetFieldSelector(f *testing.F) {
 		selector, err := asked.Transform(func(name, value string) (string, string, error) {
 			return scheme.ConvertFieldLabel(gv.WithKind("Widget"), name, value)
 		})
-		unknown := slices.ContainsFunc(asked.Requirements(), func(r fields.Requirement) bool { return !slices.Contains(selectable(gv), r.Field) })
+		unknown := slices.ContainsFunc(asked.Requirements(),
+			func(r fields.Requirement) bool { return !slices.Contains(selectable(gv), r.Field) })
 		if unknown != (err != nil) {
 			t.Fatalf("%s, %q: got error %v, want one: %t", gv, text, err, unknown)
 		}
@@ -59,7 +63,8 @@ func FuzzWidgetFieldSelector(f *testing.F) {
 			}
 			want := seenWith(t, scheme, gv, widget, asked.Requirements())
 			if got, again := selector.Matches(set), printed.Matches(set); got != want || again != want {
-				t.Errorf("%s, %q: got %t, and %t for %q, want %t, of the widget with %v", gv, text, got, again, selector, want, set)
+				t.Errorf("%s, %q: got %t, and %t for %q, want %t, of the widget with %v", gv, text, got, again,
+					selector, want, set)
 			}
 		}
 	})
@@ -86,7 +91,8 @@ func candidates(requirements fields.Requirements) []*workshop.Widget {
 }
 
 // seenWith tells whether the widget, in the version, is as is asked.
-func seenWith(t *testing.T, scheme *runtime.Scheme, gv schema.GroupVersion, widget *workshop.Widget, asked fields.Requirements) bool {
+func seenWith(t *testing.T, scheme *runtime.Scheme, gv schema.GroupVersion, widget *workshop.Widget,
+	asked fields.Requirements) bool {
 	t.Helper()
 	versioned, err := scheme.ConvertToVersion(widget, gv)
 	if err != nil {
@@ -109,8 +115,10 @@ func seenWith(t *testing.T, scheme *runtime.Scheme, gv schema.GroupVersion, widg
 // the continuation of a watch do, and selects the same.
 func FuzzWidgetLabelSelector(f *testing.F) {
 	for _, selector := range []string{
-		"", "a", "!a", "a=b", "a==b", "a!=b", "a in (b,c)", "a notin (b)", "a in ()", "a in (,b)", "a>1", "a<2,a>-1", "x.example.com/a=b,!c",
-		"a,a", "a=", "a in (b", "=b", "a=b c", "a>x", ",", "!", "a in (in,notin)", "in in (in)", "notin=in", " a = b ", "a=\xff",
+		"", "a", "!a", "a=b", "a==b", "a!=b", "a in (b,c)", "a notin (b)", "a in ()", "a in (,b)", "a>1", "a<2,a>-1",
+		"x.example.com/a=b,!c",
+		"a,a", "a=", "a in (b", "=b", "a=b c", "a>x", ",", "!", "a in (in,notin)", "in in (in)", "notin=in",
+		" a = b ", "a=\xff",
 	} {
 		f.Add(selector)
 	}

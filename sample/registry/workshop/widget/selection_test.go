@@ -22,7 +22,8 @@ func TestAttributes(t *testing.T) {
 	if diff := cmp.Diff(labels.Set{"a": "b"}, gotLabels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
-	want := fields.Set{"metadata.name": "w", "metadata.namespace": "demo", "spec.model": "pendulum", "spec.grade": "Standard"}
+	want := fields.Set{"metadata.name": "w", "metadata.namespace": "demo", "spec.model": "pendulum",
+		"spec.grade": "Standard"}
 	if diff := cmp.Diff(want, gotFields); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)
 	}

@@ -20,7 +20,8 @@ import (
 )
 
 // NewStorage returns the storage of the resource and its subresources, by path. One store serves all versions.
-func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, a authorizer.Authorizer) (map[string]rest.Storage, error) {
+func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter,
+	a authorizer.Authorizer) (map[string]rest.Storage, error) {
 	if err := addSelectableFields(scheme); err != nil {
 		return nil, err
 	}
@@ -36,7 +37,8 @@ func NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter, a 
 		ResetFieldsStrategy:       strategy,
 		TableConvertor:            columns,
 	}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: optsGetter, AttrFunc: attributes}); err != nil {
+	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: optsGetter,
+		AttrFunc: attributes}); err != nil {
 		return nil, fmt.Errorf("complete store of widgets: %w", err)
 	}
 	return map[string]rest.Storage{
@@ -57,7 +59,8 @@ func (*mainREST) Categories() []string { return []string{"workshop"} }
 var scaling = subresource.Scaling{
 	Scale: func(obj runtime.Object) *autoscalingv1.Scale {
 		widget := obj.(*workshop.Widget)
-		scale := &autoscalingv1.Scale{Status: autoscalingv1.ScaleStatus{Replicas: widget.Status.Replicas, Selector: widget.Status.Selector}}
+		scale := &autoscalingv1.Scale{Status: autoscalingv1.ScaleStatus{Replicas: widget.Status.Replicas,
+			Selector: widget.Status.Selector}}
 		if widget.Spec.Replicas != nil {
 			scale.Spec.Replicas = *widget.Spec.Replicas
 		}

@@ -44,7 +44,8 @@ func (s widgetStrategy) Validate(ctx context.Context, obj runtime.Object) field.
 }
 
 func (s widgetStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	return s.Enforce(ctx, obj, old, validateUpdate(ctx, obj.(*workshop.Widget), old.(*workshop.Widget), requestPaths(ctx)))
+	return s.Enforce(ctx, obj, old, validateUpdate(ctx, obj.(*workshop.Widget), old.(*workshop.Widget),
+		requestPaths(ctx)))
 }
 
 // GetResetFields keeps server-side apply from owning fields that the main resource does not let a client set.

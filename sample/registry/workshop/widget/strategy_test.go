@@ -67,7 +67,8 @@ func TestUpdate(t *testing.T) {
 func TestStatusUpdate(t *testing.T) {
 	update := func(w *workshop.Widget) {
 		w.Status = workshop.WidgetStatus{ObservedGeneration: 3, Replicas: 4, ReadyReplicas: 4, Selector: "x=y",
-			Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "AllThere", LastTransitionTime: metav1.Unix(1, 0)}}}
+			Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "AllThere",
+				LastTransitionTime: metav1.Unix(1, 0)}}}
 	}
 	eachVersion(t, "status", func(t *testing.T, ctx context.Context, _ func([]string) []string) {
 		got := changed(func(w *workshop.Widget) {
@@ -135,7 +136,8 @@ func TestColumns(t *testing.T) {
 		want   [][]any
 	}{
 		{"one", stored(), [][]any{{"w", "pendulum", "Standard", int64(2), int64(1), "<unknown>", int64(1)}}},
-		{"list", &workshop.WidgetList{Items: []workshop.Widget{*stored(), {ObjectMeta: metav1.ObjectMeta{Name: "empty"}}}}, [][]any{
+		{"list", &workshop.WidgetList{Items: []workshop.Widget{*stored(),
+			{ObjectMeta: metav1.ObjectMeta{Name: "empty"}}}}, [][]any{
 			{"w", "pendulum", "Standard", int64(2), int64(1), "<unknown>", int64(1)},
 			{"empty", "", "", "<unset>", int64(0), "<unknown>", int64(0)},
 		}},

@@ -24,7 +24,8 @@ const maxMaterial = 63
 // validate holds the rules that tags cannot say: the name is a DNS subdomain as with built-in kinds, and replicas stays
 // below maxReplicas.
 func validate(ctx context.Context, widget *workshop.Widget, paths fieldPaths) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&widget.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	errs := apivalidation.ValidateObjectMeta(&widget.ObjectMeta, true, apivalidation.NameIsDNSSubdomain,
+		field.NewPath("metadata"))
 	errs = append(errs, validateReplicas(&widget.Spec, paths)...)
 	errs = append(errs, validateAnnotations(widget.Annotations, nil)...)
 	return append(errs, validateMaterials(ctx, widget.Spec.Parts, nil, paths)...)
@@ -46,7 +47,8 @@ func validateReplicas(spec *workshop.WidgetSpec, paths fieldPaths) field.ErrorLi
 	if spec.Replicas == nil || spec.MaxReplicas == nil || *spec.Replicas <= *spec.MaxReplicas {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(paths.replicas, *spec.Replicas, "must not be greater than "+paths.maxReplicas.String())}
+	return field.ErrorList{field.Invalid(paths.replicas, *spec.Replicas,
+		"must not be greater than "+paths.maxReplicas.String())}
 }
 
 // validateAnnotations rejects annotations that v1alpha1 would take for materials. Its own are fields of the parts here.
@@ -54,7 +56,8 @@ func validateAnnotations(annotations, old map[string]string) field.ErrorList {
 	var errs field.ErrorList
 	for key, value := range annotations {
 		if oldValue, had := old[key]; strings.HasPrefix(key, v1alpha1.MaterialPrefix) && (!had || value != oldValue) {
-			errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations").Key(key), "set the field material of the part"))
+			errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations").Key(key),
+				"set the field material of the part"))
 		}
 	}
 	return errs
@@ -72,7 +75,8 @@ func validateMaterials(ctx context.Context, parts, old []workshop.WidgetPart, pa
 	var errs field.ErrorList
 	for _, part := range parts {
 		if part.Material != oldMaterials[part.Name] {
-			errs = append(errs, apivalidate.MaxLength(ctx, operation.Operation{}, paths.material(part.Name), &part.Material, nil, maxMaterial)...)
+			errs = append(errs, apivalidate.MaxLength(ctx, operation.Operation{}, paths.material(part.Name),
+				&part.Material, nil, maxMaterial)...)
 		}
 	}
 	return errs
@@ -82,8 +86,10 @@ func validateMaterials(ctx context.Context, parts, old []workshop.WidgetPart, pa
 func validateStatus(status, old *workshop.WidgetStatus) field.ErrorList {
 	path := field.NewPath("status")
 	var errs field.ErrorList
-	if status.ReadyReplicas > status.Replicas && (status.ReadyReplicas != old.ReadyReplicas || status.Replicas != old.Replicas) {
-		errs = append(errs, field.Invalid(path.Child("readyReplicas"), status.ReadyReplicas, "must not be greater than status.replicas"))
+	if status.ReadyReplicas > status.Replicas && (status.ReadyReplicas != old.ReadyReplicas ||
+		status.Replicas != old.Replicas) {
+		errs = append(errs, field.Invalid(path.Child("readyReplicas"), status.ReadyReplicas,
+			"must not be greater than status.replicas"))
 	}
 	if status.Selector != old.Selector {
 		if _, err := metav1.ParseToLabelSelector(status.Selector); err != nil {

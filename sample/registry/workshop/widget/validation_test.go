@@ -36,31 +36,45 @@ func TestValidate(t *testing.T) {
 		{"valid", func(*workshop.Widget) {}, nil},
 		{"name", func(w *workshop.Widget) { w.Name = "W_" }, []string{"metadata.name: Invalid value"}},
 		{"model missing", spec(func(s *workshop.WidgetSpec) { s.Model = "" }), []string{"spec.model: Required value"}},
-		{"model no label", spec(func(s *workshop.WidgetSpec) { s.Model = "Big Ben" }), []string{"spec.model: Invalid value"}},
+		{"model no label", spec(func(s *workshop.WidgetSpec) { s.Model = "Big Ben" }),
+			[]string{"spec.model: Invalid value"}},
 		{"model longest", spec(func(s *workshop.WidgetSpec) { s.Model = strings.Repeat("x", 63) }), nil},
-		{"model too long", spec(func(s *workshop.WidgetSpec) { s.Model = strings.Repeat("x", 64) }), []string{"spec.model: Invalid value"}},
-		{"grade unknown", spec(func(s *workshop.WidgetSpec) { s.Grade = "Golden" }), []string{"spec.grade: Unsupported value"}},
+		{"model too long", spec(func(s *workshop.WidgetSpec) { s.Model = strings.Repeat("x", 64) }),
+			[]string{"spec.model: Invalid value"}},
+		{"grade unknown", spec(func(s *workshop.WidgetSpec) { s.Grade = "Golden" }),
+			[]string{"spec.grade: Unsupported value"}},
 		{"grade economy", spec(func(s *workshop.WidgetSpec) { s.Grade = workshop.WidgetGradeEconomy }), nil},
 		{"grade premium", spec(func(s *workshop.WidgetSpec) { s.Grade = workshop.WidgetGradePremium }), nil},
 		{"no replicas", spec(func(s *workshop.WidgetSpec) { s.Replicas = new(int32(0)) }), nil},
-		{"negative replicas", spec(func(s *workshop.WidgetSpec) { s.Replicas = new(int32(-1)) }), []string{"spec.replicas: Invalid value"}},
+		{"negative replicas", spec(func(s *workshop.WidgetSpec) { s.Replicas = new(int32(-1)) }),
+			[]string{"spec.replicas: Invalid value"}},
 		{"no limit", spec(func(s *workshop.WidgetSpec) { s.MaxReplicas, s.Replicas = nil, new(int32(1000)) }), nil},
-		{"limit 0", spec(func(s *workshop.WidgetSpec) { s.MaxReplicas, s.Replicas = new(int32(0)), new(int32(0)) }), []string{"spec.maxReplicas: Invalid value"}},
+		{"limit 0", spec(func(s *workshop.WidgetSpec) { s.MaxReplicas, s.Replicas = new(int32(0)), new(int32(0)) }),
+			[]string{"spec.maxReplicas: Invalid value"}},
 		{"at the limit", spec(func(s *workshop.WidgetSpec) { s.Replicas = new(int32(5)) }), nil},
-		{"above the limit", spec(func(s *workshop.WidgetSpec) { s.Replicas = new(int32(6)) }), []string{"spec.replicas: Invalid value"}},
+		{"above the limit", spec(func(s *workshop.WidgetSpec) { s.Replicas = new(int32(6)) }),
+			[]string{"spec.replicas: Invalid value"}},
 		{"64 parts", spec(func(s *workshop.WidgetSpec) { s.Parts = parts(64) }), nil},
 		{"65 parts", spec(func(s *workshop.WidgetSpec) { s.Parts = parts(65) }), []string{"spec.parts: Too many"}},
-		{"part twice", spec(func(s *workshop.WidgetSpec) { s.Parts = append(parts(1), parts(1)...) }), []string{"spec.parts[1]: Duplicate value"}},
-		{"part without name", spec(func(s *workshop.WidgetSpec) { s.Parts[0].Name = "" }), []string{"spec.parts[0].name: Required value"}},
-		{"part's name no label", spec(func(s *workshop.WidgetSpec) { s.Parts[0].Name = "a.b" }), []string{"spec.parts[0].name: Invalid value"}},
-		{"no such part", spec(func(s *workshop.WidgetSpec) { s.Parts[0].Quantity = new(int32(0)) }), []string{"spec.parts[0].quantity: Invalid value"}},
+		{"part twice", spec(func(s *workshop.WidgetSpec) { s.Parts = append(parts(1), parts(1)...) }),
+			[]string{"spec.parts[1]: Duplicate value"}},
+		{"part without name", spec(func(s *workshop.WidgetSpec) { s.Parts[0].Name = "" }),
+			[]string{"spec.parts[0].name: Required value"}},
+		{"part's name no label", spec(func(s *workshop.WidgetSpec) { s.Parts[0].Name = "a.b" }),
+			[]string{"spec.parts[0].name: Invalid value"}},
+		{"no such part", spec(func(s *workshop.WidgetSpec) { s.Parts[0].Quantity = new(int32(0)) }),
+			[]string{"spec.parts[0].quantity: Invalid value"}},
 		{"material longest", spec(func(s *workshop.WidgetSpec) { s.Parts[0].Material = strings.Repeat("x", 63) }), nil},
-		{"material too long", spec(func(s *workshop.WidgetSpec) { s.Parts[0].Material = strings.Repeat("x", 64) }), []string{"spec.parts[0].material: Too long"}},
+		{"material too long", spec(func(s *workshop.WidgetSpec) { s.Parts[0].Material = strings.Repeat("x", 64) }),
+			[]string{"spec.parts[0].material: Too long"}},
 		{"material in an annotation", func(w *workshop.Widget) {
 			w.Annotations = map[string]string{v1alpha1.MaterialPrefix + "screw": "steel"}
 		},
 			[]string{"metadata.annotations[" + v1alpha1.MaterialPrefix + "screw]: Forbidden"}},
-		{"all together", spec(func(s *workshop.WidgetSpec) { s.Model, s.Grade, s.Replicas = "", "Golden", new(int32(6)) }), []string{
+		{"all together", spec(func(s *workshop.WidgetSpec) {
+			s.Model, s.Grade, s.Replicas = "", "Golden",
+				new(int32(6))
+		}), []string{
 			"spec.grade: Unsupported value", "spec.model: Required value", "spec.replicas: Invalid value",
 		}},
 	} {
@@ -86,18 +100,26 @@ func TestValidateUpdate(t *testing.T) {
 	}{
 		{"nothing", nil, func(*workshop.Widget) {}, nil},
 		{"model", nil, func(w *workshop.Widget) { w.Spec.Model = "other" }, []string{"spec.model: Invalid value"}},
-		{"model unset", nil, func(w *workshop.Widget) { w.Spec.Model = "" }, []string{"spec.model: Invalid value", "spec.model: Required value"}},
+		{"model unset", nil, func(w *workshop.Widget) { w.Spec.Model = "" },
+			[]string{"spec.model: Invalid value", "spec.model: Required value"}},
 		{"name", nil, func(w *workshop.Widget) { w.Name = "x" }, []string{"metadata.name: Invalid value"}},
 		{"above the limit", nil, aboveLimit, []string{"spec.replicas: Invalid value"}},
-		{"limit below", nil, func(w *workshop.Widget) { w.Spec.MaxReplicas = new(int32(1)) }, []string{"spec.replicas: Invalid value"}},
+		{"limit below", nil, func(w *workshop.Widget) { w.Spec.MaxReplicas = new(int32(1)) },
+			[]string{"spec.replicas: Invalid value"}},
 		{"grade", nil, goldenGrade, []string{"spec.grade: Unsupported value"}},
 		{"other field while above the limit", aboveLimit, func(w *workshop.Widget) { w.Spec.Parts = nil }, nil},
 		{"label while above the limit", aboveLimit, func(w *workshop.Widget) { w.Labels = nil }, nil},
-		{"still above the limit", aboveLimit, func(w *workshop.Widget) { w.Spec.Replicas = new(int32(7)) }, []string{"spec.replicas: Invalid value"}},
-		{"material", nil, func(w *workshop.Widget) { w.Spec.Parts[0].Material = strings.Repeat("x", 64) }, []string{"spec.parts[0].material: Too long"}},
-		{"other field while the material is too long", func(w *workshop.Widget) { w.Spec.Parts[0].Material = strings.Repeat("x", 64) },
+		{"still above the limit", aboveLimit, func(w *workshop.Widget) { w.Spec.Replicas = new(int32(7)) },
+			[]string{"spec.replicas: Invalid value"}},
+		{"material", nil, func(w *workshop.Widget) { w.Spec.Parts[0].Material = strings.Repeat("x", 64) },
+			[]string{"spec.parts[0].material: Too long"}},
+		{"other field while the material is too long", func(
+			w *workshop.Widget) {
+			w.Spec.Parts[0].Material = strings.Repeat("x", 64)
+		},
 			func(w *workshop.Widget) { w.Spec.Parts[0].Quantity = new(int32(2)) }, nil},
-		{"other field while the grade is unknown", goldenGrade, func(w *workshop.Widget) { w.Spec.Replicas = new(int32(3)) }, nil},
+		{"other field while the grade is unknown", goldenGrade,
+			func(w *workshop.Widget) { w.Spec.Replicas = new(int32(3)) }, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			eachVersion(t, "", func(t *testing.T, ctx context.Context, in func([]string) []string) {
@@ -119,7 +141,8 @@ func TestValidateUpdate(t *testing.T) {
 // TestLimitMessage: the message of the rule written by hand says what to compare, in the words of the version.
 func TestLimitMessage(t *testing.T) {
 	eachVersion(t, "", func(t *testing.T, ctx context.Context, in func([]string) []string) {
-		errs := newStrategy(newScheme()).Validate(ctx, changed(func(w *workshop.Widget) { w.Spec.Replicas = new(int32(6)) }))
+		errs := newStrategy(newScheme()).Validate(ctx, changed(
+			func(w *workshop.Widget) { w.Spec.Replicas = new(int32(6)) }))
 		want := in([]string{"spec.replicas: Invalid value: 6: must not be greater than spec.maxReplicas"})[0]
 		if got := errs.ToAggregate(); got == nil || got.Error() != want {
 			t.Errorf("got %v, want %s", got, want)
@@ -129,22 +152,27 @@ func TestLimitMessage(t *testing.T) {
 
 // TestValidateStatus: the rules of the status hold where it is written, and those of the spec do not.
 func TestValidateStatus(t *testing.T) {
-	ready := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "AllThere", LastTransitionTime: metav1.Unix(1, 0)}
+	ready := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "AllThere",
+		LastTransitionTime: metav1.Unix(1, 0)}
 	for _, tc := range []struct {
 		name   string
 		status workshop.WidgetStatus
 		want   []string
 	}{
 		{"valid", workshop.WidgetStatus{Replicas: 3, ReadyReplicas: 3}, nil},
-		{"more ready than there are", workshop.WidgetStatus{Replicas: 3, ReadyReplicas: 4}, []string{"status.readyReplicas: Invalid value"}},
+		{"more ready than there are", workshop.WidgetStatus{Replicas: 3, ReadyReplicas: 4},
+			[]string{"status.readyReplicas: Invalid value"}},
 		{"negative", workshop.WidgetStatus{ObservedGeneration: -1, Replicas: -1, ReadyReplicas: -2}, []string{
-			"status.observedGeneration: Invalid value", "status.readyReplicas: Invalid value", "status.replicas: Invalid value",
+			"status.observedGeneration: Invalid value", "status.readyReplicas: Invalid value",
+			"status.replicas: Invalid value",
 		}},
 		{"selector", workshop.WidgetStatus{Selector: "a in (b"}, []string{"status.selector: Invalid value"}},
 		{"condition", workshop.WidgetStatus{Conditions: []metav1.Condition{ready}}, nil},
-		{"condition twice", workshop.WidgetStatus{Conditions: []metav1.Condition{ready, ready}}, []string{"status.conditions[1]: Duplicate value"}},
+		{"condition twice", workshop.WidgetStatus{Conditions: []metav1.Condition{ready, ready}},
+			[]string{"status.conditions[1]: Duplicate value"}},
 		{"condition of nothing", workshop.WidgetStatus{Conditions: []metav1.Condition{{Type: "Ready"}}}, []string{
-			"status.conditions[0].lastTransitionTime: Required value", "status.conditions[0].reason: Required value", "status.conditions[0].status: Required value",
+			"status.conditions[0].lastTransitionTime: Required value", "status.conditions[0].reason: Required value",
+			"status.conditions[0].status: Required value",
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -166,7 +194,8 @@ func TestValidateStatus(t *testing.T) {
 func TestOldStatus(t *testing.T) {
 	eachVersion(t, "status", func(t *testing.T, ctx context.Context, _ func([]string) []string) {
 		old := changed(func(w *workshop.Widget) {
-			w.Status = workshop.WidgetStatus{Replicas: 1, ReadyReplicas: 2, Selector: "a in (b", Conditions: []metav1.Condition{{Type: "Ready"}}}
+			w.Status = workshop.WidgetStatus{Replicas: 1, ReadyReplicas: 2, Selector: "a in (b",
+				Conditions: []metav1.Condition{{Type: "Ready"}}}
 		})
 		updated := old.DeepCopy()
 		updated.Status.ObservedGeneration = 3

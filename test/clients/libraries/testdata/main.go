@@ -38,8 +38,10 @@ func run(ctx context.Context, kubeconfig, namespace, name string) error {
 	if err != nil {
 		return err
 	}
-	configuration := workshopv1.Widget(name, namespace).WithSpec(workshopv1.WidgetSpec().WithModel("m").WithParts(workshopv1.WidgetPart().WithName("p")))
-	applied, err := clients.WorkshopV1().Widgets(namespace).Apply(ctx, configuration, metav1.ApplyOptions{FieldManager: "consumer"})
+	configuration := workshopv1.Widget(name, namespace).WithSpec(
+		workshopv1.WidgetSpec().WithModel("m").WithParts(workshopv1.WidgetPart().WithName("p")))
+	applied, err := clients.WorkshopV1().Widgets(namespace).Apply(ctx, configuration,
+		metav1.ApplyOptions{FieldManager: "consumer"})
 	if err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
@@ -47,7 +49,8 @@ func run(ctx context.Context, kubeconfig, namespace, name string) error {
 		return fmt.Errorf("extract: %v, %w", extracted, err)
 	}
 
-	factory := externalversions.NewSharedInformerFactoryWithOptions(clients, 0, externalversions.WithNamespace(namespace))
+	factory := externalversions.NewSharedInformerFactoryWithOptions(clients, 0,
+		externalversions.WithNamespace(namespace))
 	lister := factory.Workshop().V1().Widgets().Lister()
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
