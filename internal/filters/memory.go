@@ -106,10 +106,13 @@ func NewMemory(config *genericapiserver.Config, sizes *objectsizes.Sizes) *Memor
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
 		total = limit / 2
 	}
+	sizes.LimitWrites(total/2, total/3)
 	return &Memory{
-		budget: budget.New(total, total/memoryUsers), total: total, perUser: total / memoryUsers, bodies: fairness.New(fairness.Limits{PerKey: userBodies, Queued: waitingBodies}),
-		read: semaphore.NewWeighted(allBodies), watches: fairness.New(fairness.Limits{PerKey: userInitial}), counts: config.StorageObjectCountTracker,
-		sizes: sizes, maxBody: maxBody, grace: min(config.RequestTimeout, maxGrace), serializer: config.Serializer,
+		budget: budget.New(total, total/memoryUsers), total: total, perUser: total / memoryUsers,
+		bodies: fairness.New(fairness.Limits{PerKey: userBodies, Queued: waitingBodies}),
+		read:   semaphore.NewWeighted(allBodies), watches: fairness.New(fairness.Limits{PerKey: userInitial}),
+		counts: config.StorageObjectCountTracker,
+		sizes:  sizes, maxBody: maxBody, grace: min(config.RequestTimeout, maxGrace), serializer: config.Serializer,
 	}
 }
 
@@ -132,6 +135,10 @@ func (m *Memory) WithLimit(handler http.Handler, streams func(*genericapirequest
 			if size = req.ContentLength; size < 0 || size > m.maxBody {
 				size = m.maxBody
 			}
+		}
+		if err := m.checkWrites(req, info, size); err != nil {
+			responsewriters.RespondWithError(w, req, err, m.serializer)
+			return
 		}
 		cost, err := m.objectsCost(req, info)
 		if err != nil {
@@ -161,9 +168,27 @@ func (m *Memory) WithLimit(handler http.Handler, streams func(*genericapirequest
 	})
 }
 
+// checkWrites returns an error with the status 429 if the user stores large objects too fast: the watch cache keeps all
+// versions of the last 75 s.
+func (m *Memory) checkWrites(req *http.Request, info *genericapirequest.RequestInfo, bodySize int64) error {
+	switch {
+	case info.Verb != "create" && info.Verb != "update" && info.Verb != "patch", req.URL.Query().Has("dryRun"):
+		return nil
+	case bodySize <= longBody && (info.Name == "" ||
+		m.sizes.Object(resourceOf(info), info.Namespace, info.Name) <= longBody):
+		return nil
+	}
+	if delay := m.sizes.WriteDelay(resourceOf(info), userName(req)); delay > 0 {
+		return apierrors.NewTooManyRequests("objects of more than 64 KiB are stored too fast",
+			int(math.Ceil(delay.Seconds())))
+	}
+	return nil
+}
+
 // initialize makes a watch wait until there is memory for what it sends first: the objects there are, or the events
 // since a version.
-func (m *Memory) initialize(handler http.Handler, w http.ResponseWriter, req *http.Request, info *genericapirequest.RequestInfo) {
+func (m *Memory) initialize(handler http.Handler, w http.ResponseWriter, req *http.Request,
+	info *genericapirequest.RequestInfo) {
 	cost := initialByteCost * m.sizes.Largest(resourceOf(info))
 	if cost <= smallCost {
 		handler.ServeHTTP(w, req)
@@ -174,7 +199,8 @@ func (m *Memory) initialize(handler http.Handler, w http.ResponseWriter, req *ht
 	if initialEvents(req.URL.Query()) {
 		place, err := m.watches.Take(req.Context(), userName(req))
 		if err != nil {
-			responsewriters.RespondWithError(w, req, apierrors.NewTooManyRequests("too many watches of this user begin at once", 2), m.serializer)
+			responsewriters.RespondWithError(w, req, apierrors.NewTooManyRequests(
+				"too many watches of this user begin at once", 2), m.serializer)
 			return
 		}
 		leave, pause = place, initialPause
@@ -425,9 +451,11 @@ func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo
 	if info.Verb == "list" && whole && min(size, json)*wholeByteCost > m.total {
 		m.sizes.Forget(req.Context(), of)
 		if json, stored = m.sizes.Large(of, info.Namespace); min(size, json)*wholeByteCost > m.total {
-			return 0, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the list would need %d MiB of memory, and there are %d MiB for all "+
-				"requests; list as JSON or protobuf, or use a limit of %d", min(size, json)*wholeByteCost>>20, m.total>>20,
-				max(1, m.total/wholeByteCost/largest)))
+			return 0, apierrors.NewRequestEntityTooLargeError(
+				fmt.Sprintf("the list would need %d MiB of memory, and there are %d MiB for all "+
+					"requests; list as JSON or protobuf, or use a limit of %d",
+					min(size, json)*wholeByteCost>>20, m.total>>20,
+					max(1, m.total/wholeByteCost/largest)))
 		}
 	}
 	if average := stats.EstimatedAverageObjectSizeBytes; average > 0 {

@@ -47,15 +47,18 @@ func testMemory(t *testing.T) *Memory {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := options.StorageConfig.Transformer.TransformToStorage(t.Context(), bytes.Repeat([]byte("x"), size), value.DefaultContext("/"+resource+"/ns/large")); err != nil {
+		if _, err := options.StorageConfig.Transformer.TransformToStorage(t.Context(), bytes.Repeat([]byte("x"), size),
+			value.DefaultContext("/"+resource+"/ns/large")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return NewMemory(&genericapiserver.Config{StorageObjectCountTracker: counts, MaxRequestBodyBytes: 3 << 20, Serializer: testCodecs, RequestTimeout: time.Minute}, sizes)
+	return NewMemory(&genericapiserver.Config{StorageObjectCountTracker: counts, MaxRequestBodyBytes: 3 << 20,
+		Serializer: testCodecs, RequestTimeout: time.Minute}, sizes)
 }
 
 // memoryRequest is a request of a user.
-func memoryRequest(ctx context.Context, name string, info genericapirequest.RequestInfo, query, accept, contentType string, body io.Reader) *http.Request {
+func memoryRequest(ctx context.Context, name string, info genericapirequest.RequestInfo, query, accept,
+	contentType string, body io.Reader) *http.Request {
 	info.IsResourceRequest, info.APIGroup = true, "example.com"
 	ctx = genericapirequest.WithUser(genericapirequest.WithRequestInfo(ctx, &info), &user.DefaultInfo{Name: name})
 	req := httptest.NewRequestWithContext(ctx, http.MethodPost, "/?"+query, body)
@@ -67,7 +70,8 @@ func memoryRequest(ctx context.Context, name string, info genericapirequest.Requ
 // TestCostOfObjects: a list costs something for each object, and more if it is not streamed; other requests by the size
 // of their object.
 func TestCostOfObjects(t *testing.T) {
-	const table, metadata = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json", "application/vnd.kubernetes.protobuf; as = PartialObjectMetadataList"
+	const table, metadata = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json",
+		"application/vnd.kubernetes.protobuf; as = PartialObjectMetadataList"
 	const size, streamed = 100_000_000 * wholeByteCost, 10_000 * listedCost
 	const all = size + 10_000*wholeObjectCost
 	for _, tc := range []struct {
@@ -108,9 +112,11 @@ func TestCostOfObjects(t *testing.T) {
 		req := memoryRequest(t.Context(), "ann", genericapirequest.RequestInfo{}, tc.query, tc.accept, "", nil)
 		req.Header.Set("User-Agent", tc.agent)
 		resource, name, _ := strings.Cut(tc.resource, "/")
-		info := &genericapirequest.RequestInfo{Verb: tc.verb, APIGroup: "example.com", Resource: resource, Namespace: "ns", Name: name}
+		info := &genericapirequest.RequestInfo{Verb: tc.verb, APIGroup: "example.com", Resource: resource,
+			Namespace: "ns", Name: name}
 		if got, err := testMemory(t).objectsCost(req, info); got != tc.want || err != nil {
-			t.Errorf("%s %s?%s as %q of %q: got %d and error %v, want %d", tc.verb, tc.resource, tc.query, tc.accept, tc.agent, got, err, tc.want)
+			t.Errorf("%s %s?%s as %q of %q: got %d and error %v, want %d", tc.verb, tc.resource, tc.query, tc.accept,
+				tc.agent, got, err, tc.want)
 		}
 	}
 }
@@ -119,13 +125,15 @@ func TestCostOfObjects(t *testing.T) {
 func TestTooLargeList(t *testing.T) {
 	const table = "application/json;as=Table;g=meta.k8s.io;v=v1"
 	m := testMemory(t)
-	options, err := m.sizes.Observe(registry.Unconnected{}).GetRESTOptions(schema.GroupResource{Group: "example.com", Resource: "many"}, nil)
+	options, err := m.sizes.Observe(registry.Unconnected{}).GetRESTOptions(
+		schema.GroupResource{Group: "example.com", Resource: "many"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range 20 {
 		key := value.DefaultContext(fmt.Sprintf("/many/escapes/w%d", i))
-		if _, err := options.StorageConfig.Transformer.TransformToStorage(t.Context(), bytes.Repeat([]byte("<"), largestObject), key); err != nil {
+		if _, err := options.StorageConfig.Transformer.TransformToStorage(t.Context(),
+			bytes.Repeat([]byte("<"), largestObject), key); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -142,10 +150,12 @@ func TestTooLargeList(t *testing.T) {
 		{"escapes", "resourceVersion=0", "", false},
 		{"ns", "includeObject=Object", table, false},
 	} {
-		info := genericapirequest.RequestInfo{Verb: "list", APIGroup: "example.com", Resource: "many", Namespace: tc.namespace}
+		info := genericapirequest.RequestInfo{Verb: "list", APIGroup: "example.com", Resource: "many",
+			Namespace: tc.namespace}
 		_, err := m.objectsCost(memoryRequest(t.Context(), "ann", info, tc.query, tc.accept, "", nil), &info)
 		if apierrors.IsRequestEntityTooLargeError(err) != tc.tooLarge || (err != nil) != tc.tooLarge {
-			t.Errorf("list of %q?%s as %q: got %v, want it too large: %t", tc.namespace, tc.query, tc.accept, err, tc.tooLarge)
+			t.Errorf("list of %q?%s as %q: got %v, want it too large: %t", tc.namespace, tc.query, tc.accept,
+				err, tc.tooLarge)
 		}
 	}
 }
@@ -165,10 +175,12 @@ func TestCompact(t *testing.T) {
 		{"create", "", "pretty=1", "", longBody + 1, false},
 	} {
 		info := genericapirequest.RequestInfo{Verb: tc.verb, Resource: "many", Namespace: "ns", Name: tc.name}
-		req := memoryRequest(t.Context(), "ann", info, tc.query, tc.accept, "", strings.NewReader(strings.Repeat("x", tc.body)))
+		req := memoryRequest(t.Context(), "ann", info, tc.query, tc.accept, "",
+			strings.NewReader(strings.Repeat("x", tc.body)))
 		testMemory(t).WithLimit(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 			if got := pretty(req); got != tc.want {
-				t.Errorf("%s %s?%s as %q with %d bytes: got indented %t, want %t", tc.verb, tc.name, tc.query, tc.accept, tc.body, got, tc.want)
+				t.Errorf("%s %s?%s as %q with %d bytes: got indented %t, want %t", tc.verb, tc.name, tc.query,
+					tc.accept, tc.body, got, tc.want)
 			}
 		}), func(*genericapirequest.RequestInfo) bool { return false }).ServeHTTP(httptest.NewRecorder(), req)
 	}
@@ -182,14 +194,16 @@ func TestMemory(t *testing.T) {
 		chunked                 bool
 		inside                  int // of four
 	}{
-		"many values":              {"create", "application/json", values, false, 3},
-		"many values, no type":     {"patch", "", values, false, 3},
-		"many values, chunked":     {"update", "application/json", values, true, 3},
-		"few values":               {"create", "application/json", strings.Repeat("x", 100<<10), false, 4},
-		"few values, chunked":      {"create", "application/json", "{}", true, 4},
-		"too long":                 {"create", "application/json", strings.Repeat("x", 4<<20), false, 4},
-		"protobuf":                 {"create", "application/vnd.kubernetes.protobuf", protobufValues(maxValues), false, 3},
-		"YAML":                     {"patch", "application/apply-patch+yaml", strings.Repeat("a:\n", maxValues), false, 3},
+		"many values":          {"create", "application/json", values, false, 3},
+		"many values, no type": {"patch", "", values, false, 3},
+		"many values, chunked": {"update", "application/json", values, true, 3},
+		"few values":           {"create", "application/json", strings.Repeat("x", 100<<10), false, 4},
+		"few values, chunked":  {"create", "application/json", "{}", true, 4},
+		"too long":             {"create", "application/json", strings.Repeat("x", 4<<20), false, 4},
+		"protobuf": {"create", "application/vnd.kubernetes.protobuf",
+			protobufValues(maxValues), false, 3},
+		"YAML": {"patch", "application/apply-patch+yaml",
+			strings.Repeat("a:\n", maxValues), false, 3},
 		"a list":                   {"deletecollection", "", "", false, 3},
 		"a read with a body":       {"list", "application/json", values, false, 4},
 		"a stream with a body":     {"connect", "application/json", values, false, 4},
@@ -203,7 +217,8 @@ func TestMemory(t *testing.T) {
 					inside++
 					body, err := io.ReadAll(req.Body)
 					if string(body) != tc.body || err != nil {
-						t.Errorf("the handler reads %d bytes and %v, want the whole body of %d", len(body), err, len(tc.body))
+						t.Errorf("the handler reads %d bytes and %v, want the whole body of %d", len(body),
+							err, len(tc.body))
 					}
 					<-leave
 				}), streams)
@@ -215,7 +230,8 @@ func TestMemory(t *testing.T) {
 					if strings.HasPrefix(name, "a stream") {
 						info.Subresource = "stream"
 					}
-					req := memoryRequest(t.Context(), fmt.Sprint("user", i), info, "", "", tc.contentType, strings.NewReader(tc.body))
+					req := memoryRequest(t.Context(), fmt.Sprint("user", i), info, "", "", tc.contentType,
+						strings.NewReader(tc.body))
 					if tc.chunked {
 						req.ContentLength = -1
 					}
@@ -239,11 +255,13 @@ func TestMemory(t *testing.T) {
 func TestBodiesOfUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, leave := testMemory(t), make(chan struct{})
-		handler := m.WithLimit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-leave }), func(*genericapirequest.RequestInfo) bool { return false })
+		handler := m.WithLimit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-leave }),
+			func(*genericapirequest.RequestInfo) bool { return false })
 		read := 0
 		send := func(name string) *httptest.ResponseRecorder {
 			rec, body := httptest.NewRecorder(), strings.NewReader(strings.Repeat("x", 200<<10))
-			go handler.ServeHTTP(rec, memoryRequest(t.Context(), name, genericapirequest.RequestInfo{Verb: "create", Resource: "many"}, "", "", "", body))
+			go handler.ServeHTTP(rec, memoryRequest(t.Context(), name,
+				genericapirequest.RequestInfo{Verb: "create", Resource: "many"}, "", "", "", body))
 			synctest.Wait()
 			if body.Len() == 0 {
 				read++
@@ -262,7 +280,8 @@ func TestBodiesOfUser(t *testing.T) {
 		}
 		close(leave)
 		synctest.Wait()
-		if refused.Code != http.StatusTooManyRequests || refused.Header().Get("Retry-After") == "" || other.Code != http.StatusOK {
+		if refused.Code != http.StatusTooManyRequests || refused.Header().Get("Retry-After") == "" ||
+			other.Code != http.StatusOK {
 			t.Errorf("got %d %s, and %d for another; want 429 and 200", refused.Code, refused.Body, other.Code)
 		}
 	})
@@ -320,7 +339,8 @@ func TestInitialEvents(t *testing.T) {
 // its work ends.
 func TestWritesEnd(t *testing.T) {
 	for verb, want := range map[string]time.Duration{
-		"create": maxGrace, "patch": maxGrace, "update": maxGrace, "delete": maxGrace, "deletecollection": maxGrace, "list": time.Second, "get": time.Second,
+		"create": maxGrace, "patch": maxGrace, "update": maxGrace, "delete": maxGrace, "deletecollection": maxGrace,
+		"list": time.Second, "get": time.Second,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -328,11 +348,57 @@ func TestWritesEnd(t *testing.T) {
 			began := time.Now()
 			testMemory(t).WithLimit(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 				<-req.Context().Done()
-				if after := time.Since(began); after != want || !errors.Is(context.Cause(req.Context()), context.DeadlineExceeded) {
-					t.Errorf("%s: the context ends after %s with %v, want %s", verb, after, context.Cause(req.Context()), want)
+				if after := time.Since(began); after != want ||
+					!errors.Is(context.Cause(req.Context()), context.DeadlineExceeded) {
+					t.Errorf("%s: the context ends after %s with %v, want %s", verb, after,
+						context.Cause(req.Context()), want)
 				}
 			}), func(*genericapirequest.RequestInfo) bool { return false }).ServeHTTP(httptest.NewRecorder(),
 				memoryRequest(ctx, "ann", genericapirequest.RequestInfo{Verb: verb, Resource: "few"}, "", "", "", nil))
+		})
+	}
+}
+
+// TestLargeWrites: a user who stored many large objects gets 429 for the next, and only for those.
+func TestLargeWrites(t *testing.T) {
+	m := testMemory(t)
+	of := schema.GroupResource{Group: "example.com", Resource: "many"}
+	options, err := m.sizes.Observe(registry.Unconnected{}).GetRESTOptions(of, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := genericapirequest.WithUser(t.Context(), &user.DefaultInfo{Name: "a"})
+	for range m.total/3/largestObject + 1 {
+		if _, err := options.StorageConfig.Transformer.TransformToStorage(ctx, bytes.Repeat([]byte("x"), largestObject),
+			value.DefaultContext("/many/ns/large")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, tc := range map[string]struct {
+		user, verb, resource, object, query string
+		body, code                          int
+	}{
+		"update":           {"a", "update", "many", "large", "", 10, http.StatusTooManyRequests},
+		"patch":            {"a", "patch", "many", "large", "", 10, http.StatusTooManyRequests},
+		"create":           {"a", "create", "many", "", "", longBody + 1, http.StatusTooManyRequests},
+		"of a dry run":     {"a", "update", "many", "large", "dryRun=All", 10, http.StatusOK},
+		"of a small one":   {"a", "patch", "many", "small", "", 10, http.StatusOK},
+		"small create":     {"a", "create", "many", "", "", 10, http.StatusOK},
+		"deletion":         {"a", "delete", "many", "large", "", 0, http.StatusOK},
+		"read":             {"a", "get", "many", "large", "", 0, http.StatusOK},
+		"another user":     {"b", "update", "many", "large", "", 10, http.StatusOK},
+		"another resource": {"a", "create", "few", "", "", longBody + 1, http.StatusOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			handler := m.WithLimit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+				func(*genericapirequest.RequestInfo) bool { return false })
+			rec := httptest.NewRecorder()
+			handler.ServeHTTP(rec, memoryRequest(t.Context(), tc.user, genericapirequest.RequestInfo{Verb: tc.verb,
+				Resource: tc.resource, Namespace: "ns", Name: tc.object}, tc.query, "application/json", "application/json",
+				strings.NewReader(`"`+strings.Repeat("x", tc.body)+`"`)))
+			if rec.Code != tc.code || (tc.code == http.StatusTooManyRequests) != (rec.Header().Get("Retry-After") != "") {
+				t.Errorf("got %d, Retry-After %q and %.100s, want %d", rec.Code, rec.Header().Get("Retry-After"), rec.Body, tc.code)
+			}
 		})
 	}
 }

@@ -37,8 +37,9 @@ const (
 // more. They do not shrink, because a watch sees the value before a change after the one that replaces it. All methods
 // can be called concurrently.
 type Sizes struct {
-	mutex     sync.Mutex
-	resources map[schema.GroupResource]*resource
+	mutex                 sync.Mutex
+	resources             map[schema.GroupResource]*resource
+	allWrites, userWrites int64 // bytes, see LimitWrites
 }
 
 // resource has the largest objects by NAMESPACE/NAME, or NAME. All others have at most the size rest.
@@ -48,6 +49,7 @@ type resource struct {
 	rest, largest int64
 	exists        func(ctx context.Context, name string) bool // nil until there is a storage
 	checked       time.Time                                   // when Forget last looked for deleted objects
+	writes        *writes                                     // nil until a large object is written
 }
 
 type object struct{ json, stored int64 }
@@ -150,8 +152,10 @@ func (o observed) GetRESTOptions(of schema.GroupResource, example runtime.Object
 	options.StorageConfig = &config
 	decorator := options.Decorator
 	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string,
-		keyFunc func(runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object, attributes storage.AttrFunc,
-		triggers storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface, storagefactory.DestroyFunc, error) {
+		keyFunc func(runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object,
+		attributes storage.AttrFunc,
+		triggers storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface,
+		storagefactory.DestroyFunc, error) {
 		s, destroy, err := decorator(config, prefix, keyFunc, newFunc, newListFunc, attributes, triggers, indexers)
 		if err == nil && s != nil {
 			o.sizes.setExists(r, func(ctx context.Context, name string) bool {
@@ -192,20 +196,26 @@ type transformer struct {
 func (t transformer) TransformFromStorage(ctx context.Context, data []byte, key value.Context) ([]byte, bool, error) {
 	out, stale, err := t.Transformer.TransformFromStorage(ctx, data, key)
 	if err == nil {
-		t.sizes.record(t.resource, key, out)
+		t.sizes.mutex.Lock()
+		t.sizes.record(t.resource, key, object{JSONLength(out), int64(len(out))})
+		t.sizes.mutex.Unlock()
 	}
 	return out, stale, err
 }
 
 func (t transformer) TransformToStorage(ctx context.Context, data []byte, key value.Context) ([]byte, error) {
-	t.sizes.record(t.resource, key, data)
+	size := object{JSONLength(data), int64(len(data))}
+	t.sizes.mutex.Lock()
+	t.sizes.record(t.resource, key, size)
+	if size.json > small {
+		t.sizes.countWrite(ctx, t.resource, size.stored)
+	}
+	t.sizes.mutex.Unlock()
 	return t.Transformer.TransformToStorage(ctx, data, key)
 }
 
-func (s *Sizes) record(r *resource, key value.Context, data []byte) {
-	size := object{JSONLength(data), int64(len(data))}
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
+// record keeps the size of an object. It must be called with the lock.
+func (s *Sizes) record(r *resource, key value.Context, size object) {
 	r.largest = max(r.largest, size.json)
 	if size.json <= r.rest {
 		return
@@ -260,7 +270,8 @@ func JSONLength(data []byte) (length int64) {
 
 // EscapedLength returns the length of JSON with <, > and & as encoding/json escapes them: \u003c.
 func EscapedLength(json []byte) int64 {
-	return int64(len(json) + 5*(bytes.Count(json, []byte("<"))+bytes.Count(json, []byte(">"))+bytes.Count(json, []byte("&"))))
+	return int64(len(json) + 5*(bytes.Count(json, []byte("<"))+bytes.Count(json, []byte(">"))+bytes.Count(json,
+		[]byte("&"))))
 }
 
 // jsonLengths are the lengths that ASCII characters of protobuf have as JSON. Control characters are escaped in texts,

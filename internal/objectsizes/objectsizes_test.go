@@ -10,16 +10,20 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/client-go/tools/cache"
 
 	"example.com/extension-apiserver/sample/apis/workshop"
@@ -33,7 +37,8 @@ type registry struct{}
 
 func (registry) GetRESTOptions(of schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
 	config := storagebackend.Config{Prefix: "/registry/" + of.Group}
-	return generic.RESTOptions{StorageConfig: config.ForResource(of), ResourcePrefix: of.Resource, Decorator: decorate}, nil
+	return generic.RESTOptions{StorageConfig: config.ForResource(of), ResourcePrefix: of.Resource, Decorator: decorate},
+		nil
 }
 
 // existing is a storage in which one object exists.
@@ -50,7 +55,8 @@ func (e existing) Get(_ context.Context, key string, _ storage.GetOptions, _ run
 }
 
 func decorate(*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error), func() runtime.Object,
-	func() runtime.Object, storage.AttrFunc, storage.IndexerFuncs, *cache.Indexers) (storage.Interface, storagefactory.DestroyFunc, error) {
+	func() runtime.Object, storage.AttrFunc, storage.IndexerFuncs, *cache.Indexers) (storage.Interface,
+	storagefactory.DestroyFunc, error) {
 	return existing{key: "/widgets/a/w0"}, func() {}, nil
 }
 
@@ -63,7 +69,8 @@ func stored(t *testing.T) (*Sizes, value.Transformer) {
 		t.Fatal(err)
 	}
 	newFunc := func() runtime.Object { return nil }
-	if _, _, err := options.Decorator(options.StorageConfig, "widgets", nil, newFunc, newFunc, nil, nil, nil); err != nil {
+	if _, _, err := options.Decorator(options.StorageConfig, "widgets", nil, newFunc, newFunc, nil, nil,
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	return sizes, options.StorageConfig.Transformer
@@ -71,7 +78,8 @@ func stored(t *testing.T) (*Sizes, value.Transformer) {
 
 func write(t *testing.T, storage value.Transformer, key string, size int) {
 	t.Helper()
-	if _, err := storage.TransformToStorage(t.Context(), bytes.Repeat([]byte("x"), size), value.DefaultContext(key)); err != nil {
+	if _, err := storage.TransformToStorage(t.Context(), bytes.Repeat([]byte("x"), size),
+		value.DefaultContext(key)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -95,7 +103,8 @@ func TestSizes(t *testing.T) {
 	want("a", "b", small, 500_000)
 	write(t, storage, "/registry/example.com/widgets/a/large", 1000)
 	want("a", "large", 500_000, 500_000) // it has been
-	if _, _, err := storage.TransformFromStorage(t.Context(), bytes.Repeat([]byte("x"), 600_000), value.DefaultContext("/registry/example.com/widgets/clusterwide")); err != nil {
+	if _, _, err := storage.TransformFromStorage(t.Context(), bytes.Repeat([]byte("x"), 600_000),
+		value.DefaultContext("/registry/example.com/widgets/clusterwide")); err != nil {
 		t.Fatal(err)
 	}
 	want("", "clusterwide", 600_000, 600_000)
@@ -103,7 +112,8 @@ func TestSizes(t *testing.T) {
 	want("a", "b", 100_000, 600_000)
 
 	other := schema.GroupResource{Group: "example.com", Resource: "others"}
-	if !sizes.Known(widgets) || sizes.Known(other) || sizes.Object(other, "a", "large") != 0 || sizes.Largest(other) != 0 {
+	if !sizes.Known(widgets) || sizes.Known(other) || sizes.Object(other, "a", "large") != 0 ||
+		sizes.Largest(other) != 0 {
 		t.Error("a resource that is not stored has sizes, or one that is stored has none")
 	}
 }
@@ -157,14 +167,17 @@ func TestJSONLength(t *testing.T) {
 		object workshop.Widget
 		most   float64 // of the length
 	}{
-		"text":       {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("lorem ipsum ", 10_000)}}, 1.1},
-		"lines":      {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("a line of text of some length\n", 10_000)}}, 2},
-		"escapes":    {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("<>&\"\\", 10_000)}}, 1.1},
-		"unicode":    {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("世界\u2028é", 10_000)}}, 1.1},
-		"control":    {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("\x01\t", 10_000)}}, 6},
-		"no UTF-8":   {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("\xff\xc3", 10_000)}}, 1.1},
-		"parts":      {workshop.Widget{Spec: workshop.WidgetSpec{Parts: make([]workshop.WidgetPart, 9999)}}, 10},
-		"conditions": {workshop.Widget{Status: workshop.WidgetStatus{Conditions: conditions(9999, metav1.Condition{})}}, 10},
+		"text": {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("lorem ipsum ", 10_000)}},
+			1.1},
+		"lines": {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat(
+			"a line of text of some length\n", 10_000)}}, 2},
+		"escapes":  {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("<>&\"\\", 10_000)}}, 1.1},
+		"unicode":  {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("世界\u2028é", 10_000)}}, 1.1},
+		"control":  {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("\x01\t", 10_000)}}, 6},
+		"no UTF-8": {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("\xff\xc3", 10_000)}}, 1.1},
+		"parts":    {workshop.Widget{Spec: workshop.WidgetSpec{Parts: make([]workshop.WidgetPart, 9999)}}, 10},
+		"conditions": {workshop.Widget{Status: workshop.WidgetStatus{Conditions: conditions(9999, metav1.Condition{})}},
+			10},
 		"finalizers": {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Finalizers: make([]string, 9999)}}, 20},
 		"numbers": {workshop.Widget{Status: workshop.WidgetStatus{Conditions: conditions(9999, metav1.Condition{
 			ObservedGeneration: math.MaxInt64, LastTransitionTime: metav1.Unix(1<<33, 0)})}}, 10},
@@ -191,9 +204,47 @@ func encode(t *testing.T, mediaType string, w *workshop.Widget) []byte {
 	if !ok {
 		t.Fatalf("no serializer for %s", mediaType)
 	}
-	data, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, schema.GroupVersion{Group: workshop.GroupName, Version: "v1"}), w)
+	data, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer,
+		schema.GroupVersion{Group: workshop.GroupName, Version: "v1"}), w)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// TestWriteDelay: who stores many bytes of large objects has to wait, and nobody else does.
+func TestWriteDelay(t *testing.T) {
+	sizes := New()
+	sizes.LimitWrites(5<<20, 3<<20)
+	of := schema.GroupResource{Group: "g", Resource: "rs"}
+	store := func(name string, size int) {
+		t.Helper()
+		ctx := genericapirequest.WithUser(t.Context(), &user.DefaultInfo{Name: name})
+		data := []byte(`{"a":"` + strings.Repeat("x", size) + `"}`)
+		written := transformer{identity.NewEncryptCheckTransformer(), sizes.resource(of, "/registry/g/rs/"), sizes}
+		if _, err := written.TransformToStorage(ctx, data, value.DefaultContext("/registry/g/rs/n/a")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(name string, waits bool) {
+		t.Helper()
+		if delay := sizes.WriteDelay(of, name); (delay > 0) != waits || delay > 75*time.Second {
+			t.Errorf("%s: got a delay of %s, want one: %t", name, delay, waits)
+		}
+	}
+	check("a", false)
+	for range 1_000 {
+		store("a", 60<<10)
+	}
+	check("a", false)
+	for range 4 {
+		store("a", 1<<20)
+	}
+	check("a", true)
+	check("b", false)
+	store("b", 2<<20)
+	check("b", true) // all users together have stored too much
+	if delay := sizes.WriteDelay(schema.GroupResource{Group: "g", Resource: "others"}, "a"); delay > 0 {
+		t.Errorf("another resource: got a delay of %s, want none", delay)
+	}
 }

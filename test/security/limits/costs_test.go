@@ -133,7 +133,8 @@ func widget(name string, annotations, conditions int, char string) []byte {
 func fillNamespaces(t *testing.T, admin kubernetes.Interface, writer client) {
 	t.Helper()
 	for _, name := range []string{"large", "small", "escaped"} {
-		if _, err := admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		if _, err := admin.CoreV1().Namespaces().Create(t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,9 +146,11 @@ func fillNamespaces(t *testing.T, admin kubernetes.Interface, writer client) {
 	fill := func(path string, count int, char string) {
 		for i := range count {
 			name := fmt.Sprintf("w%d", i)
-			must(writer.send(t.Context(), request{method: http.MethodPost, path: path, contentType: jsonType, body: widget(name, 240_000, 0, char)}))
-			must(writer.send(t.Context(), request{method: http.MethodPut, path: path + "/" + name + "/status", contentType: jsonType,
-				body: widget(name, 240_000, 400_000, char)}))
+			must(writer.send(t.Context(), request{method: http.MethodPost, path: path, contentType: jsonType,
+				body: widget(name, 240_000, 0, char)}))
+			must(writer.send(t.Context(), request{method: http.MethodPut, path: path + "/" + name + "/status",
+				contentType: jsonType,
+				body:        widget(name, 240_000, 400_000, char)}))
 		}
 	}
 	fill(largeObjects, largeCount, "x")
@@ -156,26 +159,30 @@ func fillNamespaces(t *testing.T, admin kubernetes.Interface, writer client) {
 	for w := range 8 {
 		all.Go(func() {
 			for i := range smallCount / 8 {
-				must(writer.send(t.Context(), request{method: http.MethodPost, path: smallObjects, contentType: jsonType,
-					body: widget(fmt.Sprintf("s%d-%d", w, i), 0, 0, "")}))
+				must(writer.send(t.Context(), request{method: http.MethodPost, path: smallObjects,
+					contentType: jsonType,
+					body:        widget(fmt.Sprintf("s%d-%d", w, i), 0, 0, "")}))
 			}
 		})
 	}
 	all.Wait()
-	list, err := dynamic.NewForConfigOrDie(shared.Admin(t)).Resource(gadgets.GroupVersion().WithResource("widgets")).List(t.Context(), metav1.ListOptions{Limit: 1})
+	list, err := dynamic.NewForConfigOrDie(shared.Admin(t)).Resource(
+		gadgets.GroupVersion().WithResource("widgets")).List(t.Context(), metav1.ListOptions{Limit: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	filledVersion = list.GetResourceVersion()
-	must(writer.send(t.Context(), request{method: http.MethodPost, path: smallObjects, contentType: jsonType, body: widget("last", 0, 0, "")}))
-	shared.Eventually(t, "the server to know how large its objects are", envtest.Patience, func(ctx context.Context) error {
-		for _, sample := range metrics(ctx, t)["apiserver_resource_size_estimate_bytes"] {
-			if sample.Metric["resource"] == "widgets" && sample.Value > (largeCount+escapedCount)*600_000 {
-				return nil
+	must(writer.send(t.Context(), request{method: http.MethodPost, path: smallObjects, contentType: jsonType,
+		body: widget("last", 0, 0, "")}))
+	shared.Eventually(t, "the server to know how large its objects are", envtest.Patience,
+		func(ctx context.Context) error {
+			for _, sample := range metrics(ctx, t)["apiserver_resource_size_estimate_bytes"] {
+				if sample.Metric["resource"] == "widgets" && sample.Value > (largeCount+escapedCount)*600_000 {
+					return nil
+				}
 			}
-		}
-		return fmt.Errorf("apiserver_resource_size_estimate_bytes is not what was created")
-	})
+			return fmt.Errorf("apiserver_resource_size_estimate_bytes is not what was created")
+		})
 }
 
 // costlyUsers returns a user who may read, one who may do all with the API, and the objects there are for them.
@@ -183,10 +190,12 @@ func costlyUsers(t *testing.T) (reader, writer client) {
 	t.Helper()
 	admin := shared.Client(t)
 	group := []string{gadgets.Group}
-	allow(t, admin, "quiet", rbacv1.PolicyRule{APIGroups: group, Resources: []string{"widgets"}, Verbs: []string{"list"}})
+	allow(t, admin, "quiet", rbacv1.PolicyRule{APIGroups: group, Resources: []string{"widgets"},
+		Verbs: []string{"list"}})
 	reads := rbacv1.PolicyRule{APIGroups: group, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}
 	writes := rbacv1.PolicyRule{APIGroups: group, Resources: []string{"*"}, Verbs: []string{"*"}}
-	reader, writer = clientOf(t, shared.User(t, "costly-reader", reads)), clientOf(t, shared.User(t, "costly-writer", writes))
+	reader, writer = clientOf(t, shared.User(t, "costly-reader", reads)),
+		clientOf(t, shared.User(t, "costly-writer", writes))
 	filled.Do(func() { fillNamespaces(t, admin, writer) })
 	return reader, writer
 }
@@ -210,7 +219,8 @@ func deleteAll(path, accept string) func(int) request {
 
 // object is a Widget with something in it, as JSON.
 func object(name, metadata, rest string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"workshop.example.com/v1","kind":"Widget","metadata":{"name":%q%s}%s}`, name, metadata, rest)
+	return fmt.Appendf(nil, `{"apiVersion":"workshop.example.com/v1","kind":"Widget","metadata":{"name":%q%s}%s}`, name,
+		metadata, rest)
 }
 
 func create(body []byte) func(int) request {
@@ -221,14 +231,16 @@ func create(body []byte) func(int) request {
 
 func patchOf(contentType string, body []byte) func(int) request {
 	return func(int) request {
-		return request{method: http.MethodPatch, path: smallObjects + "/s0-0?fieldManager=costly&force=" + fmt.Sprint(strings.Contains(contentType, "apply")),
+		return request{method: http.MethodPatch, path: smallObjects + "/s0-0?fieldManager=costly&force=" +
+			fmt.Sprint(strings.Contains(contentType, "apply")),
 			contentType: contentType, body: body}
 	}
 }
 
 // large is a request for one of the large objects.
 func large(i int, method, suffix, contentType string, body []byte) request {
-	return request{method: method, path: fmt.Sprintf("%s/w%d%s", largeObjects, i%largeCount, suffix), contentType: contentType, body: body}
+	return request{method: method, path: fmt.Sprintf("%s/w%d%s", largeObjects, i%largeCount, suffix),
+		contentType: contentType, body: body}
 }
 
 // many repeats a value between commas.
@@ -247,7 +259,8 @@ func distinct(n int) string {
 func owners(n int, more string) string {
 	all := make([]string, n)
 	for i := range all {
-		all[i] = fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","name":"p%d","uid":""%s}`, i, strings.ReplaceAll(more, "UID", fmt.Sprint(i)))
+		all[i] = fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","name":"p%d","uid":""%s}`, i,
+			strings.ReplaceAll(more, "UID", fmt.Sprint(i)))
 	}
 	return strings.Join(all, ",")
 }
@@ -256,7 +269,8 @@ func owners(n int, more string) string {
 func emptyParts(n int) []byte {
 	spec := append([]byte{0x0a, 1, 'm'}, bytes.Repeat([]byte{0x2a, 0}, n)...)
 	raw := append(binary.AppendUvarint([]byte{0x12}, uint64(len(spec))), spec...)
-	unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "workshop.example.com/v1", Kind: "Widget"}, Raw: raw}
+	unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "workshop.example.com/v1", Kind: "Widget"},
+		Raw: raw}
 	data, err := unknown.Marshal()
 	if err != nil {
 		panic(err) // it has no error
@@ -280,19 +294,22 @@ var (
 		"list, YAML":         {40, get(largeObjects+"?limit=1", "application/yaml")},
 		"list, old version":  {40, get(strings.Replace(smallObjects, "/v1/", "/v1alpha1/", 1), jsonType)},
 		"list, exact": {40, func(int) request {
-			return request{method: http.MethodGet, path: largeObjects + "?resourceVersionMatch=Exact&resourceVersion=" + filledVersion, accept: jsonType}
+			return request{method: http.MethodGet, path: largeObjects + "?resourceVersionMatch=Exact&resourceVersion=" +
+				filledVersion, accept: jsonType}
 		}},
-		"list, table":                 {40, get(largeObjects, jsonType+table)},
-		"list, table with objects":    {40, get(largeObjects+"?includeObject=Object", jsonType+table)},
-		"list, metadata":              {40, get(largeObjects, jsonType+metadata)},
-		"list, metadata, protobuf":    {40, get(largeObjects, protobufType+metadata)},
-		"list, small, table":          {40, get(smallObjects, jsonType+table)},
-		"list, small, metadata":       {40, get(smallObjects, jsonType+metadata)},
-		"get":                         {200, get(largeObjects+"/w1", jsonType)},
-		"get, table":                  {200, get(largeObjects+"/w1?includeObject=Object", jsonType+table)},
-		"watch":                       {200, get(largeObjects+"?watch=1&timeoutSeconds=4", jsonType)},
-		"watch, table with objects":   {200, get(largeObjects+"?watch=1&timeoutSeconds=4&includeObject=Object", jsonType+table)},
-		"watch, other zero":           {200, get(largeObjects+"?watch=1&timeoutSeconds=4&resourceVersion=00", jsonType)},
+		"list, table":              {40, get(largeObjects, jsonType+table)},
+		"list, table with objects": {40, get(largeObjects+"?includeObject=Object", jsonType+table)},
+		"list, metadata":           {40, get(largeObjects, jsonType+metadata)},
+		"list, metadata, protobuf": {40, get(largeObjects, protobufType+metadata)},
+		"list, small, table":       {40, get(smallObjects, jsonType+table)},
+		"list, small, metadata":    {40, get(smallObjects, jsonType+metadata)},
+		"get":                      {200, get(largeObjects+"/w1", jsonType)},
+		"get, table":               {200, get(largeObjects+"/w1?includeObject=Object", jsonType+table)},
+		"watch":                    {200, get(largeObjects+"?watch=1&timeoutSeconds=4", jsonType)},
+		"watch, table with objects": {200, get(largeObjects+"?watch=1&timeoutSeconds=4&includeObject=Object",
+			jsonType+table)},
+		"watch, other zero": {200, get(largeObjects+"?watch=1&timeoutSeconds=4&resourceVersion=00",
+			jsonType)},
 		"OpenAPI":                     {40, get("/openapi/v2", jsonType)},
 		"escaped, list":               {40, get(escapedObjects, jsonType)},
 		"escaped, list, pretty":       {40, get(escapedObjects+"?pretty=1", jsonType)},
@@ -308,8 +325,10 @@ var (
 		"delete all, YAML":    {8, deleteAll(largeObjects, "application/yaml")},
 		"escaped, delete all": {40, deleteAll(escapedObjects, jsonType)},
 		"escaped, patch": {40, func(i int) request {
-			return request{method: http.MethodPatch, path: fmt.Sprintf("%s/w%d?dryRun=All&pretty=1", escapedObjects, i%escapedCount),
-				contentType: "application/merge-patch+json", body: fmt.Appendf(nil, `{"metadata":{"labels":{"a":"%d"}}}`, i)}
+			return request{method: http.MethodPatch, path: fmt.Sprintf("%s/w%d?dryRun=All&pretty=1", escapedObjects,
+				i%escapedCount),
+				contentType: "application/merge-patch+json", body: fmt.Appendf(nil,
+					`{"metadata":{"labels":{"a":"%d"}}}`, i)}
 		}},
 		"long name, pretty": {40, func(int) request {
 			return request{method: http.MethodPost, path: smallObjects + "?pretty=1&dryRun=All", contentType: jsonType,
@@ -318,30 +337,37 @@ var (
 		"long value": {8, create(object("x", "", `,"spec":{"model":"`+strings.Repeat("<", 2_900_000)+`"}`))},
 		"long owner": {8, create(object("x", `,"ownerReferences":[{"apiVersion":"v1","kind":"K","uid":"u","name":"`+
 			strings.Repeat("<", 1_400_000)+`"}]`, `,"spec":{"model":"a"}`))},
-		"long kind": {8, create([]byte(`{"apiVersion":"workshop.example.com/v1","kind":"` + strings.Repeat("<", 2_900_000) + `"}`))},
+		"long kind": {8, create([]byte(`{"apiVersion":"workshop.example.com/v1","kind":"` +
+			strings.Repeat("<", 2_900_000) + `"}`))},
 		"conditions, invalid": {8, func(int) request {
 			conditions := make([]string, 9_900)
 			for i := range conditions {
 				conditions[i] = fmt.Sprintf(`{"type":"%d"}`, i)
 			}
-			return request{method: http.MethodPut, path: smallObjects + "/s0-0/status?dryRun=All", contentType: jsonType,
-				body: object("s0-0", "", `,"spec":{"model":"pendulum"},"status":{"conditions":[`+strings.Join(conditions, ",")+`]}`)}
+			return request{method: http.MethodPut, path: smallObjects + "/s0-0/status?dryRun=All",
+				contentType: jsonType,
+				body: object("s0-0", "", `,"spec":{"model":"pendulum"},"status":{"conditions":[`+strings.Join(
+					conditions, ",")+`]}`)}
 		}},
 		"elements":          {8, create(object("x", "", `,"spec":{"parts":[`+many("{}", 1_000_000)+`]}`))},
 		"elements, fewer":   {8, create(object("x", "", `,"spec":{"parts":[`+many("{}", 9_999)+`]}`))},
 		"elements, unknown": {8, create(object("x", "", `,"x":[`+many("1", 1_500_000)+`]`))},
 		"fields":            {8, create(object("x", "", `,"x":{`+many(`"a":1`, 500_000)+`}`))},
 		"elements, protobuf": {8, func(int) request {
-			return request{method: http.MethodPost, path: smallObjects, contentType: protobufType, body: emptyParts(1_500_000)}
+			return request{method: http.MethodPost, path: smallObjects, contentType: protobufType,
+				body: emptyParts(1_500_000)}
 		}},
 		"fewer, protobuf": {8, func(int) request {
-			return request{method: http.MethodPost, path: smallObjects, contentType: protobufType, body: emptyParts(9_999)}
+			return request{method: http.MethodPost, path: smallObjects, contentType: protobufType,
+				body: emptyParts(9_999)}
 		}},
 		"finalizers":           {8, create(object("x", `,"finalizers":[`+many(`""`, 9_999)+"]", ""))},
 		"finalizers, distinct": {8, create(object("x", `,"finalizers":[`+distinct(9_999)+"]", ""))},
-		"annotations":          {8, create(object("x", `,"annotations":{`+strings.ReplaceAll(distinct(200_000), `",`, `":"",`)+`:""}`, ""))},
-		"annotations, fewer":   {8, create(object("x", `,"annotations":{`+strings.ReplaceAll(distinct(29_999), `",`, `":"",`)+`:""}`, ""))},
-		"owners":               {8, create(object("x", `,"ownerReferences":[`+owners(9_999, "")+"]", ""))},
+		"annotations": {8, create(object("x", `,"annotations":{`+strings.ReplaceAll(distinct(200_000), `",`,
+			`":"",`)+`:""}`, ""))},
+		"annotations, fewer": {8, create(object("x", `,"annotations":{`+strings.ReplaceAll(distinct(29_999), `",`,
+			`":"",`)+`:""}`, ""))},
+		"owners": {8, create(object("x", `,"ownerReferences":[`+owners(9_999, "")+"]", ""))},
 		"upgrade": {8, func(int) request {
 			r := create(object("x", "", `,"spec":{"parts":[`+many("{}", 1_000_000)+`]}`))(0)
 			r.upgrade = true
@@ -350,35 +376,49 @@ var (
 		"upgrade, YAML": {40, func(int) request {
 			return request{method: http.MethodGet, path: largeObjects, accept: "application/yaml", upgrade: true}
 		}},
-		"controllers":           {8, create(object("x", `,"ownerReferences":[`+owners(499, `,"uid":"UID","controller":true`)+"]", ""))},
-		"merge patch":           {8, patchOf("application/merge-patch+json", []byte(`{"x":[`+many("1", 1_500_000)+`]}`))},
-		"strategic merge patch": {8, patchOf("application/strategic-merge-patch+json", []byte(`{"x":[`+many("1", 1_500_000)+`]}`))},
-		"JSON patch": {8, patchOf("application/json-patch+json", []byte(`[{"op":"add","path":"/x","value":[`+many("1", 1_250_000)+`]},`+
-			many(`{"op":"add","path":"/x/0","value":1}`, 9_000)+`]`))},
-		"apply": {8, patchOf("application/apply-patch+yaml", object("s0-0", `,"finalizers":[`+distinct(9_999)+"]", ""))},
+		"controllers": {8, create(object("x", `,"ownerReferences":[`+owners(499,
+			`,"uid":"UID","controller":true`)+"]", ""))},
+		"merge patch": {8, patchOf("application/merge-patch+json",
+			[]byte(`{"x":[`+many("1", 1_500_000)+`]}`))},
+		"strategic merge patch": {8, patchOf("application/strategic-merge-patch+json",
+			[]byte(`{"x":[`+many("1", 1_500_000)+`]}`))},
+		"JSON patch": {8, patchOf("application/json-patch+json",
+			[]byte(`[{"op":"add","path":"/x","value":[`+many("1", 1_250_000)+`]},`+
+				many(`{"op":"add","path":"/x/0","value":1}`, 9_000)+`]`))},
+		"apply": {8, patchOf("application/apply-patch+yaml",
+			object("s0-0", `,"finalizers":[`+distinct(9_999)+"]", ""))},
 		"conditions, equal": {8, func(int) request {
 			return request{method: http.MethodPut, path: smallObjects + "/s0-0/status", contentType: jsonType,
-				body: object("s0-0", "", `,"spec":{"model":"pendulum"},"status":{"conditions":[`+many("{}", 9_999)+`]}`)}
+				body: object("s0-0", "", `,"spec":{"model":"pendulum"},"status":{"conditions":[`+many(
+					"{}", 9_999)+`]}`)}
 		}},
 		"patch of a large object": {someWrites, func(i int) request {
-			return large(i, http.MethodPatch, "", "application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{"a":"%d"}}}`, i))
+			return large(i, http.MethodPatch, "", "application/merge-patch+json",
+				fmt.Appendf(nil, `{"metadata":{"labels":{"a":"%d"}}}`, i))
 		}},
 		"strategic patch of a large object": {someWrites, func(i int) request {
-			return large(i, http.MethodPatch, "/status", "application/strategic-merge-patch+json", fmt.Appendf(nil, `{"status":{"conditions":[{"type":"C0","reason":"B%d"}]}}`, i))
+			return large(i, http.MethodPatch, "/status", "application/strategic-merge-patch+json",
+				fmt.Appendf(nil, `{"status":{"conditions":[{"type":"C0","reason":"B%d"}]}}`, i))
 		}},
 		"JSON patch of a large object": {40, func(i int) request {
-			return large(i, http.MethodPatch, "?dryRun=All", "application/json-patch+json", fmt.Appendf(nil, `[{"op":"add","path":"/metadata/labels","value":{"a":"%d"}}]`, i))
+			return large(i, http.MethodPatch, "?dryRun=All", "application/json-patch+json",
+				fmt.Appendf(nil, `[{"op":"add","path":"/metadata/labels","value":{"a":"%d"}}]`, i))
 		}},
 		"apply to a large object": {someWrites, func(i int) request {
-			return large(i, http.MethodPatch, "?fieldManager=costly", "application/apply-patch+yaml", object(fmt.Sprintf("w%d", i%largeCount), fmt.Sprintf(`,"labels":{"a":"%d"}`, i), ""))
+			return large(i, http.MethodPatch, "?fieldManager=costly", "application/apply-patch+yaml",
+				object(fmt.Sprintf("w%d", i%largeCount), fmt.Sprintf(`,"labels":{"a":"%d"}`, i), ""))
 		}},
 		"scale of a large object": {someWrites, func(i int) request {
-			return large(i, http.MethodPatch, "/scale", "application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, i))
+			return large(i, http.MethodPatch, "/scale", "application/merge-patch+json",
+				fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, i))
 		}},
 		"update of a large object": {someWrites, func(i int) request {
 			return large(i, http.MethodPut, "", jsonType, widget(fmt.Sprintf("w%d", i%largeCount), 240_000, 0, "x"))
 		}},
-		"delete a large object": {40, func(i int) request { return large(i, http.MethodDelete, "?dryRun=All", "", nil) }},
+		"delete a large object": {40, func(i int) request {
+			return large(i, http.MethodDelete,
+				"?dryRun=All", "", nil)
+		}},
 		"client goes away": {40, func(int) request {
 			r := create(object("x", "", `,"x":{`+many(`"a":1`, 240_000)+`}`))(0)
 			r.path, r.timeout = r.path+"?timeout=1s", 200*time.Millisecond
@@ -443,7 +483,8 @@ func survives(t *testing.T, user client, sent costlyRequest) {
 	peak := peakMemory(t)
 	slices.Sort(latencies)
 	p99 := latencies[len(latencies)*99/100]
-	t.Logf("%d at a time in %s: %v, %d MiB; peak %d MiB; another user's %d lists: p99 %s, %d failed", sent.parallel, took.Round(time.Millisecond),
+	t.Logf("%d at a time in %s: %v, %d MiB; peak %d MiB; another user's %d lists: p99 %s, %d failed", sent.parallel,
+		took.Round(time.Millisecond),
 		statuses, size>>20, peak>>10, len(latencies), p99.Round(time.Millisecond), failed)
 	if killed, err := container.killed(); killed > 0 || err != nil {
 		t.Errorf("the kernel killed %d processes: %v", killed, err)
@@ -462,6 +503,28 @@ func survives(t *testing.T, user client, sent costlyRequest) {
 		}
 		return err
 	})
+}
+
+// TestLargeWrites: a user who updates a large object again and again is slowed down, and the versions that the watch cache
+// keeps do not exhaust the memory.
+func TestLargeWrites(t *testing.T) {
+	_, writer := costlyUsers(t)
+	statuses := map[int]int{}
+	for i := range 500 {
+		status, _, err := writer.send(t.Context(), large(1, http.MethodPatch, "", "application/merge-patch+json",
+			fmt.Appendf(nil, `{"metadata":{"labels":{"a":"%d"}}}`, i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		statuses[status]++
+	}
+	t.Logf("statuses %v, peak %d MiB", statuses, peakMemory(t)>>10)
+	if statuses[http.StatusOK] == 0 || statuses[http.StatusTooManyRequests] == 0 {
+		t.Errorf("got the statuses %v, want some 200 and then 429", statuses)
+	}
+	if killed, err := container.killed(); killed > 0 || err != nil {
+		t.Errorf("the kernel killed %d processes: %v", killed, err)
+	}
 }
 
 // peakMemory returns VmHWM without the pages of files, which the kernel takes back when it needs memory, in KiB.
