@@ -36,6 +36,11 @@ const (
 	maxDepth = 20_000
 	// maxNested is how deep messages in protobuf are looked into.
 	maxNested = 16
+	// maxCopied is the number of bytes in a patch, each counted once for each object and list around it: the libraries
+	// that apply merge patches and JSON patches copy the rest of the document at each level. They take a second.
+	maxCopied = 32 << 20
+	// maxFieldPath is the length in bytes of the names that lead to a field. Up to 100 errors of the decoder have it.
+	maxFieldPath, fieldPathCost = 64 << 10, 200
 )
 
 // bodyEncoding is what the content of a body is encoded in.
@@ -68,7 +73,24 @@ func (e bodyEncoding) cost(body []byte) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return e.jsonLength(body)*byteCost + int64(c.values)*valueCost + int64(c.elements)*elementCost, nil
+	return e.jsonLength(body)*byteCost + int64(c.values)*valueCost + int64(c.elements)*elementCost +
+		int64(c.fieldPath)*fieldPathCost, nil
+}
+
+// patchCost is cost for the body of a patch.
+func (e bodyEncoding) patchCost(body []byte) (int64, error) {
+	cost, err := e.cost(body)
+	if err != nil || e != jsonEncoding {
+		return cost, err
+	}
+	var c bodyContent
+	c.addJSON(body)
+	if c.copied > maxCopied {
+		return 0, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+			"the patch is nested too deep for its size: with each byte counted once for each object and list around it, "+
+				"it has %d bytes, and may have %d", c.copied, maxCopied))
+	}
+	return cost + int64(c.copied), nil
 }
 
 // content returns what a body has in it, or an error as cost does.
@@ -113,6 +135,10 @@ type bodyContent struct {
 	compared int
 	// owners is the number of elements in the longest list of owners.
 	owners int
+	// copied is the number of bytes, each counted once for each object and list around it.
+	copied int
+	// fieldPath is the length of the names that lead to a field, at most.
+	fieldPath int
 }
 
 func (c *bodyContent) addList(elements int) {
@@ -134,6 +160,9 @@ func (c *bodyContent) check() error {
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
 			"the lists and objects of the body are too long, one list alone may have %d elements, one "+
 				"object %d fields", maxList, fieldsOfElem*maxList))
+	case c.fieldPath > maxFieldPath:
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+			"the names that lead to a field have %d bytes together, and may have %d", c.fieldPath, maxFieldPath))
 	case c.owners > patch.MaxOwners:
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d ownerReferences, and may have %d",
 			c.owners, patch.MaxOwners))
@@ -146,8 +175,10 @@ func (c *bodyContent) check() error {
 func (c *bodyContent) addJSON(body []byte) {
 	separators, text := 0, []byte(nil) // the last one
 	type open struct {
-		commas int
-		owners bool
+		commas, begin int
+		owners        bool
+		fieldPath     int // of the object or list
+		field         int // length of the present field's name
 	}
 	var opened []open
 	for i := 0; i < len(body); i++ {
@@ -164,19 +195,29 @@ func (c *bodyContent) addJSON(body []byte) {
 			if separators++; len(opened) == maxDepth {
 				return // the decoder rejects it
 			}
-			opened = append(opened, open{owners: body[i] == '[' && isOwners(text)})
+			next := open{begin: i, owners: body[i] == '[' && isOwners(text)}
+			if len(opened) > 0 {
+				last := opened[len(opened)-1]
+				next.fieldPath = last.fieldPath + last.field
+			}
+			opened = append(opened, next)
 		case ',':
 			if separators++; len(opened) > 0 {
 				opened[len(opened)-1].commas++
 			}
 			text = nil
 		case ':':
-			separators++
+			if separators++; len(opened) > 0 {
+				last := &opened[len(opened)-1]
+				last.field = len(text)
+				c.fieldPath = max(c.fieldPath, last.fieldPath+last.field)
+			}
 		case ']', '}':
 			if len(opened) == 0 {
 				return // no JSON
 			}
 			last := opened[len(opened)-1]
+			c.copied += i - last.begin
 			switch opened = opened[:len(opened)-1]; {
 			case body[i] == '}':
 				c.addFields(last.commas + 1)

@@ -114,3 +114,47 @@ func TestCostOfBodies(t *testing.T) {
 		t.Errorf("1,000 elements: got %d and error %v, want more", got, err)
 	}
 }
+
+// TestNestedPatches: a patch is rejected if its bytes are copied too often, each once for each level around it.
+func TestNestedPatches(t *testing.T) {
+	nested := func(depth, size int) []byte {
+		return []byte(strings.Repeat(`{"a":`, depth) + `"` + strings.Repeat("x", size) + `"` + strings.Repeat("}", depth))
+	}
+	for name, tc := range map[string]struct {
+		body  []byte
+		fails bool
+	}{
+		"flat":           {nested(1, 3<<20), false},
+		"deep and short": {nested(1000, 10), false},
+		"deep and long":  {nested(300, 1<<20), true},
+		"very deep":      {nested(9_900, 10), true},
+	} {
+		cost, err := jsonEncoding.patchCost(tc.body)
+		if got := apierrors.IsRequestEntityTooLargeError(err); got != tc.fails || got != (err != nil) {
+			t.Errorf("%s: got the error %v, want one: %t", name, err, tc.fails)
+		}
+		if plain, err := jsonEncoding.cost(tc.body); err != nil || !tc.fails && cost <= plain {
+			t.Errorf("%s: got the cost %d of a patch and %d, %v of another body, want more and no error", name, cost, plain, err)
+		}
+	}
+}
+
+// TestFieldPaths: the names of fields that lead to a field are limited, since errors repeat them.
+func TestFieldPaths(t *testing.T) {
+	long, half := strings.Repeat("x", maxFieldPath), strings.Repeat("x", maxFieldPath/2)
+	for body, fails := range map[string]bool{
+		`{"a":{"` + half + `":[1]}}`:                    false,
+		`{"` + half + `":1,"b":{"` + half[:9] + `":1}}`: false,
+		`{"` + long + `":{"a":1,"a":1}}`:                true,
+		`{"` + half + `":[{"` + half + `":1}]}`:         true,
+	} {
+		_, err := jsonEncoding.content([]byte(body))
+		if got := apierrors.IsRequestEntityTooLargeError(err); got != fails || got != (err != nil) {
+			t.Errorf("%.10s... with %d bytes: got %v, want an error: %t", body, len(body), err, fails)
+		}
+		yaml := strings.NewReplacer(`"`, ``, `:`, `: `, `,`, `, `).Replace(body)
+		if got := checkNodes([]byte(yaml)) != nil; got != fails {
+			t.Errorf("as YAML, %.10s...: got an error: %t, want %t", yaml, got, fails)
+		}
+	}
+}

@@ -130,6 +130,10 @@ func (m *Memory) WithLimit(handler http.Handler, streams func(*genericapirequest
 			m.initialize(handler, w, req, info)
 			return
 		}
+		if err := checkSelector(req.URL.Query().Get("labelSelector")); err != nil {
+			responsewriters.RespondWithError(w, req, err, m.serializer)
+			return
+		}
 		size := int64(0)
 		if writes.Has(info.Verb) {
 			if size = req.ContentLength; size < 0 || size > m.maxBody {
@@ -181,6 +185,30 @@ func (m *Memory) checkWrites(req *http.Request, info *genericapirequest.RequestI
 	if delay := m.sizes.WriteDelay(resourceOf(info), userName(req)); delay > 0 {
 		return apierrors.NewTooManyRequests("objects of more than 64 KiB are stored too fast",
 			int(math.Ceil(delay.Seconds())))
+	}
+	return nil
+}
+
+// maxRequirements is the number of requirements in a label selector. Each is compared with each object.
+const maxRequirements = 100
+
+// checkSelector returns an error with the status 400 if a label selector has too many requirements: commas outside of
+// parentheses.
+func checkSelector(selector string) error {
+	requirements, inSet := 1, false
+	for _, char := range []byte(selector) {
+		switch {
+		case char == '(':
+			inSet = true
+		case char == ')':
+			inSet = false
+		case char == ',' && !inSet:
+			requirements++
+		}
+	}
+	if requirements > maxRequirements {
+		return apierrors.NewBadRequest(fmt.Sprintf("the label selector has %d requirements, and may have %d",
+			requirements, maxRequirements))
 	}
 	return nil
 }
@@ -298,7 +326,11 @@ func (m *Memory) admit(req *http.Request, cost, size int64) (release func(), err
 			return nil, err
 		}
 	}
-	bodyCost, err := encodingOf(req).cost(body)
+	costOf := encodingOf(req).cost
+	if req.Method == http.MethodPatch {
+		costOf = encodingOf(req).patchCost
+	}
+	bodyCost, err := costOf(body)
 	if err != nil {
 		leave()
 		return nil, err
@@ -446,16 +478,15 @@ func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo
 	// Those that are returned may be the largest.
 	size := objects * largest
 	json, stored := m.sizes.Large(of, info.Namespace)
-	// Other lists are streamed, or have the metadata alone.
+	// Other lists are streamed, or have the metadata alone. Small objects may be in other namespaces.
 	whole := query.Get("includeObject") == string(metav1.IncludeObject)
-	if info.Verb == "list" && whole && min(size, json)*wholeByteCost > m.total {
+	if info.Verb == "list" && whole && min(size, json)*wholeByteCost > m.perUser {
 		m.sizes.Forget(req.Context(), of)
-		if json, stored = m.sizes.Large(of, info.Namespace); min(size, json)*wholeByteCost > m.total {
+		if json, stored = m.sizes.Large(of, info.Namespace); min(size, json)*wholeByteCost > m.perUser {
 			return 0, apierrors.NewRequestEntityTooLargeError(
-				fmt.Sprintf("the list would need %d MiB of memory, and there are %d MiB for all "+
-					"requests; list as JSON or protobuf, or use a limit of %d",
-					min(size, json)*wholeByteCost>>20, m.total>>20,
-					max(1, m.total/wholeByteCost/largest)))
+				fmt.Sprintf("the list needs %d MiB of memory, and a user has %d MiB; list as JSON or protobuf, "+
+					"or use a limit of %d", min(size, json)*wholeByteCost>>20, m.perUser>>20,
+					max(1, m.perUser/wholeByteCost/largest)))
 		}
 	}
 	if average := stats.EstimatedAverageObjectSizeBytes; average > 0 {

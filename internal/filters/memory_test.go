@@ -121,7 +121,7 @@ func TestCostOfObjects(t *testing.T) {
 	}
 }
 
-// TestTooLargeList: a list of whole objects that needs more memory than there is gets 413, and others do not.
+// TestTooLargeList: a list of whole objects that needs more memory than a user has gets 413, and others do not.
 func TestTooLargeList(t *testing.T) {
 	const table = "application/json;as=Table;g=meta.k8s.io;v=v1"
 	m := testMemory(t)
@@ -145,7 +145,7 @@ func TestTooLargeList(t *testing.T) {
 		{"", "includeObject=Object", table, true},
 		{"escapes", "includeObject=Object&limit=500", table, true},
 		{"escapes", "continue=x", "", false},
-		{"escapes", "includeObject=Object&limit=10", table, false},
+		{"escapes", "includeObject=Object&limit=3", table, false},
 		{"escapes", "", table, false},
 		{"escapes", "resourceVersion=0", "", false},
 		{"ns", "includeObject=Object", table, false},
@@ -400,5 +400,19 @@ func TestLargeWrites(t *testing.T) {
 				t.Errorf("got %d, Retry-After %q and %.100s, want %d", rec.Code, rec.Header().Get("Retry-After"), rec.Body, tc.code)
 			}
 		})
+	}
+}
+
+// TestSelectors: the values of a requirement do not count, the number of requirements does.
+func TestSelectors(t *testing.T) {
+	for selector, fails := range map[string]bool{
+		"": false, "a in (" + strings.Repeat("x,", 5000) + "x)": false,
+		strings.Repeat("!a,", maxRequirements-1) + "!a":      false,
+		strings.Repeat("!a,", maxRequirements) + "!a":        true,
+		strings.Repeat("a in (b,c),", maxRequirements) + "b": true,
+	} {
+		if err := checkSelector(selector); apierrors.IsBadRequest(err) != fails || fails != (err != nil) {
+			t.Errorf("%.30s with %d bytes: got %v, want an error: %t", selector, len(selector), err, fails)
+		}
 	}
 }

@@ -273,7 +273,8 @@ func checkNodes(body []byte) error {
 	aliases := bytes.ContainsRune(body, '&') && bytes.ContainsRune(body, '*')
 	// in all lists and mappings
 	elements := bytes.Count(body, []byte(",")) + bytes.Count(body, []byte("-")) + bytes.Count(body, []byte(":"))
-	if !aliases && !bytes.ContainsRune(body, '!') && elements < patch.MaxOwners || json.Valid(body) {
+	short := elements < patch.MaxOwners && len(body) < maxFieldPath
+	if !aliases && !bytes.ContainsRune(body, '!') && short || json.Valid(body) {
 		return nil
 	}
 	var c bodyContent
@@ -281,9 +282,14 @@ func checkNodes(body []byte) error {
 	if err := yaml.Unmarshal(body, &document); err != nil {
 		return apierrors.NewBadRequest(fmt.Sprintf("look for aliases and tags in the YAML: %v", err))
 	}
-	nodes := []*yaml.Node{&document}
+	type field struct {
+		*yaml.Node
+		path int // length of the names that lead to it
+	}
+	nodes := []field{{Node: &document}}
 	for len(nodes) > 0 {
 		node := nodes[len(nodes)-1]
+		nodes = nodes[:len(nodes)-1]
 		if node.Kind == yaml.AliasNode {
 			return apierrors.NewBadRequest(
 				fmt.Sprintf("line %d: YAML aliases are not accepted; write the values out, or send JSON", node.Line))
@@ -298,9 +304,16 @@ func checkNodes(body []byte) error {
 			c.addList(len(node.Content))
 		case yaml.MappingNode:
 			c.addFields(len(node.Content) / 2)
-			c.addOwners(node)
+			c.addOwners(node.Node)
 		}
-		nodes = append(nodes[:len(nodes)-1], node.Content...)
+		c.fieldPath = max(c.fieldPath, node.path)
+		name := 0
+		for i, child := range node.Content {
+			nodes = append(nodes, field{child, node.path + name})
+			if name = 0; node.Kind == yaml.MappingNode && i%2 == 0 {
+				name = len(child.Value)
+			}
+		}
 	}
 	return c.check()
 }

@@ -29,6 +29,8 @@ const (
 	small = 64 << 10
 	// remembered is how many larger objects of a resource are.
 	remembered = 1000
+	// maxStored is the size in bytes of a request that etcd accepts by default.
+	maxStored = 1.5 * 1024 * 1024
 	// checkPeriod is how often it is checked at most whether they still exist.
 	checkPeriod = 10 * time.Second
 )
@@ -206,7 +208,9 @@ func (t transformer) TransformFromStorage(ctx context.Context, data []byte, key 
 func (t transformer) TransformToStorage(ctx context.Context, data []byte, key value.Context) ([]byte, error) {
 	size := object{JSONLength(data), int64(len(data))}
 	t.sizes.mutex.Lock()
-	t.sizes.record(t.resource, key, size)
+	if size.stored <= maxStored { // a longer one is known when it is read
+		t.sizes.record(t.resource, key, size)
+	}
 	if size.json > small {
 		t.sizes.countWrite(ctx, t.resource, size.stored)
 	}

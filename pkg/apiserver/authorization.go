@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -32,6 +33,8 @@ const (
 	// maxSelectors is the maximum size of the selectors in a SubjectAccessReview, in bytes. The library encodes "a," as
 	// 32 bytes, and caches a review for each decision.
 	maxSelectors = 1 << 10
+	// maxAttributes is the size from which the library does not cache a decision, in bytes.
+	maxAttributes = 10_000
 )
 
 // newReviewer returns the library's authorizer with our client: cancelled requests exhaust the rate limit of the
@@ -108,6 +111,9 @@ func (d *delegatedAuthorizer) Authorize(ctx context.Context,
 		return authorizer.DecisionNoOpinion, "", err
 	}
 	defer release()
+	if isTooLong(a) {
+		return authorizer.DecisionNoOpinion, "the attributes of the request are too long", nil
+	}
 	a = withShortSelectors(a)
 	decision, reason, err := d.next.Authorize(ctx, a)
 	// next is also a union, and newAuthorizer's union adds the name again.
@@ -125,6 +131,18 @@ func (d *delegatedAuthorizer) Authorize(ctx context.Context,
 		filters.RecordAllowed(ctx, a)
 	}
 	return decision, reason, nil
+}
+
+// isTooLong returns whether the attributes would be cached although they are long as JSON. The library caches up to 8,192
+// decisions by the JSON of their reviews, if their attributes have less than 10,000 bytes as text; "<" is six in JSON.
+func isTooLong(a authorizer.Attributes) bool {
+	text := strings.Join([]string{a.GetNamespace(), a.GetVerb(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(),
+		a.GetSubresource(), a.GetName(), a.GetPath()}, "")
+	if len(text) < maxAttributes/len(`\u003c`) || len(text) >= maxAttributes {
+		return false
+	}
+	escaped, err := json.Marshal(text)
+	return err != nil || len(escaped) > maxAttributes
 }
 
 // withShortSelectors returns the attributes, without their selectors if these exceed maxSelectors. A selector narrows a

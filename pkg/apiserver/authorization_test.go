@@ -69,3 +69,15 @@ func TestLongSelectors(t *testing.T) {
 		})
 	}
 }
+
+// TestLongAttributes: attributes that are long as JSON only, which the library would cache, are not authorized.
+func TestLongAttributes(t *testing.T) {
+	for path, want := range map[string]bool{
+		strings.Repeat("x", 9_000): false, strings.Repeat("<", 1_000): false, strings.Repeat("<", 9_000): true,
+		strings.Repeat("\x01", 9_000): true, strings.Repeat("<", 20_000): false, // the last is not cached
+	} {
+		if got := isTooLong(authorizer.AttributesRecord{Path: path}); got != want {
+			t.Errorf("%d times %q: got %t, want %t", len(path), path[0], got, want)
+		}
+	}
+}

@@ -97,6 +97,8 @@ func (c *serverConfig) unauthenticatedFilters(config *genericapiserver.Config) [
 		func(h http.Handler) http.Handler {
 			return filters.WithRequestLimit(h, serving.FromFrontProxy, config.Serializer)
 		},
+		// Limit header fields.
+		filters.WithHeaderLimit,
 		// Close connections while the server shuts down.
 		c.draining.WithConnectionClose,
 		// Allow one request per HTTP/2 connection without credentials.

@@ -19,6 +19,7 @@ import (
 // apiServer is a server that is ready to run.
 type apiServer struct {
 	generic        *genericapiserver.GenericAPIServer
+	groups         []*genericapiserver.APIGroupInfo
 	authentication *authentication.Authenticator
 	permissions    *permissions
 	trust          *authentication.Trust
@@ -51,7 +52,7 @@ func (c *serverConfig) newServer() (*apiServer, error) {
 	if c.patches, err = filters.NewPatches(c.options.scheme, groups); err != nil {
 		return nil, err
 	}
-	return &apiServer{generic: generic, authentication: c.authentication, permissions: c.permissions, trust: c.trust,
+	return &apiServer{generic: generic, groups: groups, authentication: c.authentication, permissions: c.permissions, trust: c.trust,
 		etcd: c.etcd, draining: &c.draining, alarms: c.alarms}, nil
 }
 
@@ -76,7 +77,9 @@ func (s *apiServer) run(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}()
-	err := s.generic.PrepareRun().RunWithContext(ctx)
+	prepared := s.generic.PrepareRun()
+	limitMetricLabels(s.groups, s.generic.ListedPaths())
+	err := prepared.RunWithContext(ctx)
 	if err == nil && ctx.Err() != nil {
 		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 			return cause

@@ -230,10 +230,12 @@ func create(body []byte) func(int) request {
 }
 
 func patchOf(contentType string, body []byte) func(int) request {
+	path := smallObjects + "/s0-0?fieldManager=costly"
+	if strings.Contains(contentType, "apply") {
+		path += "&force=true"
+	}
 	return func(int) request {
-		return request{method: http.MethodPatch, path: smallObjects + "/s0-0?fieldManager=costly&force=" +
-			fmt.Sprint(strings.Contains(contentType, "apply")),
-			contentType: contentType, body: body}
+		return request{method: http.MethodPatch, path: path, contentType: contentType, body: body}
 	}
 }
 
@@ -253,6 +255,12 @@ func distinct(n int) string {
 		texts[i] = fmt.Sprintf(`"example.com/%x"`, uint64(i)*0x9e3779b97f4a7c15)
 	}
 	return strings.Join(texts, ",")
+}
+
+// nestedValue is a text in so many objects, between other text.
+func nestedValue(before string, depth, size int, after string) []byte {
+	return []byte(before + strings.Repeat(`{"a":`, depth) + `"` + strings.Repeat("x", size) + `"` +
+		strings.Repeat("}", depth) + after)
 }
 
 // owners have one UID, or each its own, and more.
@@ -419,6 +427,19 @@ var (
 			return large(i, http.MethodDelete,
 				"?dryRun=All", "", nil)
 		}},
+		"nested merge patch": {8, patchOf("application/merge-patch+json", nestedValue(`{"x":`, 300, 2_900_000, "}"))},
+		"nested merge patch, shorter": {40, patchOf("application/merge-patch+json",
+			nestedValue(`{"x":`, 300, 100_000, "}"))},
+		"nested JSON patch": {8, patchOf("application/json-patch+json", fmt.Appendf(nil,
+			`[{"op":"add","path":"/x","value":%s},{"op":"add","path":"/x%s/b","value":1}]`,
+			nestedValue("", 300, 2_800_000, ""), strings.Repeat("/a", 298)))},
+		"nested JSON patch, shorter": {20, patchOf("application/json-patch+json", fmt.Appendf(nil,
+			`[{"op":"add","path":"/x","value":%s},{"op":"add","path":"/x%s/b","value":1}]`,
+			nestedValue("", 300, 100_000, ""), strings.Repeat("/a", 298)))},
+		"long field, repeated": {8, create(object("x", "", `,"`+strings.Repeat("x", 2_800_000)+`":{`+
+			many(`"a":1`, 120)+`}`))},
+		"long field, shorter, repeated": {40, create(object("x", "", `,"`+strings.Repeat("x", 65_000)+`":{`+
+			many(`"a":1`, 120)+`}`))},
 		"client goes away": {40, func(int) request {
 			r := create(object("x", "", `,"x":{`+many(`"a":1`, 240_000)+`}`))(0)
 			r.path, r.timeout = r.path+"?timeout=1s", 200*time.Millisecond

@@ -91,7 +91,8 @@ func (g generator) size(most int) int {
 func (g generator) body(method, version string) (contentType string, body []byte) {
 	const most = 3<<20 - 200
 	part := g.of("1", `""`, "{}", "[]", `{"name":"a"}`, `{"type":"a"}`, `{"controller":true}`, `"a":1`, `"a":{}`,
-		`{"a":{"b":[1]}}`, `"`+strings.Repeat("x", 1+g.size(100_000))+`"`)
+		`{"a":{"b":[1]}}`, string(nestedValue("", 1+g.size(9_000), g.size(100_000), "")),
+		`{"`+strings.Repeat("x", 1+g.size(100_000))+`":{"a":1,"a":1}}`, `"`+strings.Repeat("x", 1+g.size(100_000))+`"`)
 	content := many(part, 1+g.size(most/(len(part)+1)))
 	if g.IntN(6) == 0 {
 		content = distinct(1 + g.size(60_000))
