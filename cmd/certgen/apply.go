@@ -23,19 +23,21 @@ func newApplyCommand(env environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply --dir DIR --service NAME --namespace NAMESPACE [--secret NAME]",
 		Short: "Bring the serving certificate and its CAs into a cluster",
-		Long: `Bring what certgen init made into a cluster: the CAs of DIR/serving/ca.crt as the caBundle of every APIService whose
-backend is the Service, and, with --secret, the pair in DIR/serving as a Secret of type kubernetes.io/tls. The keys of CAs
-are not read.
+		Long: `Bring what certgen init made into a cluster: the CAs of DIR/serving/ca.crt as the caBundle
+of every APIService whose backend is the Service, and, with --secret, the pair in DIR/serving as a
+Secret of type kubernetes.io/tls. The keys of CAs are not read.
 
-Everything is planned and printed first, and every write is tried as a dry run of the server before the first one; a plan
-that is refused for one object leaves all as they are. Fields are applied on the server's side with the field manager
-certgen. What is right already is left alone. An APIService is never created. Unless it is a dry run, a Lease in the namespace of
-the Service keeps rotations away meanwhile.
+Everything is planned and printed first, and every write is tried as a dry run of the server before
+the first one; a plan that is refused for one object leaves all as they are. Fields are applied on
+the server's side with the field manager certgen. What is right already is left alone. An APIService
+is never created. Unless it is a dry run, a Lease in the namespace of the Service keeps rotations
+away meanwhile.
 
-Refused are: a certificate that kube-aggregator would not accept with these CAs; a caBundle that another field manager owns,
-without --force-conflicts; one that an injector keeps (cert-manager, OpenShift), always; insecureSkipTLSVerify, without --clear-insecure; and, without
---replace-trust, what can interrupt a running API: to take out a CA that is trusted now, and to store a certificate whose CA
-is not trusted yet.
+Refused are: a certificate that kube-aggregator would not accept with these CAs; a caBundle that
+another field manager owns, without --force-conflicts; one that an injector keeps (cert-manager,
+OpenShift), always; insecureSkipTLSVerify, without --clear-insecure; and, without --replace-trust,
+what can interrupt a running API: to take out a CA that is trusted now, and to store a certificate
+whose CA is not trusted yet.
 
 Exit codes:
   0  the cluster is as it should be, or with --dry-run would be

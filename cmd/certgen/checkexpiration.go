@@ -79,12 +79,13 @@ func newCheckExpirationCommand(env environment) *cobra.Command {
 	return cmd
 }
 
-const checkExpirationLong = `List when the certificates in a directory of certgen init (--dir), or in other files and directories, and all below them, end, and
-when their CAs do, each CA once.
+const checkExpirationLong = `List when the certificates in a directory of certgen init (--dir), or
+in other files and directories, and all below them, end, and when their CAs do, each CA once.
 
-With --service and --namespace alone it looks at a running cluster, as certgen verify does: at what every
-endpoint of the Service serves, what a Secret stores (--secret), and the CAs in each APIService's caBundle and in the ConfigMap
-kube-system/extension-apiserver-authentication, those of the front proxy and those of users.
+With --service and --namespace alone it looks at a running cluster, as certgen verify does: at what
+every endpoint of the Service serves, what a Secret stores (--secret), and the CAs in each
+APIService's caBundle and in the ConfigMap kube-system/extension-apiserver-authentication, those of
+the front proxy and those of users.
 
 States:
   ok       more is left than --warn-within
@@ -93,9 +94,9 @@ States:
   expired  it has ended
   error    it is missing, cannot be read or reached, or is not valid yet
 
-A CA is marked signing when it signed one of the certificates, and retiring when it is only trusted beside one that
-did. JSON has the field names of kubeadm certs check-expiration too (expirationDate, residualTime, caName, missing,
-externallyManaged); times are UTC, and what is left is in seconds.
+A CA is marked signing when it signed one of the certificates, and retiring when it is only trusted
+beside one that did. JSON has the field names of kubeadm certs check-expiration too (expirationDate,
+residualTime, caName, missing, externallyManaged); times are UTC, and what is left is in seconds.
 
 Exit codes:
   0  every certificate and CA is ok or warn

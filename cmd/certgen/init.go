@@ -62,31 +62,34 @@ func newInitCommand(env environment) *cobra.Command {
 	return cmd
 }
 
-const initLong = `Make the certificates of the API server behind a Service, or bring those in a directory up to date.
+const initLong = `Make the certificates of the API server behind a Service, or bring those in a
+directory up to date.
 
 Always:
-  DIR/serving-ca/{tls.crt,tls.key}                               CA that may sign the Service's names only
-  DIR/serving/{tls.crt,tls.key,ca.crt}                           for the API server; ca.crt is the caBundle of its APIServices
+  DIR/serving-ca/{tls.crt,tls.key}                     CA that may sign the Service's names only
+  DIR/serving/{tls.crt,tls.key,ca.crt}                 for the API server; ca.crt is the caBundle of its APIServices
 
 Unless --with leaves it out:
-  DIR/front-proxy-ca/{tls.crt,tls.key}                           CA that may sign client certificates only
-  DIR/front-proxy-client/{tls.crt,tls.key,ca.crt}                for kube-apiserver; ca.crt is its requestheader CA
+  DIR/front-proxy-ca/{tls.crt,tls.key}                 CA that may sign client certificates only
+  DIR/front-proxy-client/{tls.crt,tls.key,ca.crt}      for kube-apiserver; ca.crt is its requestheader CA
 
 With --with konnectivity:
-  DIR/konnectivity-server-ca/{tls.crt,tls.key}                   CA of the connections of kube-apiserver to konnectivity's server
-  DIR/konnectivity-server/{tls.crt,tls.key,ca.crt}               for konnectivity's server, towards kube-apiserver
-  DIR/konnectivity-apiserver-client/{tls.crt,tls.key,ca.crt}     for kube-apiserver's egress selector
-  DIR/konnectivity-agent-ca/{tls.crt,tls.key}                    CA of the connections of agents to konnectivity's server
-  DIR/konnectivity-agent-server/{tls.crt,tls.key,ca.crt}         for konnectivity's server, towards agents
-  DIR/konnectivity-agent/{tls.crt,tls.key,ca.crt}                for agents that have no token
+  DIR/konnectivity-server-ca/{tls.crt,tls.key}         CA of the connections of kube-apiserver to konnectivity's server
+  DIR/konnectivity-server/{tls.crt,tls.key,ca.crt}     for konnectivity's server, towards kube-apiserver
+  DIR/konnectivity-apiserver-client/{tls.crt,tls.key,ca.crt}  for kube-apiserver's egress selector
+  DIR/konnectivity-agent-ca/{tls.crt,tls.key}          CA of the connections of agents to konnectivity's server
+  DIR/konnectivity-agent-server/{tls.crt,tls.key,ca.crt}  for konnectivity's server, towards agents
+  DIR/konnectivity-agent/{tls.crt,tls.key,ca.crt}      for agents that have no token
 
-Certificate and key of a directory change together: tls.crt and tls.key are links to the current version, and servers
-that watch them reload by themselves; konnectivity does not. Keep the CA directories away from pods and, if you can, off
-line: a missing CA key does no harm until a leaf is due, and certgen request gets one signed elsewhere.
+Certificate and key of a directory change together: tls.crt and tls.key are links to the current
+version, and servers that watch them reload by themselves; konnectivity does not. Keep the CA
+directories away from pods and, if you can, off line: a missing CA key does no harm until a leaf is
+due, and certgen request gets one signed elsewhere.
 
-Run it again at any time, for instance each day. What is valid, has the right names and usages, fits its key and its
-CA and has a third of its life left is kept. Leaves are made anew otherwise; they last 90 days, those of konnectivity
-365. CAs last 5 years. A CA that cannot be used, or has expired, is a reason to refuse, unless --allow-new-ca is given: a new
-CA is trusted nowhere at first.
+Run it again at any time, for instance each day. What is valid, has the right names and usages, fits
+its key and its CA and has a third of its life left is kept. Leaves are made anew otherwise; they
+last 90 days, those of konnectivity 365. CAs last 5 years. A CA that cannot be used, or has expired,
+is a reason to refuse, unless --allow-new-ca is given: a new CA is trusted nowhere at first.
 
-A file given with --config holds flags by their names, such as "dns: [a.example.com]"; flags on the command line win.`
+A file given with --config holds flags by their names, such as "dns: [a.example.com]"; flags on the
+command line win.`

@@ -27,17 +27,20 @@ func newVerifyKonnectivityCommand(env environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify --dir DIR",
 		Short: "Check configuration, manifests and certificates of konnectivity against each other",
-		Long: `Check that kube-apiserver, konnectivity's servers and agents fit each other: protocol and socket, authentication of agents,
-names in certificates, times and counts. Nothing is changed and no cluster is asked.
+		Long: `Check that kube-apiserver, konnectivity's servers and agents fit each other: protocol and
+socket, authentication of agents, names in certificates, times and counts. Nothing is changed and no
+cluster is asked.
 
 DIR holds, in any folders:
-  *.yaml   the EgressSelectorConfiguration, as a file or in a ConfigMap; the manifests of servers and agents, rendered; that of kube-apiserver
+  *.yaml   the EgressSelectorConfiguration, as a file or in a ConfigMap; the manifests of servers and
+           agents, rendered; that of kube-apiserver
   pairs    of certgen init --with konnectivity, under their names. A file that a manifest names is found by the last two
            parts of its path: konnectivity-agent-server/tls.crt
 
-Containers are known by the names kube-apiserver, konnectivity-server and konnectivity-agent, or by the images
-kube-apiserver, proxy-server and proxy-agent. konnectivity/README.md lists all findings; those of the pairs are those of
-certgen verify. Findings of severity error are on standard error too.
+Containers are known by the names kube-apiserver, konnectivity-server and konnectivity-agent, or by
+the images kube-apiserver, proxy-server and proxy-agent. konnectivity/README.md lists all findings;
+those of the pairs are those of certgen verify. Findings of severity error are on standard error
+too.
 
 Exit codes:
   0  no finding of severity error; with --strict, none of severity warning either
@@ -79,14 +82,15 @@ func newKubeconfigCommand(env environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubeconfig --user NAME --ca PATH --server URL --server-ca FILE --out FILE",
 		Short: "Make a user's client certificate and kubeconfig",
-		Long: `Make a client certificate with the CA of the cluster's users, and a kubeconfig (mode 0600) that uses it.
+		Long: `Make a client certificate with the CA of the cluster's users, and a kubeconfig (mode 0600)
+that uses it.
 
-Certificate and key are in FILE.d, where clients read them again every 5 minutes; run the same command again to renew
-them. With --embed they are in the kubeconfig itself, and clients read them only when they start. A kubeconfig with other
-content is never overwritten.
+Certificate and key are in FILE.d, where clients read them again every 5 minutes; run the same
+command again to renew them. With --embed they are in the kubeconfig itself, and clients read them
+only when they start. A kubeconfig with other content is never overwritten.
 
-The group system:masters is refused unless --allow-system-masters is given: no authorizer can limit it, and a
-certificate cannot be revoked.`,
+The group system:masters is refused unless --allow-system-masters is given: no authorizer can limit
+it, and a certificate cannot be revoked.`,
 		Example: `  certgen konnectivity kubeconfig --user jane --group developers --ca users-ca --server https://10.0.0.1:6443 \
     --server-ca pki/serving/ca.crt --out jane.kubeconfig`,
 		Args: cobra.NoArgs,

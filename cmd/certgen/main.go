@@ -6,7 +6,8 @@
 //
 //   - standard output holds the result, as text or JSON, and never a private key;
 //   - standard error holds errors, and the progress of rotations, one line each, beginning with "certgen:";
-//   - the exit code is 0 when all is well, 1 for a finding or a refusal, 2 for wrong usage, 3 for a rotation that is blocked.
+//   - the exit code is 0 when all is well, 1 for a finding or a refusal, 2 for wrong usage, 3 for a
+//     rotation that is blocked.
 package main
 
 import (
@@ -73,9 +74,10 @@ func newCommand(env environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certgen",
 		Short: "Make, check, apply and rotate the certificates of an extension API server",
-		Long: `Make, check, apply and rotate the certificates of an extension API server: the serving certificate that kube-apiserver
-verifies, the client certificate with which kube-apiserver passes users on (front proxy), those of konnectivity, and
-their CAs; also requests for CAs whose key is elsewhere.
+		Long: `Make, check, apply and rotate the certificates of an extension API server: the serving
+certificate that kube-apiserver verifies, the client certificate with which kube-apiserver passes
+users on (front proxy), those of konnectivity, and their CAs; also requests for CAs whose key is
+elsewhere.
 
 Exit codes:
   0  all is well
@@ -83,8 +85,8 @@ Exit codes:
   2  wrong usage, or a path that does not exist; nothing was written
   3  a rotation stopped in a safe state and needs a person
 
-Results go to standard output, errors to standard error. Private keys are only ever written to files of mode 0600 and
-to Secrets.`,
+Results go to standard output, errors to standard error. Private keys are only ever written to files
+of mode 0600 and to Secrets.`,
 		Example: `  # In a cluster, each day: make what is missing, renew what is due
   certgen renew --secret widgets-serving --ca-secret widgets-serving-ca --service widgets --namespace demo
 

@@ -76,20 +76,23 @@ func renew(ctx context.Context, env environment, target cluster.Options, opts ro
 	return rotation.Renew(ctx, opts)
 }
 
-const renewLong = `Finish rotations that are under way, then replace what is due: has less than a third of its life left. What is right is left
-alone.
+const renewLong = `Finish rotations that are under way, then replace what is due: has less than a
+third of its life left. What is right is left alone.
 
-With --secret and --ca-secret, for a job in a pod: the serving certificate and its CA are in Secrets of the cluster. What is missing
-is made. The CA's Secret must exist; an empty one gets a new CA. The CA becomes the caBundle of every APIService whose backend is
-the Service; with --apiservice and --wait it waits for those to come. A CA that is due is replaced as certgen rotate serving-ca
-does: each step is seen at every endpoint and every kube-apiserver before the next. What certgen init and certgen apply refuse is
-refused here.
+With --secret and --ca-secret, for a job in a pod: the serving certificate and its CA are in Secrets
+of the cluster. What is missing is made. The CA's Secret must exist; an empty one gets a new CA. The
+CA becomes the caBundle of every APIService whose backend is the Service; with --apiservice and
+--wait it waits for those to come. A CA that is due is replaced as certgen rotate serving-ca does:
+each step is seen at every endpoint and every kube-apiserver before the next. What certgen init and
+certgen apply refuse is refused here.
 
-With --dir, for the directory of certgen init: the serving certificate and the front proxy's client certificate, as certgen rotate
-serving and certgen rotate proxy-client do. With --files-only no cluster is asked and nothing is observed. A CA that is due is
-named and not replaced: certgen rotate serving-ca and certgen rotate front-proxy-ca do that.
+With --dir, for the directory of certgen init: the serving certificate and the front proxy's client
+certificate, as certgen rotate serving and certgen rotate proxy-client do. With --files-only no
+cluster is asked and nothing is observed. A CA that is due is named and not replaced: certgen rotate
+serving-ca and certgen rotate front-proxy-ca do that.
 
-With --signer a cfssl server has the serving CA's key, and signs what certgen asks for; the CA's certificate is in its place alone.
+With --signer a cfssl server has the serving CA's key, and signs what certgen asks for; the CA's
+certificate is in its place alone.
 
 A Lease in the namespace of the Service keeps a second one away meanwhile.
 

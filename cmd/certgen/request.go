@@ -15,12 +15,13 @@ func newRequestCommand(env environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "request NAME --dir DIR --service NAME --namespace NAMESPACE",
 		Short: "Ask a CA whose key is elsewhere for a certificate",
-		Long: `Make a new key and a certificate request (PKCS#10) for the leaf in DIR/NAME, where NAME is one of the directories that
-certgen init --help lists, such as serving.
+		Long: `Make a new key and a certificate request (PKCS#10) for the leaf in DIR/NAME, where NAME is
+one of the directories that certgen init --help lists, such as serving.
 
-Key and request wait in DIR/NAME/pending; what is in use stays as it is. Have DIR/NAME/pending/tls.csr signed, with
-certgen request sign or by any CA that adds nothing of its own, and hand the certificate to certgen request accept. Run again, it keeps a
-pending request that still asks for the right thing and replaces any other.`,
+Key and request wait in DIR/NAME/pending; what is in use stays as it is. Have
+DIR/NAME/pending/tls.csr signed, with certgen request sign or by any CA that adds nothing of its
+own, and hand the certificate to certgen request accept. Run again, it keeps a pending request that
+still asks for the right thing and replaces any other.`,
 		Example: `  certgen request serving --dir edge --service widgets --namespace demo`,
 		Args:    oneOf(certs.Leaves()),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -45,10 +46,10 @@ func newAcceptCommand(env environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "accept NAME --dir DIR --cert FILE",
 		Short: "Put a certificate in use that was asked for with certgen request",
-		Long: `Check a certificate that was signed for the request in DIR/NAME/pending, and put it in use with its key and its CA, in
-one step. It must have the key and the names that were asked for, one usage, and nothing else; it must come from the CA,
-which is given with --ca the first time and then stays in its directory, without its key. Each difference is reported,
-and then nothing changes.`,
+		Long: `Check a certificate that was signed for the request in DIR/NAME/pending, and put it in use
+with its key and its CA, in one step. It must have the key and the names that were asked for, one
+usage, and nothing else; it must come from the CA, which is given with --ca the first time and then
+stays in its directory, without its key. Each difference is reported, and then nothing changes.`,
 		Example: `  certgen request accept serving --dir edge --cert serving.crt --ca pki/serving-ca/tls.crt`,
 		Args:    oneOf(certs.Leaves()),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -72,9 +73,9 @@ func newSignCommand(env environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sign REQUEST --ca PATH --out FILE",
 		Short: "Sign somebody's certificate request with a CA",
-		Long: `Sign the key in a certificate request (PKCS#10). Nothing but the key is taken from it: names and usage are those of the
-flags, --dns and --ip for a server, --user and --group for a client. A request that asks for anything else is refused;
-what it leaves out is filled in.`,
+		Long: `Sign the key in a certificate request (PKCS#10). Nothing but the key is taken from it:
+names and usage are those of the flags, --dns and --ip for a server, --user and --group for a
+client. A request that asks for anything else is refused; what it leaves out is filled in.`,
 		Example: `  certgen request sign edge/serving/pending/tls.csr --ca pki/serving-ca --out serving.crt \
     --dns widgets.demo.svc,widgets.demo,widgets,widgets.demo.svc.cluster.local`,
 		Args: oneArgument("one certificate request"),

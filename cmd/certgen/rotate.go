@@ -166,18 +166,21 @@ const rotateLong = `Replace what certgen init made, while requests go on. NAME i
   proxy-client    a new client certificate of kube-apiserver's front proxy, of the same CA
   front-proxy-ca  a new CA of the front proxy, and a client certificate of it
 
-Trust comes first, identity second, distrust last. A step is finished when its effect was seen at every endpoint and at
-every kube-apiserver, and stayed so for --hold. What is not seen within --timeout stops the rotation where old and new are
-both trusted. DIR/rotation/state.json, of the front proxy DIR/front-proxy-rotation/state.json, or the CA's Secret records each
-step before it begins and when it was seen: the same command, run again, also by somebody else, goes on where the last run
-stopped, however that ended. No kube-apiserver and no API server is restarted.
+Trust comes first, identity second, distrust last. A step is finished when its effect was seen at
+every endpoint and at every kube-apiserver, and stayed so for --hold. What is not seen within
+--timeout stops the rotation where old and new are both trusted. DIR/rotation/state.json, of the
+front proxy DIR/front-proxy-rotation/state.json, or the CA's Secret records each step before it
+begins and when it was seen: the same command, run again, also by somebody else, goes on where the
+last run stopped, however that ended. No kube-apiserver and no API server is restarted.
 
-proxy-client and front-proxy-ca write files that every kube-apiserver must read: name its directories with
---front-proxy-client. Each kube-apiserver reads tls.crt and tls.key there as --proxy-client-cert-file and
---proxy-client-key-file, ca.crt as --requestheader-client-ca-file. kubeadm's front-proxy-ca.crt, front-proxy-client.crt and
-their keys in DIR are read as they are. They move into DIR/front-proxy-ca and DIR/front-proxy-client, to which links then lead.
+proxy-client and front-proxy-ca write files that every kube-apiserver must read: name its
+directories with --front-proxy-client. Each kube-apiserver reads tls.crt and tls.key there as
+--proxy-client-cert-file and --proxy-client-key-file, ca.crt as --requestheader-client-ca-file.
+kubeadm's front-proxy-ca.crt, front-proxy-client.crt and their keys in DIR are read as they are.
+They move into DIR/front-proxy-ca and DIR/front-proxy-client, to which links then lead.
 
-Progress goes to standard error, or as one JSON object per line to standard output with -o json; the record follows it.
+Progress goes to standard error, or as one JSON object per line to standard output with -o json; the
+record follows it.
 
 Exit codes:
   0  the rotation is done, or taken back

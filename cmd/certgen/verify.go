@@ -74,7 +74,8 @@ func newVerifyCommand(env environment) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	serviceFlags(flags, &f.files.Service, "(with paths: default is what the certificate names)")
-	flags.StringVar(&f.live.Dir, dirFlag, "", "directory of the certificates, as certgen init made it; with --service it is what the cluster is compared with")
+	flags.StringVar(&f.live.Dir, dirFlag, "", "directory of the certificates, as certgen init made it; "+
+		"with --service it is what the cluster is compared with")
 	flags.StringSliceVar(&f.files.AllowedNames, allowedNamesFlag, []string{certs.FrontProxyUser},
 		`common names that the front proxy may have, as kube-apiserver's flag of this name; "" allows any`)
 	clusterFlags(ofCluster, &f.cluster)
@@ -89,23 +90,27 @@ func newVerifyCommand(env environment) *cobra.Command {
 	return cmd
 }
 
-const verifyLong = `Check the certificates in a directory of certgen init (--dir), or in other files and directories, and all below them, as
-those who meet them will: kube-aggregator with an APIService's caBundle, an API server with the client certificate of the
-front proxy, a server that loads the pair. Nothing is changed and no cluster is asked.
+const verifyLong = `Check the certificates in a directory of certgen init (--dir), or in other files
+and directories, and all below them, as those who meet them will: kube-aggregator with an
+APIService's caBundle, an API server with the client certificate of the front proxy, a server that
+loads the pair. Nothing is changed and no cluster is asked.
 
-What a certificate is for is told by the name of its directory, as certgen init makes it, or of its file, such as
-kubeadm's; for other names by its extended key usages. The CAs to trust are in ca.crt beside tls.crt; for other files,
-every root among the given ones is trusted. Directories *.old-TIME, into which certgen init moves old CAs, are passed over.
+What a certificate is for is told by the name of its directory, as certgen init makes it, or of its
+file, such as kubeadm's; for other names by its extended key usages. The CAs to trust are in ca.crt
+beside tls.crt; for other files, every root among the given ones is trusted. Directories *.old-TIME,
+into which certgen init moves old CAs, are passed over.
 
-With --service and --namespace and no path it checks a running API server with the bytes that are in the cluster. Every
-endpoint of the Service is dialled with the name <service>.<namespace>.svc and the caBundle of each APIService, as
-kube-aggregator does; the API is asked for through every kube-apiserver. What is served is compared with what is stored:
-in a directory of certgen init (--dir), in a Secret (--secret). With --front-proxy-client every endpoint is asked what the front
-proxy's certificate is worth there: for a path that does not exist, in the name of a user that nobody knows. Where the
-addresses of pods cannot be reached, as from a laptop, use --port-forward; what could not be checked is said so.
+With --service and --namespace and no path it checks a running API server with the bytes that are in
+the cluster. Every endpoint of the Service is dialled with the name <service>.<namespace>.svc and
+the caBundle of each APIService, as kube-aggregator does; the API is asked for through every
+kube-apiserver. What is served is compared with what is stored: in a directory of certgen init
+(--dir), in a Secret (--secret). With --front-proxy-client every endpoint is asked what the front
+proxy's certificate is worth there: for a path that does not exist, in the name of a user that
+nobody knows. Where the addresses of pods cannot be reached, as from a laptop, use --port-forward;
+what could not be checked is said so.
 
-Each finding has an id, a severity (error, warning or info), the evidence and what to do; docs/certificates.md lists
-them all. Findings of severity error are on standard error too.
+Each finding has an id, a severity (error, warning or info), the evidence and what to do;
+docs/certificates.md lists them all. Findings of severity error are on standard error too.
 
 Exit codes:
   0  no finding of severity error; with --strict, none of severity warning either

@@ -42,18 +42,22 @@ func newConformanceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conformance [RESOURCE.VERSION.GROUP]",
 		Short: "Check that a resource behaves as those of the built-in kinds do",
-		Long: `Check that a resource behaves as those of the built-in kinds do: any resource that kube-apiserver serves or proxies.
+		Long: `Check that a resource behaves as those of the built-in kinds do: any resource that
+kube-apiserver serves or proxies.
 
-The checks make objects like the sample, in a namespace of their own where the resource has namespaces, and delete them. Those that need
-more than a client, such as the audit log, are skipped unless a flag says where it is; those of kubectl use the one in the path. Failed checks are
-shown with the text that asks for what they check. The exit code is 0 when all that are required or recommended passed or were skipped, 3
-when one failed, 1 when they could not be run, 2 for a wrong command line.
+The checks make objects like the sample, in a namespace of their own where the resource has
+namespaces, and delete them. Those that need more than a client, such as the audit log, are skipped
+unless a flag says where it is; those of kubectl use the one in the path. Failed checks are shown
+with the text that asks for what they check. The exit code is 0 when all that are required or
+recommended passed or were skipped, 3 when one failed, 1 when they could not be run, 2 for a wrong
+command line.
 
-With --security, other checks are made: what holds when callers lie about who they are, at the own port of an aggregated API's server. They
-take the key of kube-apiserver's front proxy, which can speak for anybody: use it with clusters that you throw away.`,
+With --security, other checks are made: what holds when callers lie about who they are, at the own
+port of an aggregated API's server. They take the key of kube-apiserver's front proxy, which can
+speak for anybody: use it with clusters that you throw away.`,
 		Example: `  kubectl aggregation conformance --sample=flunder.yaml
-  kubectl aggregation conformance deployments.v1.apps --sample=deployment.yaml --change='{"spec": {"minReadySeconds": 5}}' \
-    --invalid='{"spec": {"replicas": -1}}' -o html >report.html
+  kubectl aggregation conformance deployments.v1.apps --sample=deployment.yaml \
+    --change='{"spec": {"minReadySeconds": 5}}' --invalid='{"spec": {"replicas": -1}}' -o html >report.html
   kubectl aggregation conformance --security --sample=flunder.yaml --url=https://127.0.0.1:8443 --server-name=api.wardle.svc \
     --ca-file=serving-ca.crt --front-proxy-cert=front-proxy-client.crt --front-proxy-key=front-proxy-client.key
   kubectl aggregation conformance --list`,

@@ -31,9 +31,9 @@ type Credential struct {
 
 type credentialKey struct{}
 
-// WithCredential adds an empty Credential to the context of each request. It must run before authentication. The context
-// holds a pointer, because an authenticator cannot replace the context. user.Info cannot hold it: impersonation and the
-// group adder create a new one.
+// WithCredential adds an empty Credential to the context of each request. It must run before authentication. The
+// context holds a pointer, because an authenticator cannot replace the context. user.Info cannot hold it: impersonation
+// and the group adder create a new one.
 func WithCredential(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		handler.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), credentialKey{}, &Credential{})))

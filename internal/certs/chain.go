@@ -361,8 +361,8 @@ const retiredTime = "20060102T150405Z"
 
 var retiredName = regexp.MustCompile(`\.old-\d{8}T\d{6}Z$`)
 
-// RetiredDir is where the CA in dir goes with its key when it is replaced at now, since it may yet be needed: to go back
-// to it, or to repair it.
+// RetiredDir is where the CA in dir goes with its key when it is replaced at now, since it may yet be needed: to go
+// back to it, or to repair it.
 func RetiredDir(dir string, now time.Time) string {
 	return dir + ".old-" + now.UTC().Format(retiredTime)
 }

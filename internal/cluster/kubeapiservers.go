@@ -106,9 +106,9 @@ func (c *Cluster) at(kubeAPIServer string) (aggregatorclient.Interface, error) {
 	return client, nil
 }
 
-// CheckObserved returns nil when the kube-apiserver has seen this version of the APIService: a GET with its resourceVersion is
-// answered from the watch cache once that is as new, and fails after 3 s while it is older. What kube-aggregator in the
-// same process does upon it follows a little later.
+// CheckObserved returns nil when the kube-apiserver has seen this version of the APIService: a GET with its
+// resourceVersion is answered from the watch cache once that is as new, and fails after 3 s while it is older. What
+// kube-aggregator in the same process does upon it follows a little later.
 func (c *Cluster) CheckObserved(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error {
 	client, err := c.at(kubeAPIServer)
 	if err != nil {
@@ -136,8 +136,8 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return fmt.Sprintf("GET %s: %d %s", e.URL, e.Status, e.Text) }
 
-// CheckResponds asks the API for its resources through one kube-apiserver and returns nil on success. *StatusError is another
-// answer; any other error means that the kube-apiserver could not be asked.
+// CheckResponds asks the API for its resources through one kube-apiserver and returns nil on success. *StatusError is
+// another answer; any other error means that the kube-apiserver could not be asked.
 func (c *Cluster) CheckResponds(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error {
 	client, err := c.at(kubeAPIServer)
 	if err != nil {
@@ -160,8 +160,8 @@ func (c *Cluster) CheckResponds(ctx context.Context, kubeAPIServer string, a api
 var ErrNoIdentityReview = errors.New("it serves no IdentityReview")
 
 // FrontProxyCertificate asks the API, through one kube-apiserver, for an IdentityReview, and returns the SHA-256 of the
-// certificate that the kube-apiserver showed to it, in hexadecimal. ErrNoIdentityReview means that this API has no such kind,
-// or keeps it from this user.
+// certificate that the kube-apiserver showed to it, in hexadecimal. ErrNoIdentityReview means that this API has no such
+// kind, or keeps it from this user.
 func (c *Cluster) FrontProxyCertificate(ctx context.Context, kubeAPIServer string,
 	a apiregistrationv1.APIService) (string, error) {
 	client, err := c.at(kubeAPIServer)

@@ -87,7 +87,8 @@ func (e bodyEncoding) patchCost(body []byte) (int64, error) {
 	c.addJSON(body)
 	if c.copied > maxCopied {
 		return 0, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-			"the patch is nested too deep for its size: with each byte counted once for each object and list around it, "+
+			"the patch is nested too deep for its size: with each byte counted once for each object and list around "+
+				"it, "+
 				"it has %d bytes, and may have %d", c.copied, maxCopied))
 	}
 	return cost + int64(c.copied), nil

@@ -118,7 +118,8 @@ func TestCostOfBodies(t *testing.T) {
 // TestNestedPatches: a patch is rejected if its bytes are copied too often, each once for each level around it.
 func TestNestedPatches(t *testing.T) {
 	nested := func(depth, size int) []byte {
-		return []byte(strings.Repeat(`{"a":`, depth) + `"` + strings.Repeat("x", size) + `"` + strings.Repeat("}", depth))
+		return []byte(strings.Repeat(`{"a":`, depth) + `"` + strings.Repeat("x", size) + `"` +
+			strings.Repeat("}", depth))
 	}
 	for name, tc := range map[string]struct {
 		body  []byte
@@ -134,7 +135,8 @@ func TestNestedPatches(t *testing.T) {
 			t.Errorf("%s: got the error %v, want one: %t", name, err, tc.fails)
 		}
 		if plain, err := jsonEncoding.cost(tc.body); err != nil || !tc.fails && cost <= plain {
-			t.Errorf("%s: got the cost %d of a patch and %d, %v of another body, want more and no error", name, cost, plain, err)
+			t.Errorf("%s: got the cost %d of a patch and %d, %v of another body, want more and no error", name,
+				cost, plain, err)
 		}
 	}
 }

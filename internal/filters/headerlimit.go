@@ -4,8 +4,8 @@ package filters
 
 import "net/http"
 
-// maxFields is the number of header fields with different names. A request holds its fields until it ends, and each takes
-// 200 bytes more than its text.
+// maxFields is the number of header fields with different names. A request holds its fields until it ends, and each
+// takes 200 bytes more than its text.
 const maxFields = 128
 
 // WithHeaderLimit responds with 431 to a request with more than 128 different header fields. It must run before

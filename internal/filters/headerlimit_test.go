@@ -11,7 +11,8 @@ import (
 
 // TestHeaderLimit: many values of a field, such as groups, are accepted; many fields are not.
 func TestHeaderLimit(t *testing.T) {
-	for fields, code := range map[int]int{maxFields: http.StatusOK, maxFields + 1: http.StatusRequestHeaderFieldsTooLarge} {
+	for fields, code := range map[int]int{maxFields: http.StatusOK, maxFields +
+		1: http.StatusRequestHeaderFieldsTooLarge} {
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 		for i := range fields {
 			req.Header.Set(fmt.Sprintf("X-%d", i), "")

@@ -58,8 +58,8 @@ const (
 
 	// listedCost is that of an object in a list: it is converted to the version of the request.
 	listedCost = 600
-	// wholeByteCost and wholeObjectCost are those of a byte of JSON and of an object in a list that is not streamed: what
-	// it is converted to, and the whole response.
+	// wholeByteCost and wholeObjectCost are those of a byte of JSON and of an object in a list that is not streamed:
+	// what it is converted to, and the whole response.
 	wholeByteCost, wholeObjectCost = 2, 2 << 10
 	// objectByteCost is that of a byte of a single object in a response, changedByteCost that of a byte of one that is
 	// changed or deleted.
@@ -411,9 +411,9 @@ func (m *Memory) take(req *http.Request, cost int64) (release func(), err error)
 	return release, nil
 }
 
-// waitForHandler returns a write whose handler does not return before its work ends, if that takes no longer than the grace.
-// The library has a goroutine for the work, and leaves it alone when the client goes away, or at the end of ?timeout:
-// it would have no seat and no memory of the budget. Call stop when the handler has returned.
+// waitForHandler returns a write whose handler does not return before its work ends, if that takes no longer than the
+// grace. The library has a goroutine for the work, and leaves it alone when the client goes away, or at the end of
+// ?timeout: it would have no seat and no memory of the budget. Call stop when the handler has returned.
 func (m *Memory) waitForHandler(req *http.Request) (write *http.Request, stop func()) {
 	client := req.Context()
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(client))
@@ -431,8 +431,8 @@ func (m *Memory) waitForHandler(req *http.Request) (write *http.Request, stop fu
 	}
 }
 
-// objectsCost returns what the stored objects cost that a request reads or changes, or an error with the status 413 if it
-// is a list that needs more memory than there is for all requests.
+// objectsCost returns what the stored objects cost that a request reads or changes, or an error with the status 413 if
+// it is a list that needs more memory than there is for all requests.
 func (m *Memory) objectsCost(req *http.Request, info *genericapirequest.RequestInfo) (int64, error) {
 	switch {
 	case info.Verb == "list", info.Verb == "deletecollection":

@@ -394,10 +394,13 @@ func TestLargeWrites(t *testing.T) {
 				func(*genericapirequest.RequestInfo) bool { return false })
 			rec := httptest.NewRecorder()
 			handler.ServeHTTP(rec, memoryRequest(t.Context(), tc.user, genericapirequest.RequestInfo{Verb: tc.verb,
-				Resource: tc.resource, Namespace: "ns", Name: tc.object}, tc.query, "application/json", "application/json",
+				Resource: tc.resource, Namespace: "ns",
+				Name: tc.object}, tc.query, "application/json", "application/json",
 				strings.NewReader(`"`+strings.Repeat("x", tc.body)+`"`)))
-			if rec.Code != tc.code || (tc.code == http.StatusTooManyRequests) != (rec.Header().Get("Retry-After") != "") {
-				t.Errorf("got %d, Retry-After %q and %.100s, want %d", rec.Code, rec.Header().Get("Retry-After"), rec.Body, tc.code)
+			if rec.Code != tc.code || (tc.code == http.StatusTooManyRequests) != (rec.Header().Get(
+				"Retry-After") != "") {
+				t.Errorf("got %d, Retry-After %q and %.100s, want %d", rec.Code, rec.Header().Get("Retry-After"),
+					rec.Body, tc.code)
 			}
 		})
 	}

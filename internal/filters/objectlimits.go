@@ -29,8 +29,8 @@ const (
 	// shortList is the number of elements that the library may find duplicates among. The time that generated
 	// validation takes grows with the cube of their number.
 	shortList = 1000
-	// maxText is the length in bytes of a text in an object's metadata, but for the values of annotations. The library's
-	// errors repeat it. A valid one has at most 317.
+	// maxText is the length in bytes of a text in an object's metadata, but for the values of annotations. The
+	// library's errors repeat it. A valid one has at most 317.
 	maxText = 1 << 10
 	// maxMetadataErrors is the number of errors in a response.
 	maxMetadataErrors = 100

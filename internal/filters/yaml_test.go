@@ -165,7 +165,8 @@ func TestS30YAMLAnswers(t *testing.T) {
 	}
 }
 
-// TestAnswersThatAreNoYAML: the client gets a response that is not JSON unchanged, and the JSON of a write that YAML cannot represent.
+// TestAnswersThatAreNoYAML: the client gets a response that is not JSON unchanged, and the JSON of a write that YAML
+// cannot represent.
 func TestAnswersThatAreNoYAML(t *testing.T) {
 	for name, tc := range map[string]struct {
 		verb, contentType, body string

@@ -75,8 +75,8 @@ func (l *Log) CountStale(list *exec.Cmd, run func(*exec.Cmd) error) bool {
 	return l.total > 100
 }
 
-// WithProgress calls f, which builds, and prints meanwhile how far it is. list is a go list with the arguments Stale, run when
-// the build takes longer.
+// WithProgress calls f, which builds, and prints meanwhile how far it is. list is a go list with the arguments Stale,
+// run when the build takes longer.
 func (l *Log) WithProgress(to io.Writer, what string, list *exec.Cmd, run func(*exec.Cmd) error, f func() error) error {
 	counted := sync.OnceFunc(func() { l.CountStale(list, run) })
 	return WithProgress(to, func() string {

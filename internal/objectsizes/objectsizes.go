@@ -106,8 +106,8 @@ func (s *Sizes) Large(of schema.GroupResource, namespace string) (json, stored i
 	return json, stored
 }
 
-// Forget makes Large leave out objects that have been deleted. It looks for them every 10 s at most, since it reads up to
-// 1,000 objects.
+// Forget makes Large leave out objects that have been deleted. It looks for them every 10 s at most, since it reads up
+// to 1,000 objects.
 func (s *Sizes) Forget(ctx context.Context, of schema.GroupResource) {
 	s.mutex.Lock()
 	r := s.resources[of]

@@ -106,8 +106,8 @@ func Apply(ctx context.Context, client apiregistration.APIServiceInterface,
 	return nil
 }
 
-// CheckAvailable returns nil when each APIService has the condition Available for the present spec. That alone says little:
-// one answer of five is enough for it, and kube-apiserver's discovery follows later.
+// CheckAvailable returns nil when each APIService has the condition Available for the present spec. That alone says
+// little: one answer of five is enough for it, and kube-apiserver's discovery follows later.
 func CheckAvailable(ctx context.Context, client apiregistration.APIServiceInterface,
 	services []*apiregistrationv1.APIService) error {
 	for _, want := range services {
@@ -149,8 +149,8 @@ func Discovered(client discovery.AggregatedDiscoveryInterface, versions []schema
 	return nil
 }
 
-// CheckOpenAPI returns nil when kube-apiserver's OpenAPI v3 has the schema of every version. kubectl explain reads it, and
-// so does MutatingAdmissionPolicy in our own server, which refuses writes without it.
+// CheckOpenAPI returns nil when kube-apiserver's OpenAPI v3 has the schema of every version. kubectl explain reads it,
+// and so does MutatingAdmissionPolicy in our own server, which refuses writes without it.
 func CheckOpenAPI(client openapi.Client, versions []schema.GroupVersion) error {
 	paths, err := client.Paths()
 	if err != nil {

@@ -21,8 +21,8 @@ func (p *procedure) aggregated(ctx context.Context, looks ...Check) ([]certs.Ser
 		err
 }
 
-// checkFor returns how to check a third-party API, and decides it when the API is first seen. An API that cannot be checked
-// must not prevent the replacement of a certificate.
+// checkFor returns how to check a third-party API, and decides it when the API is first seen. An API that cannot be
+// checked must not prevent the replacement of a certificate.
 func (p *procedure) checkFor(ctx context.Context, s certs.Service) Check {
 	name := s.Namespace + "/" + s.Name
 	if s == p.opts.Service {
@@ -59,8 +59,8 @@ func (p *procedure) resetChecks() {
 	}
 }
 
-// hasNoEndpoints is true for another API's Service without endpoints, ready or not, or that is gone: no certificate is why it
-// does not answer.
+// hasNoEndpoints is true for another API's Service without endpoints, ready or not, or that is gone: no certificate is
+// why it does not answer.
 func (p *procedure) hasNoEndpoints(ctx context.Context, s certs.Service) bool {
 	if s == p.opts.Service {
 		return false

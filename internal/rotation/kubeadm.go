@@ -39,7 +39,8 @@ func isCACertificate(set, file string) bool {
 	return file == certs.CertFile && filepath.Base(set) == certs.FrontProxyCADir
 }
 
-// usesKubeadmFiles is true for a set that is in kubeadm's files. There are none on Windows, which has no such links either.
+// usesKubeadmFiles is true for a set that is in kubeadm's files. There are none on Windows, which has no such links
+// either.
 func (d directory) usesKubeadmFiles(set string) bool {
 	dir := d.Dir.Path(set)
 	_, missing := os.Stat(dir)
@@ -83,9 +84,9 @@ func (d directory) Read(set string, names ...string) (certs.Files, error) {
 	return files, nil
 }
 
-// filesToLink lists the files of a set that kubeadm has too, and not as links yet. A file or link of kubeadm's that leads to
-// something else is refused: kube-apiserver reads it. None is listed where kubeadm's certificate is not of the CA:
-// certgen init made the directory for somebody else.
+// filesToLink lists the files of a set that kubeadm has too, and not as links yet. A file or link of kubeadm's that
+// leads to something else is refused: kube-apiserver reads it. None is listed where kubeadm's certificate is not of the
+// CA: certgen init made the directory for somebody else.
 func (d directory) filesToLink(set string, ca *x509.Certificate) (files []string, err error) {
 	have, err := d.Read(set)
 	if err != nil {

@@ -85,8 +85,8 @@ func (r renewal) maintain(ctx context.Context, c apply.Client, o Options) (apis 
 	if err != nil {
 		return false, allowNewCA(ctx, c, err, o)
 	}
-	// Third-party CAs stay trusted beside ours. A new CA beside a trusted one needs a person's consent, because the key of
-	// the trusted one may be lost.
+	// Third-party CAs stay trusted beside ours. A new CA beside a trusted one needs a person's consent, because the key
+	// of the trusted one may be lost.
 	bring := apply.Options{Service: o.Service, Store: draft, Secret: o.Secret,
 		KeepTrust: made.Items[0].Action == certs.Kept, ForceConflicts: o.ForceConflicts}
 	if _, err := c.PlanApply(ctx, bring); err != nil { // what is refused is refused before anything is stored

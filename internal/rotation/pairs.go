@@ -241,8 +241,8 @@ func (p *procedure) finish(ctx context.Context) error {
 // bundleOf is what ca.crt of the i-th leaf's set holds at some step. What the caBundles hold is that of the first.
 type bundleOf func(i int) certs.Bundle
 
-// currentLeaf is the leaf that the i-th set holds now: somebody else, such as certgen init, may have renewed it since the
-// rotation began. What cannot be read is as it was then.
+// currentLeaf is the leaf that the i-th set holds now: somebody else, such as certgen init, may have renewed it since
+// the rotation began. What cannot be read is as it was then.
 func (p *procedure) currentLeaf(i int) *certs.KeyPair {
 	if pair, err := certs.ReadPair(p.opts.store, p.leafDirs[i]); err == nil {
 		return pair
@@ -345,8 +345,8 @@ func (p *procedure) checkUnchanged() error {
 	return nil
 }
 
-// checkIssuers refuses to write over certificates of another CA than the old and the new one: somebody else replaced that CA
-// since, and what trusted the old one may not any more. What cannot be read is written again.
+// checkIssuers refuses to write over certificates of another CA than the old and the new one: somebody else replaced
+// that CA since, and what trusted the old one may not any more. What cannot be read is written again.
 func (p *procedure) checkIssuers() error {
 	var errs []error
 	for _, dir := range p.leafDirs {

@@ -290,8 +290,8 @@ func (p *procedure) newProxyAccepted(ctx context.Context) error {
 // proxyReload is more than the minute within which kube-apiserver reads changed files of the front proxy.
 const proxyReload = 90 * time.Second
 
-// checkProxyCertificates returns nil when each kube-apiserver shows one of the certificates to the API of the Service. Where no API
-// tells, it says so once, and the hold stands for it.
+// checkProxyCertificates returns nil when each kube-apiserver shows one of the certificates to the API of the Service.
+// Where no API tells, it says so once, and the hold stands for it.
 func (p *procedure) checkProxyCertificates(ctx context.Context, wanted ...*certs.KeyPair) error {
 	untold, err := p.proxyCertificates(ctx, wanted...)
 	if len(untold) > 0 {

@@ -122,7 +122,8 @@ func (p *procedure) checkServing(ctx context.Context) error {
 	return p.servedEverywhere(ctx, leaf.Certificate)
 }
 
-// noteUnknownKubeAPIServers says where kube-apiservers cannot be asked one by one, as behind the load balancer of a managed cluster.
+// noteUnknownKubeAPIServers says where kube-apiservers cannot be asked one by one, as behind the load balancer of a
+// managed cluster.
 func (p *procedure) noteUnknownKubeAPIServers(ctx context.Context) {
 	urls, err := p.opts.Observer.KubeAPIServers(ctx)
 	if err != nil {

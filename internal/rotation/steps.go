@@ -176,8 +176,8 @@ func (e *BlockedError) Error() string {
 
 func (e *BlockedError) Unwrap() error { return e.Missing }
 
-// isPermanent tells failures that waiting does not mend. One that came from the way there, or from a kube-apiserver that
-// is busy, it may.
+// isPermanent tells failures that waiting does not mend. One that came from the way there, or from a kube-apiserver
+// that is busy, it may.
 func isPermanent(err error) bool {
 	_, broken := errors.AsType[*stopError](err)
 	return broken && !isTransient(err)

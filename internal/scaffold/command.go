@@ -22,9 +22,9 @@ func NewCommand() *cobra.Command {
 		Short: "Make a project with an API of your own, and change its kinds, versions and groups",
 		Long: `Make a project with an API of your own, and change its kinds, versions and groups.
 
-The files of a kind are as a person would write them, and yours: a file that is there is never overwritten. Each change is made in a
-copy of the project, generated and compiled there, and brought over when all of that succeeded. The same command once more changes
-nothing.`,
+The files of a kind are as a person would write them, and yours: a file that is there is never
+overwritten. Each change is made in a copy of the project, generated and compiled there, and brought
+over when all of that succeeded. The same command once more changes nothing.`,
 	}
 	cmd.AddCommand(newNewCommand(), newKindCommand(), newVersionCommand(), newGroupCommand(), newUpgradeCommand())
 	return cmd
@@ -104,7 +104,8 @@ func newNewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new",
 		Short: "Make a project with one kind",
-		Example: `  go run ` + kit + `/cmd/scaffold@v0.2.0 new --dir=backup --module=git.example.org/platform/backup --group=backup.example.org --kind=BackupPlan
+		Example: `  go run ` + kit + `/cmd/scaffold@v0.2.0 new --dir=backup
+--module=git.example.org/platform/backup --group=backup.example.org --kind=BackupPlan
   scaffold new --dir=../backup --module=git.example.org/platform/backup --group=backup.example.org --kind=BackupPlan \
     --subresources=status --short-names=bp --columns=spec.schedule`,
 		Args: cobra.NoArgs,
@@ -267,8 +268,9 @@ func newUpgradeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "upgrade [VERSION]",
 		Short: "Take another version of the kit (default: the newest)",
-		Long: `Take another version of the kit: its module, its generators, and its files in kit/. A file there that you edited is named and kept.
-Where go.mod refers to a directory by replace, what is there now is taken.`,
+		Long: `Take another version of the kit: its module, its generators, and its files in kit/. A file
+there that you edited is named and kept. Where go.mod refers to a directory by replace, what is
+there now is taken.`,
 		Example: `  scaffold upgrade
   scaffold upgrade v0.2.0`,
 		Args: cobra.MaximumNArgs(1),

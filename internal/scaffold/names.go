@@ -60,8 +60,8 @@ func validateGroup(name string) []error {
 	return problems
 }
 
-// reservedNames are the packages that the files of a kind or a group import, folders of a project, and names with a meaning to
-// Go.
+// reservedNames are the packages that the files of a kind or a group import, folders of a project, and names with a
+// meaning to Go.
 var reservedNames = []string{
 	"apiequality", "apis", "apiserver", "apivalidation", "authorizer", "autoscalingv1", "client", "cmp", "context",
 	"embeddedetcd", "field", "fieldpath",

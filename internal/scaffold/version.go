@@ -35,9 +35,11 @@ func (w work) addVersion(p *project, group, version string) error {
 		return fmt.Errorf("%s is there, and is not served; remove it, or add its line to install.go",
 			p.shown(p.path("apis", g.Package, version)))
 	}
-	return w.change(p, fmt.Sprintf(`Added the version %s, a copy of %s. Change its types; the conversions of what has the same name are generated, others are
-yours (https://pkg.go.dev/k8s.io/code-generator/cmd/conversion-gen), and TestRoundTrip names what one loses. The first version in
-install.go is preferred and stored: let a release serve both before another takes its place.`, version, versions[0]),
+	return w.change(p, fmt.Sprintf(`Added the version %s, a copy of %s. Change its types; the
+conversions of what has the same name are generated, others are yours
+(https://pkg.go.dev/k8s.io/code-generator/cmd/conversion-gen), and TestRoundTrip names what one
+loses. The first version in install.go is preferred and stored: let a release serve both before
+another takes its place.`, version, versions[0]),
 		func(p *project) error { return p.addVersion(g.Group, versions[0], version) })
 }
 

@@ -39,8 +39,8 @@ var etcdAlarm = metrics.NewGaugeVec(&metrics.GaugeOpts{
 
 var registerAlarms = sync.OnceFunc(func() { legacyregistry.MustRegister(etcdAlarm) })
 
-// alarms is the health check etcd-alarms, which fails while etcd has raised an alarm. The library's checks pass then: reads and deletions
-// are served. All replicas share one etcd, so the readiness probe of the manifests excludes it.
+// alarms is the health check etcd-alarms, which fails while etcd has raised an alarm. The library's checks pass then:
+// reads and deletions are served. All replicas share one etcd, so the readiness probe of the manifests excludes it.
 type alarms struct{ raised atomic.Pointer[string] }
 
 func newAlarms() *alarms {

@@ -24,8 +24,8 @@ import (
 const delegated = "kubernetes.io/webhook"
 
 const (
-	// userReviews is the number of concurrent SubjectAccessReviews per user. The client sends 200 a second, in the order
-	// of the requests: 10 of them delay those of other users by 50 ms.
+	// userReviews is the number of concurrent SubjectAccessReviews per user. The client sends 200 a second, in the
+	// order of the requests: 10 of them delay those of other users by 50 ms.
 	userReviews = 10
 	// userReviewsWaiting is the number of queued SubjectAccessReviews per user. It is the default number of concurrent
 	// requests of a server, so that it rejects nothing that priority and fairness admits.
@@ -51,8 +51,8 @@ func (o *Options) newReviewer() (authorizer.Authorizer, error) {
 	}.New()
 }
 
-// newAuthorizer allows the groups and paths that are always allowed, and delegates other requests to next, the library's
-// authorizer. unanswered is called if next fails.
+// newAuthorizer allows the groups and paths that are always allowed, and delegates other requests to next, the
+// library's authorizer. unanswered is called if next fails.
 func (o *Options) newAuthorizer(next authorizer.Authorizer, unanswered func()) (authorizer.Authorizer, error) {
 	paths, err := path.NewAuthorizer(o.Recommended.Authorization.AlwaysAllowPaths)
 	if err != nil {
@@ -82,7 +82,8 @@ func newDelegatedAuthorizer(next authorizer.UnconditionalAuthorizer, unanswered 
 		fairness.Limits{PerKey: userReviews, Queued: userReviewsWaiting})}
 }
 
-// ConditionsAwareAuthorize implements authorizer.Authorizer. It returns the decision of Authorize: conditions are not supported.
+// ConditionsAwareAuthorize implements authorizer.Authorizer. It returns the decision of Authorize: conditions are not
+// supported.
 func (d *delegatedAuthorizer) ConditionsAwareAuthorize(ctx context.Context,
 	a authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	return authorizer.ConditionsAwareDecisionFromParts(d.Authorize(ctx, a))
@@ -95,7 +96,8 @@ func (*delegatedAuthorizer) EvaluateConditions(
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
-// errUnauthorizable is the error for the caller. The cause is only logged, because it contains kube-apiserver's address.
+// errUnauthorizable is the error for the caller. The cause is only logged, because it contains kube-apiserver's
+// address.
 var errUnauthorizable = errors.New(
 	"authorization check failed: kube-apiserver did not answer; try again, the log of this server has the cause")
 
@@ -133,8 +135,9 @@ func (d *delegatedAuthorizer) Authorize(ctx context.Context,
 	return decision, reason, nil
 }
 
-// isTooLong returns whether the attributes would be cached although they are long as JSON. The library caches up to 8,192
-// decisions by the JSON of their reviews, if their attributes have less than 10,000 bytes as text; "<" is six in JSON.
+// isTooLong returns whether the attributes would be cached although they are long as JSON. The library caches up to
+// 8,192 decisions by the JSON of their reviews, if their attributes have less than 10,000 bytes as text; "<" is six in
+// JSON.
 func isTooLong(a authorizer.Attributes) bool {
 	text := strings.Join([]string{a.GetNamespace(), a.GetVerb(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(),
 		a.GetSubresource(), a.GetName(), a.GetPath()}, "")

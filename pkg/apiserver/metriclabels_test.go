@@ -25,7 +25,8 @@ func TestMetricLabels(t *testing.T) {
 			"v1": {"things": nil, "things/status": nil}},
 	}}, []string{"/healthz"})
 	for _, info := range []genericapirequest.RequestInfo{
-		{IsResourceRequest: true, APIGroup: "g.example.com", APIVersion: "v1", Resource: "things", Subresource: "status"},
+		{IsResourceRequest: true, APIGroup: "g.example.com", APIVersion: "v1", Resource: "things",
+			Subresource: "status"},
 		{IsResourceRequest: true, APIGroup: "other.example.com", APIVersion: "v99", Resource: "unknown",
 			Subresource: "more"},
 		{Path: "/healthz"},

@@ -32,8 +32,9 @@ type offline struct {
 	tls     *tls.Config
 }
 
-// startOffline starts the server that the options make for the API, with its real chain of handlers, storage and TLS. The test changes the
-// configuration, and adds handlers, in the ways that the library has for that. It returns when the server is ready.
+// startOffline starts the server that the options make for the API, with its real chain of handlers, storage and TLS.
+// The test changes the configuration, and adds handlers, in the ways that the library has for that. It returns when the
+// server is ready.
 func startOffline(t *testing.T, api API, change func(*serverConfig), handlers map[string]http.HandlerFunc) *offline {
 	t.Helper()
 	dir := t.TempDir()
@@ -112,8 +113,9 @@ func (s *offline) waitReady(t *testing.T, ended chan error) {
 	}
 }
 
-// stubKubeAPIServer answers what a server needs to be ready: whom to trust, no objects of priority and fairness, and yes to every
-// question for a right. It serves nothing that admission would read, which is then off. It returns a kubeconfig.
+// stubKubeAPIServer answers what a server needs to be ready: whom to trust, no objects of priority and fairness, and
+// yes to every question for a right. It serves nothing that admission would read, which is then off. It returns a
+// kubeconfig.
 func stubKubeAPIServer(t *testing.T, dir string) string {
 	t.Helper()
 	proxyCA, err := os.ReadFile(filepath.Join(dir, certs.FrontProxyCADir, certs.CertFile))

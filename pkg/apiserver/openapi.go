@@ -9,8 +9,9 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// servedKinds returns a namer that leaves internal versions out of the group, version and kind of a definition. A Go type that is
-// registered as internal and in a served version has both, and clients fail on a version that is not served.
+// servedKinds returns a namer that leaves internal versions out of the group, version and kind of a definition. A Go
+// type that is registered as internal and in a served version has both, and clients fail on a version that is not
+// served.
 func servedKinds(definitionName func(string) (string, spec.Extensions)) func(string) (string, spec.Extensions) {
 	return func(name string) (string, spec.Extensions) {
 		const gvks = "x-kubernetes-group-version-kind"

@@ -30,8 +30,8 @@ const defaultPort = 6443
 type Options struct {
 	// ServerRun holds request limits, timeouts and the shutdown sequence.
 	ServerRun *genericoptions.ServerRunOptions
-	// Recommended holds serving, authentication, authorization, audit, admission and so on. Its Etcd is nil: the library
-	// would apply it in a way that ignores --storage-media-type.
+	// Recommended holds serving, authentication, authorization, audit, admission and so on. Its Etcd is nil: the
+	// library would apply it in a way that ignores --storage-media-type.
 	Recommended *genericoptions.RecommendedOptions
 	// Etcd is used with the embedded etcd too, which sets its servers.
 	Etcd *genericoptions.EtcdOptions
@@ -46,15 +46,18 @@ type Options struct {
 	codecs serializer.CodecFactory
 }
 
-// setGates adds the gates of the log flags, which are not among the library's own, and changes defaults. Neither is possible once
-// there are flags. The gates of k8s.io libraries are those of the process: two servers in one process have the same.
+// setGates adds the gates of the log flags, which are not among the library's own, and changes defaults. Neither is
+// possible once there are flags. The gates of k8s.io libraries are those of the process: two servers in one process
+// have the same.
 var setGates = sync.OnceValue(func() error {
 	gates := utilfeature.DefaultMutableFeatureGate
 	return errors.Join(
 		logsapi.AddFeatureGates(gates),
-		// By its code, etcd's client 3.7.0 can keep a goroutine and two chunks of a streamed list that a client leaves early.
+		// By its code, etcd's client 3.7.0 can keep a goroutine and two chunks of a streamed list that a client leaves
+		// early.
 		gates.OverrideDefault(features.EtcdRangeStream, false),
-		// By its code, each compressed watch that begins with a list keeps a gzip writer, and a server allows 3,000 watches.
+		// By its code, each compressed watch that begins with a list keeps a gzip writer, and a server allows 3,000
+		// watches.
 		gates.OverrideDefault(features.WatchListCompression, false),
 		// Lists would name an object that cannot be decoded to users who may not read it.
 		gates.OverrideDefault(features.AllowUnsafeMalformedObjectDeletion, false),
@@ -97,8 +100,8 @@ func NewOptions(api API) (*Options, error) {
 	etcd.DefaultStorageMediaType = runtime.ContentTypeProtobuf
 	// How old the numbers and sizes of objects may be by which lists are admitted.
 	etcd.StorageConfig.CountMetricPollPeriod = 10 * time.Second
-	// Each deletion waits for the disks of the etcd. With the library's default of 1, one after the other, 40 a second were deleted from
-	// three members on one slow disk: a namespace with 10,000 objects would take 4 minutes to go.
+	// Each deletion waits for the disks of the etcd. With the library's default of 1, one after the other, 40 a second
+	// were deleted from three members on one slow disk: a namespace with 10,000 objects would take 4 minutes to go.
 	etcd.DeleteCollectionWorkers = 8
 
 	addQuota(recommended.Admission)

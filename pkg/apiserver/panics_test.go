@@ -96,8 +96,9 @@ func captureLog(t *testing.T) *logBuffer {
 	return log
 }
 
-// TestS34Panic: a panic ends the request that it is in and nothing else: not the process, and no other request on the same connection.
-// It is answered with 500, but for an answer that had begun: that is broken off, so that half of it is never taken for a whole one. The caller learns nothing but that it happened; the log has the rest.
+// TestS34Panic: a panic ends the request that it is in and nothing else: not the process, and no other request on the
+// same connection. It is answered with 500, but for an answer that had begun: that is broken off, so that half of it is
+// never taken for a whole one. The caller learns nothing but that it happened; the log has the rest.
 func TestS34Panic(t *testing.T) {
 	log := captureLog(t)
 	release := make(chan struct{})

@@ -21,7 +21,8 @@ import (
 
 const (
 	// permissionsPeriod is the interval of reviews while all permissions are granted: a revoked rule leaves informers
-	// stale without any other sign. Missing permissions are reviewed every second, so that a grant takes effect at once.
+	// stale without any other sign. Missing permissions are reviewed every second, so that a grant takes effect at
+	// once.
 	permissionsPeriod = time.Minute
 	// maxOutage is how long kube-apiserver may not respond before the server is not ready. Another replica can take
 	// over meanwhile, or kube-apiserver can restart.

@@ -148,7 +148,8 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// TestPermissionsPeriod: a missing rule is looked for every second, granted ones every minute; each look is one review for each right.
+// TestPermissionsPeriod: a missing rule is looked for every second, granted ones every minute; each look is one review
+// for each right.
 func TestPermissionsPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -15,13 +15,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// paramInitializer has the plugins for policies read every parameter through an informer of the policy's own, as the library does
-// for custom resources. For built-in kinds, such as ConfigMap, it would take the shared factory's. One that may not read then
-// keeps the server from being ready, for a policy that may be about other kinds than ours; and one that was stopped, since no
-// policy needed it, is never started again and gives old parameters to the next (kubernetes/kubernetes#130887).
+// paramInitializer has the plugins for policies read every parameter through an informer of the policy's own, as the
+// library does for custom resources. For built-in kinds, such as ConfigMap, it would take the shared factory's. One
+// that may not read then keeps the server from being ready, for a policy that may be about other kinds than ours; and
+// one that was stopped, since no policy needed it, is never started again and gives old parameters to the next
+// (kubernetes/kubernetes#130887).
 //
-// The plugins read a parameter that is not in the informer's cache from kube-apiserver, with each request that needs it. The
-// library's client for that would wait after 5 requests a second.
+// The plugins read a parameter that is not in the informer's cache from kube-apiserver, with each request that needs
+// it. The library's client for that would wait after 5 requests a second.
 type paramInitializer struct {
 	informers informers.SharedInformerFactory
 	client    dynamic.Interface

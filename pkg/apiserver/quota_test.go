@@ -34,8 +34,8 @@ func TestQuotaPlugin(t *testing.T) {
 	}
 }
 
-// TestQuota: what the server's initializers make of the plugin counts objects of our kinds, books one that fits and refuses
-// one that does not.
+// TestQuota: what the server's initializers make of the plugin counts objects of our kinds, books one that fits and
+// refuses one that does not.
 func TestQuota(t *testing.T) {
 	gvr := v1.SchemeGroupVersion.WithResource("things")
 	count := corev1.ResourceName("count/" + gvr.GroupResource().String())

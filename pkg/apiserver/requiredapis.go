@@ -62,8 +62,8 @@ var requiredAPIs = []requiredAPI{
 }
 
 // The permissions to authenticate and authorize requests: the reviews, granted by the ClusterRole
-// system:auth-delegator, and the trust ConfigMap, granted by a Role in kube-system. If the latter is revoked, the library
-// continues with the last content that it read.
+// system:auth-delegator, and the trust ConfigMap, granted by a Role in kube-system. If the latter is revoked, the
+// library continues with the last content that it read.
 var (
 	accessReviews = requiredAPI{part: "authorization",
 		resource: schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1",

@@ -19,8 +19,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// TestSilence: a request that cannot be authorized makes the server look at once; if kube-apiserver gives no answer for longer than
-// its restart takes, the server is not ready, until the next answer. The caller is not told the address.
+// TestSilence: a request that cannot be authorized makes the server look at once; if kube-apiserver gives no answer for
+// longer than its restart takes, the server is not ready, until the next answer. The caller is not told the address.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -52,8 +52,8 @@ func (c *serverConfig) newServer() (*apiServer, error) {
 	if c.patches, err = filters.NewPatches(c.options.scheme, groups); err != nil {
 		return nil, err
 	}
-	return &apiServer{generic: generic, groups: groups, authentication: c.authentication, permissions: c.permissions, trust: c.trust,
-		etcd: c.etcd, draining: &c.draining, alarms: c.alarms}, nil
+	return &apiServer{generic: generic, groups: groups, authentication: c.authentication, permissions: c.permissions,
+		trust: c.trust, etcd: c.etcd, draining: &c.draining, alarms: c.alarms}, nil
 }
 
 // run serves until the context ends and the requests in flight have a response, or until the embedded etcd fails.
@@ -88,8 +88,8 @@ func (s *apiServer) run(ctx context.Context) error {
 	return err
 }
 
-// Run serves the API with the options, which must be complete and valid, until the context ends and all requests have a response. It returns
-// an error if the server cannot start, or if its etcd fails.
+// Run serves the API with the options, which must be complete and valid, until the context ends and all requests have a
+// response. It returns an error if the server cannot start, or if its etcd fails.
 func Run(ctx context.Context, o *Options) error {
 	in, err := o.connect(ctx)
 	if err != nil {

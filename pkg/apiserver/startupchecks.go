@@ -34,7 +34,8 @@ const (
 
 // cluster is what a server needs of its cluster before it serves.
 type cluster struct {
-	// authentication and core are clients with the credentials of --authentication-kubeconfig and --kubeconfig. Informers use core.
+	// authentication and core are clients with the credentials of --authentication-kubeconfig and --kubeconfig.
+	// Informers use core.
 	authentication, core kubernetes.Interface
 	// unserved are the parts of the server that need an API which the cluster does not serve.
 	unserved sets.Set[string]
@@ -99,15 +100,15 @@ func loadKubeconfig(path string) (*rest.Config, error) {
 		&clientcmd.ClientConfigLoadingRules{ExplicitPath: path}, &clientcmd.ConfigOverrides{}).ClientConfig()
 }
 
-// clientQPS and clientBurst are the limits that the library uses for delegated reviews: the default of 5 requests per second
-// would throttle the server's users.
+// clientQPS and clientBurst are the limits that the library uses for delegated reviews: the default of 5 requests per
+// second would throttle the server's users.
 const (
 	clientQPS   = 200
 	clientBurst = 400
 )
 
-// newClient returns a client for the reviews and checks that the server makes on its own behalf. Each of its requests may take so
-// long, or without end if the timeout is 0.
+// newClient returns a client for the reviews and checks that the server makes on its own behalf. Each of its requests
+// may take so long, or without end if the timeout is 0.
 func newClient(path string, timeout time.Duration) (kubernetes.Interface, error) {
 	config, err := loadKubeconfig(path)
 	if err != nil {

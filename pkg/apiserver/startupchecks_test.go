@@ -41,7 +41,8 @@ func trusting(trust func(attempt int) (string, error), username string) *fake.Cl
 		if username == "" {
 			return true, nil, errors.New("not served")
 		}
-		return true, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: username}}}, nil
+		return true, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{
+			UserInfo: authenticationv1.UserInfo{Username: username}}}, nil
 	})
 	return client
 }

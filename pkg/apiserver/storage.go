@@ -18,7 +18,8 @@ import (
 	"example.com/extension-apiserver/internal/etcdclient"
 )
 
-// newStorageFactory is the library's factory for several resources. EtcdOptions.ApplyTo uses a simpler one, which ignores
+// newStorageFactory is the library's factory for several resources. EtcdOptions.ApplyTo uses a simpler one, which
+// ignores
 // --storage-media-type. It stores each kind in the first version of a scheme that knows the kind.
 func (o *Options) newStorageFactory(etcd *genericoptions.EtcdOptions) (serverstorage.StorageFactory, error) {
 	scheme, err := o.api.storageScheme()
@@ -37,8 +38,8 @@ func (o *Options) newStorageFactory(etcd *genericoptions.EtcdOptions) (serversto
 	return factory, nil
 }
 
-// storageEncoding stores each kind in the first version that knows it. The library would pass over alpha versions, and versions
-// that were introduced after the release it is compatible with: Group.StorageVersion decides instead.
+// storageEncoding stores each kind in the first version that knows it. The library would pass over alpha versions, and
+// versions that were introduced after the release it is compatible with: Group.StorageVersion decides instead.
 type storageEncoding struct {
 	*serverstorage.DefaultResourceEncodingConfig
 	scheme *runtime.Scheme

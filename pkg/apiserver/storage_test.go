@@ -22,8 +22,8 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// TestStoredForm: objects are stored in protobuf unless the flag says otherwise. The library's usual way to apply the flag ignores
-// it.
+// TestStoredForm: objects are stored in protobuf unless the flag says otherwise. The library's usual way to apply the
+// flag ignores it.
 func TestStoredForm(t *testing.T) {
 	for _, tc := range []struct{ mediaType, prefix string }{
 		{"", "k8s\x00"},
@@ -44,8 +44,8 @@ func TestStoredForm(t *testing.T) {
 	}
 }
 
-// TestStoredVersion: the stored version need not be the preferred one, as in an update that can be undone. It can be an alpha
-// version, which the library passes over.
+// TestStoredVersion: the stored version need not be the preferred one, as in an update that can be undone. It can be an
+// alpha version, which the library passes over.
 func TestStoredVersion(t *testing.T) {
 	for _, version := range []string{"v2", "v1alpha1"} {
 		other := schema.GroupVersion{Group: workshop.GroupName, Version: version}

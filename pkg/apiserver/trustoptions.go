@@ -15,8 +15,8 @@ import (
 
 // TrustOptions say whom the server believes, beside what the library has flags for.
 type TrustOptions struct {
-	// Tolerate are weaknesses of the front proxy's trust with which the server accepts its identities all the same: SharedCA and
-	// AnyName. Default: none.
+	// Tolerate are weaknesses of the front proxy's trust with which the server accepts its identities all the same:
+	// SharedCA and AnyName. Default: none.
 	Tolerate []string
 	// BearerTokens says whether tokens that are sent to the server's own port are reviewed. Default: true.
 	BearerTokens bool

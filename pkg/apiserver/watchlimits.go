@@ -10,8 +10,8 @@ import (
 	"example.com/extension-apiserver/internal/filters"
 )
 
-// WatchLimits bound how many watches are open at a time. Priority and fairness counts them at their start only, and each costs up to
-// 60 KiB of memory.
+// WatchLimits bound how many watches are open at a time. Priority and fairness counts them at their start only, and
+// each costs up to 60 KiB of memory.
 type WatchLimits struct {
 	// PerUser is the number for one user, at least 1.
 	PerUser int

@@ -27,11 +27,12 @@ func newAPIServicesCommand(api apiserver.API) *cobra.Command {
 		Short: "Print the APIServices that register this API, one for each version it serves",
 		Long: `Print the APIServices that register this API, one for each version it serves.
 
-Apply them last, when the server is ready: while an APIService has no working server behind it, discovery of the whole
-cluster is incomplete and namespaces cannot be deleted.
+Apply them last, when the server is ready: while an APIService has no working server behind it,
+discovery of the whole cluster is incomplete and namespaces cannot be deleted.
 
-With --kustomize, print the file api/apiservices.yaml of a project's manifests instead: the APIServices without names and CA,
-which the kit's manifests fill in, and what they need to know of the API.`,
+With --kustomize, print the file api/apiservices.yaml of a project's manifests instead: the
+APIServices without names and CA, which the kit's manifests fill in, and what they need to know of
+the API.`,
 		Example: cli.Named(api.Name, `  SERVER apiservices --service SERVER --namespace SERVER --ca-file pki/serving-ca/tls.crt |
     kubectl apply -f -
   SERVER apiservices --kustomize >manifests/api/apiservices.yaml`),

@@ -26,8 +26,8 @@ func newServeCommand(api apiserver.API, options *apiserver.Options) *cobra.Comma
 		Short: "Serve the API",
 		Long: cli.Named(api.Name, `Serve the API to kube-apiserver's aggregation layer.
 
-Identity is accepted from the cluster's front proxy, from client certificates of the cluster's CA and from bearer tokens;
-every request is authorized by the cluster. Objects are stored `+stores+`.
+Identity is accepted from the cluster's front proxy, from client certificates of the cluster's CA
+and from bearer tokens; every request is authorized by the cluster. Objects are stored`+stores+`.
 
 Examples:
   # In a pod, with the pod's ServiceAccount:

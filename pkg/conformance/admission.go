@@ -163,8 +163,8 @@ var admissionChecks = []Check{
 		"A ResourceQuota limits how many objects a namespace has.", []need{verbs("create"), namespaced},
 		func(s *session) {
 			// kube-controller-manager overwrites what admission counted with what its cache has, which may be behind
-			// (https://github.com/kubernetes/kubernetes/issues/123434), so that once in a while an object too many comes
-			// in.
+			// (https://github.com/kubernetes/kubernetes/issues/123434), so that once in a while an object too many
+			// comes in.
 			var codes []int
 			for range 3 {
 				codes = s.createSixOfThree()

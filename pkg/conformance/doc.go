@@ -8,7 +8,9 @@
 // conventions. Most of what the checks need they find by discovery; what a valid object is, the caller says:
 //
 //	func TestConformance(t *testing.T) {
-//		conformance.Run(t, conformance.Target{Config: config, Resource: "backupplans.v1.backup.example.org", Sample: sample})
+//		conformance.Run(t, conformance.Target{
+//			Config: config, Resource: "backupplans.v1.backup.example.org", Sample: sample,
+//		})
 //	}
 //
 // A run makes objects of its own, in namespaces of its own where the resource has them, at most a few hundred at a

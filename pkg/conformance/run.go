@@ -268,7 +268,8 @@ func (r *runner) runOne(ctx context.Context, c Check, number int) (Result, []str
 	return result, s.cleanUp(cleanup)
 }
 
-// runGuarded runs a function of checks to its end, or until it gives up. A reason without messages is why it was skipped.
+// runGuarded runs a function of checks to its end, or until it gives up. A reason without messages is why it was
+// skipped.
 func (s *session) runGuarded(run func(*session)) (messages []string, reason string) {
 	defer func() {
 		switch p := recover().(type) {

@@ -55,7 +55,8 @@ func ExecuteSecurity(ctx context.Context, target Target) (*Report, error) {
 	return execute(ctx, target, SecurityChecks())
 }
 
-// getDirect sends a request to the server's own port. A connection that the server refuses is an answer with the code 0.
+// getDirect sends a request to the server's own port. A connection that the server refuses is an answer with the code
+// 0.
 func (s *session) getDirect(cert *tls.Certificate, path string, options ...option) *response {
 	r := request{query: url.Values{}, header: http.Header{}}
 	for _, o := range options {
@@ -183,8 +184,8 @@ func (s *session) selfSigned() *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// sendRaw sends bytes over TLS, as the front proxy or without a certificate, and returns the codes of all answers on the
-// connection.
+// sendRaw sends bytes over TLS, as the front proxy or without a certificate, and returns the codes of all answers on
+// the connection.
 func (s *session) sendRaw(cert *tls.Certificate, text string) (codes []int) {
 	config, err := s.tls(cert)
 	if err != nil {

@@ -223,8 +223,8 @@ func (s *session) patch(obj *unstructured.Unstructured, patch any, options ...op
 	return s.want(s.do("PATCH", s.path(obj), append(options, mergePatch(patch))...), 200).object()
 }
 
-// maxPollInterval is how long a check waits before it looks again, at most: most conditions are true within a second, and
-// those of kube-controller-manager within half a minute.
+// maxPollInterval is how long a check waits before it looks again, at most: most conditions are true within a second,
+// and those of kube-controller-manager within half a minute.
 const maxPollInterval = 2 * time.Second
 
 // eventually waits until a condition is true, which says what is missing otherwise.

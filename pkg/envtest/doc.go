@@ -13,12 +13,13 @@
 // command, and the first time the Go module proxy. Environment variables change what they are and where:
 //
 //   - ENVTEST_K8S_VERSION is the minor of Kubernetes, such as 1.35. Default: DefaultMinor.
-//   - EXTENSION_APISERVER_CACHE is the directory of the cache, an absolute path. Default: extension-apiserver in the user's cache
-//     directory (os.UserCacheDir). What is in controlplane/ there is named after all that it depends on and is never changed; remove
-//     what is old. It may be read-only once it is filled; the command setup beside this package fills it.
-//   - KUBEBUILDER_ASSETS is a directory with the etcd, kube-apiserver and kubectl of kubebuilder's envtest, which are used instead when
-//     they are of version Minor(); others are refused. kube-controller-manager is not among them: unless it is there or in
-//     the cache, it is built while tests run already (WaitControllers).
+//   - EXTENSION_APISERVER_CACHE is the directory of the cache, an absolute path. Default: extension-apiserver in
+//     the user's cache directory (os.UserCacheDir). What is in controlplane/ there is named after all that it
+//     depends on and is never changed; remove what is old. It may be read-only once it is filled; the command
+//     setup beside this package fills it.
+//   - KUBEBUILDER_ASSETS is a directory with the etcd, kube-apiserver and kubectl of kubebuilder's envtest, which
+//     are used instead when they are of version Minor(); others are refused. kube-controller-manager is not among
+//     them: unless it is there or in the cache, it is built while tests run already (WaitControllers).
 //
 // The server is built by go run's rules each time, so that no test runs yesterday's (Build).
 //

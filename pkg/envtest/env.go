@@ -95,8 +95,8 @@ func Start(ctx context.Context, options Options) (_ *Environment, err error) {
 	return e, nil
 }
 
-// withFailure names the process that ended where a step failed for it: what the step says, such as that kubectl was killed,
-// tells nobody why.
+// withFailure names the process that ended where a step failed for it: what the step says, such as that kubectl was
+// killed, tells nobody why.
 func withFailure(err, failure error) error {
 	if failure == nil || errors.Is(failure, context.Canceled) || errors.Is(err, failure) {
 		return err

@@ -96,7 +96,8 @@ func newFlowSchema(name, user, group string) *flowcontrolv1.FlowSchema {
 		Spec: flowcontrolv1.FlowSchemaSpec{
 			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "workload-low"},
 			MatchingPrecedence:         500,
-			DistinguisherMethod:        &flowcontrolv1.FlowDistinguisherMethod{Type: flowcontrolv1.FlowDistinguisherMethodByUserType},
+			DistinguisherMethod: &flowcontrolv1.FlowDistinguisherMethod{
+				Type: flowcontrolv1.FlowDistinguisherMethodByUserType},
 			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
 				Subjects: []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindUser,
 					User: &flowcontrolv1.UserSubject{Name: user}}},

@@ -19,12 +19,15 @@ func newDefragCommand(name string, server *apiserver.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "defrag",
 		Short: "Give back the disk space that deleted objects left in the etcd",
-		Long: `Rewrite the database of each member without the space that deleted and compacted keys left: one member after the other, the leader last.
+		Long: `Rewrite the database of each member without the space that deleted and compacted keys left:
+one member after the other, the leader last.
 
-A member answers nothing while its database is rewritten, and an embedded etcd has one member: its server answers no reads or writes
-that need the etcd, some seconds for each GB. Unless all members are healthy nothing is begun. --etcd-servers must name all of them.
+A member answers nothing while its database is rewritten, and an embedded etcd has one member: its
+server answers no reads or writes that need the etcd, some seconds for each GB. Unless all members
+are healthy nothing is begun. --etcd-servers must name all of them.
 
-It is not needed regularly: etcd fills the space again. See --help of "storage status" for how much there is.`,
+It is not needed regularly: etcd fills the space again. See --help of "storage status" for how much
+there is.`,
 		Example: cli.Named(name, `  SERVER storage defrag --data-dir=/var/lib/SERVER
   SERVER storage defrag --etcd-servers=https://10.0.0.5:2379,https://10.0.0.6:2379,https://10.0.0.7:2379 \
     --etcd-cafile=ca.crt --etcd-certfile=client.crt --etcd-keyfile=client.key`),

@@ -21,16 +21,19 @@ func newRestoreCommand(name string, server *apiserver.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore",
 		Short: "Make a data directory of a snapshot",
-		Long: `Make a data directory of a snapshot: that of a stopped server with an embedded etcd, or with --etcd-data-dir that of one member of a
-new external cluster.
+		Long: `Make a data directory of a snapshot: that of a stopped server with an embedded etcd, or
+with --etcd-data-dir that of one member of a new external cluster.
 
-A directory that holds an etcd already is refused, and so are one that a server uses and a snapshot that is damaged.
+A directory that holds an etcd already is refused, and so are one that a server uses and a snapshot
+that is damaged.
 
-For an external cluster, run it once for each member, all with the same snapshot, --initial-cluster and --initial-cluster-token, then
-start the members, then the servers. Nothing is ever written to a cluster that runs: its revisions could not be made those of the snapshot.
+For an external cluster, run it once for each member, all with the same snapshot, --initial-cluster
+and --initial-cluster-token, then start the members, then the servers. Nothing is ever written to a
+cluster that runs: its revisions could not be made those of the snapshot.
 
-Revisions are the resource versions of objects. The restored etcd goes on at a much higher one, and has marked all before as compacted:
-what clients saw after the snapshot never comes back with another meaning, and their watches are told to list again (410 Expired).`,
+Revisions are the resource versions of objects. The restored etcd goes on at a much higher one, and
+has marked all before as compacted: what clients saw after the snapshot never comes back with
+another meaning, and their watches are told to list again (410 Expired).`,
 		Example: cli.Named(name, `  # The etcd embedded in a server, which is stopped:
   SERVER storage restore --from=/backup/widgets.db --data-dir=/var/lib/SERVER
 

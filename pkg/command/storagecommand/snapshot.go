@@ -18,11 +18,13 @@ func newSnapshotCommand(name string, server *apiserver.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Save the state of the running etcd to a file",
-		Long: `Save the state of the running etcd, at one revision, to a file. The server goes on meanwhile.
+		Long: `Save the state of the running etcd, at one revision, to a file. The server goes on
+meanwhile.
 
-The file appears under its name when it is whole, on the disk and verified; until then it is in a directory beside it. It has the
-format of etcdctl and etcdutl. It holds the whole etcd, also what others store there, and all of it in the clear: keep it as you keep
-the etcd. The snapshot comes from the member that has applied the most.`,
+The file appears under its name when it is whole, on the disk and verified; until then it is in a
+directory beside it. It has the format of etcdctl and etcdutl. It holds the whole etcd, also what
+others store there, and all of it in the clear: keep it as you keep the etcd. The snapshot comes
+from the member that has applied the most.`,
 		Example: cli.Named(name, `  # The etcd embedded in the server that runs here:
   SERVER storage snapshot --data-dir=/var/lib/SERVER --out=/backup/widgets.db
 

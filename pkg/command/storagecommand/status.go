@@ -23,8 +23,9 @@ func newStatusCommand(name string, server *apiserver.Options) *cobra.Command {
 		Short: "Print members, leader, versions, sizes, revision, alarms and health of the etcd",
 		Long: `Print members, leader, versions, sizes, revision, alarms and health of the etcd.
 
-SIZE is that of the database on disk, IN USE what is left of it without the space of deleted and compacted keys, QUOTA the size
-at which etcd refuses writes and raises the alarm NOSPACE. A member that no endpoint leads to has the health "unknown".
+SIZE is that of the database on disk, IN USE what is left of it without the space of deleted and
+compacted keys, QUOTA the size at which etcd refuses writes and raises the alarm NOSPACE. A member
+that no endpoint leads to has the health "unknown".
 
 The exit code is 1 when a member is unhealthy: it does not answer, cannot read, or has an alarm.`,
 		Example: cli.Named(name, `  SERVER storage status --data-dir=/var/lib/SERVER

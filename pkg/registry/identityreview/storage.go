@@ -3,7 +3,8 @@
 // Package identityreview serves the virtual kind IdentityReview: it answers a create with what this server saw of the
 // caller and stores nothing.
 //
-// pkg/apiserver serves it where an API asks for it; it reads the Credential of the request from internal/authentication.
+// pkg/apiserver serves it where an API asks for it; it reads the Credential of the request from
+// internal/authentication.
 package identityreview
 
 import (

@@ -83,8 +83,8 @@ func (c *consoles) close(open *console.Console, which string) {
 	}
 }
 
-// end uses and closes those that stayed open. The certificate with which their kube-apiserver vouched for the user at their begin, and
-// its CA, are trusted no more: who a user is was settled when the request came.
+// end uses and closes the consoles that stayed open. Their front-proxy certificate and its CA are no longer trusted: a
+// user is authenticated once, when the request comes.
 func (c *consoles) end() {
 	c.t.Helper()
 	c.use("the end")

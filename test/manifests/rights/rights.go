@@ -22,7 +22,8 @@ import (
 // KubeAPIServerArgs are the flags with which kube-apiserver logs every request to the file.
 func KubeAPIServerArgs(dir, log string) ([]string, error) {
 	policy := filepath.Join(dir, "policy.yaml")
-	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
+	const text = "{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived], rules: [{level: Metadata}]}"
+	if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("write audit policy: %w", err)
 	}
 	return []string{

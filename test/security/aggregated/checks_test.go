@@ -131,7 +131,8 @@ func resourceCheck(gv schema.GroupVersion, verb, resource, subresource, namespac
 
 // pathCheck is a question about a path that is no resource.
 func pathCheck(verb, path string) authorizationv1.SubjectAccessReviewSpec {
-	return authorizationv1.SubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path}}
+	return authorizationv1.SubjectAccessReviewSpec{
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path}}
 }
 
 func one(spec authorizationv1.SubjectAccessReviewSpec) []authorizationv1.SubjectAccessReviewSpec {

@@ -286,8 +286,8 @@ func emptyParts(n int) []byte {
 	return append([]byte("k8s\x00"), data...)
 }
 
-// someWrites is the number of requests that store a large object, of each kind. The watch cache keeps what is written for
-// 75 s, so the sum over all kinds must be far below the number in SECURITY.md that exhausts the memory.
+// someWrites is the number of requests that store a large object, of each kind. The watch cache keeps what is written
+// for 75 s, so the sum over all kinds must be far below the number in SECURITY.md that exhausts the memory.
 const someWrites = 16
 
 // costlyReads and costlyWrites are requests whose cost is far above their size, and how many are sent at a time.
@@ -526,8 +526,8 @@ func survives(t *testing.T, user client, sent costlyRequest) {
 	})
 }
 
-// TestLargeWrites: a user who updates a large object again and again is slowed down, and the versions that the watch cache
-// keeps do not exhaust the memory.
+// TestLargeWrites: a user who updates a large object again and again is slowed down, and the versions that the watch
+// cache keeps do not exhaust the memory.
 func TestLargeWrites(t *testing.T) {
 	_, writer := costlyUsers(t)
 	statuses := map[int]int{}

@@ -142,7 +142,8 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// TestCancelled: another user is served while one without permissions sends requests and cancels them at once. Each needs a review of its own.
+// TestCancelled: another user is served while one without permissions sends requests and cancels them at once. Each
+// needs a review of its own.
 func TestCancelled(t *testing.T) {
 	mallory := clientOf(t, shared.User(t, "mallory"))
 	allow(t, shared.Client(t), "quiet", rbacv1.PolicyRule{APIGroups: []string{gadgets.Group},
