@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"path"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -39,7 +41,7 @@ func (c clientErrors) GetRESTOptions(resource schema.GroupResource,
 		if err != nil || s == nil {
 			return s, destroy, err
 		}
-		return clientErrorStorage{s, resource}, destroy, nil
+		return clientErrorStorage{s, resource, &atomic.Uint64{}}, destroy, nil
 	}
 	return options, err
 }
@@ -47,6 +49,26 @@ func (c clientErrors) GetRESTOptions(resource schema.GroupResource,
 type clientErrorStorage struct {
 	storage.Interface
 	resource schema.GroupResource
+	// reached is a resourceVersion that etcd has reached.
+	reached *atomic.Uint64
+}
+
+// checkReached returns an error if etcd has not reached a resourceVersion. The library returns the same error after 3 s,
+// for which the request would hold its seats of priority and fairness.
+func (s clientErrorStorage) checkReached(ctx context.Context, resourceVersion string) error {
+	requested, err := s.Interface.Versioner().ParseResourceVersion(resourceVersion)
+	if err != nil || requested <= s.reached.Load() {
+		return nil // the storage reports what cannot be parsed
+	}
+	current, err := s.GetCurrentResourceVersion(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // the storage reports the etcd that does not respond
+	}
+	s.reached.Store(current)
+	if requested > current {
+		return storage.NewTooLargeResourceVersionError(requested, current, 1)
+	}
+	return nil
 }
 
 func (s clientErrorStorage) Versioner() storage.Versioner {
@@ -69,6 +91,9 @@ func (s clientErrorStorage) Delete(ctx context.Context, key string, out runtime.
 }
 
 func (s clientErrorStorage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	if err := s.checkReached(ctx, opts.ResourceVersion); err != nil {
+		return err
+	}
 	if err := s.Interface.Get(ctx, key, opts, out); err != nil {
 		return s.explain(key, err)
 	}
@@ -85,6 +110,11 @@ func (s clientErrorStorage) GetList(ctx context.Context, key string, opts storag
 	if limit := opts.Predicate.Limit; limit < 0 {
 		return invalid(s.resource, "", field.ErrorList{field.Invalid(field.NewPath("limit"), limit,
 			"must be greater than or equal to 0")})
+	}
+	if opts.ResourceVersionMatch != metav1.ResourceVersionMatchExact {
+		if err := s.checkReached(ctx, opts.ResourceVersion); err != nil {
+			return err
+		}
 	}
 	return withStatus(s.Interface.GetList(ctx, key, opts, list), false)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -96,7 +97,7 @@ func TestClientErrors(t *testing.T) {
 		}, "metadata.resourceVersion"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := tc.do(clientErrorStorage{refusing{err: tc.err}, workshop.Resource("gadgets")})
+			err := tc.do(clientErrorStorage{refusing{err: tc.err}, workshop.Resource("gadgets"), &atomic.Uint64{}})
 			if tc.field == "" {
 				if !errors.Is(err, down) {
 					t.Errorf("got %v, want the error of the storage", err)
@@ -114,13 +115,60 @@ func TestClientErrors(t *testing.T) {
 			}
 		})
 	}
-	err := clientErrorStorage{refusing{}, workshop.Resource("gadgets")}.GetList(t.Context(), "/gadgets/",
+	err := clientErrorStorage{refusing{}, workshop.Resource("gadgets"), &atomic.Uint64{}}.GetList(t.Context(), "/gadgets/",
 		storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: -1}}, nil)
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "limit: Invalid value: -1") {
 		t.Errorf("negative limit: got %v, want Invalid", err)
 	}
-	if version, err := (clientErrorStorage{refusing{}, workshop.Resource("gadgets")}).Versioner().ObjectResourceVersion(
+	if version, err := (clientErrorStorage{refusing{}, workshop.Resource("gadgets"), &atomic.Uint64{}}).Versioner().ObjectResourceVersion(
 		&workshop.Gadget{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}}); version != 7 || err != nil {
 		t.Errorf("resourceVersion 7: got %d and error %v, want 7", version, err)
+	}
+}
+
+// atRevision is a storage whose etcd is at a revision. It waits for later ones until the request ends.
+type atRevision struct {
+	refusing
+	revision uint64
+	asked    *int
+}
+
+func (a atRevision) GetCurrentResourceVersion(context.Context) (uint64, error) {
+	*a.asked++
+	return a.revision, nil
+}
+
+// TestFutureVersion: a resourceVersion that etcd has not reached is an error at once, and etcd is asked for its revision
+// only if a request needs a later one than any before.
+func TestFutureVersion(t *testing.T) {
+	asked := 0
+	s := clientErrorStorage{atRevision{revision: 7, asked: &asked}, workshop.Resource("gadgets"), &atomic.Uint64{}}
+	list := func(version string, match metav1.ResourceVersionMatch) error {
+		return s.GetList(t.Context(), "/gadgets/", storage.ListOptions{ResourceVersion: version,
+			ResourceVersionMatch: match}, &workshop.GadgetList{})
+	}
+	for _, tc := range []struct {
+		name   string
+		send   func() error
+		future bool
+		asked  int
+	}{
+		{"no version", func() error { return list("", "") }, false, 0},
+		{"any version", func() error { return list("0", "") }, false, 0},
+		{"reached", func() error { return list("7", metav1.ResourceVersionMatchNotOlderThan) }, false, 1},
+		{"reached before", func() error { return list("6", "") }, false, 1},
+		{"future", func() error { return list("8", metav1.ResourceVersionMatchNotOlderThan) }, true, 2},
+		{"future of an exact list", func() error { return list("8", metav1.ResourceVersionMatchExact) }, false, 2},
+		{"future of a get", func() error {
+			return s.Get(t.Context(), "/gadgets/g", storage.GetOptions{ResourceVersion: "8"}, &workshop.Gadget{})
+		}, true, 3},
+	} {
+		err := tc.send()
+		if storage.IsTooLargeResourceVersion(err) != tc.future || (err != nil) != tc.future {
+			t.Errorf("%s: got %v, want the error of a future version: %t", tc.name, err, tc.future)
+		}
+		if asked != tc.asked {
+			t.Errorf("%s: etcd was asked %d times, want %d", tc.name, asked, tc.asked)
+		}
 	}
 }
