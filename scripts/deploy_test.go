@@ -283,8 +283,7 @@ func TestDeployWithoutServers(t *testing.T) {
 		t.Errorf("the Job of certgen: got image %s, want CERTGEN_IMAGE", got)
 	}
 	list, err := c.services.List(t.Context(), metav1.ListOptions{})
-	if err != nil || slices.ContainsFunc(list.Items, func(
-		s apiregistrationv1.APIService) bool {
+	if err != nil || slices.ContainsFunc(list.Items, func(s apiregistrationv1.APIService) bool {
 		return s.Spec.Group == group
 	}) {
 		t.Errorf("got APIServices of %s, %v, want none: nothing is behind them", group, err)

@@ -42,8 +42,7 @@ func newRenewCommand(env environment) *cobra.Command {
 				return err
 			}
 			return env.show(func() (*certs.Report, error) {
-				return renew(cmd.Context(), env, target, opts,
-					inSecrets, filesOnly)
+				return renew(cmd.Context(), env, target, opts, inSecrets, filesOnly)
 			})
 		},
 	}

@@ -56,12 +56,10 @@ func TestAcceptRefuses(t *testing.T) {
 			o.CAFile = filepath.Join(from, KonnectivityAgentCADir, CertFile)
 		}, []string{"it was signed by CN=widgets-serving-ca@"}},
 		"CA for clients": {func(_ *x509.Certificate, o *AcceptOptions) {
-			o.CAFile = filepath.Join(from, FrontProxyCADir,
-				CertFile)
+			o.CAFile = filepath.Join(from, FrontProxyCADir, CertFile)
 		}, []string{"expected a CA for [serverAuth]", "it was signed by"}},
 		"a leaf as CA": {func(_ *x509.Certificate, o *AcceptOptions) {
-			o.CAFile = filepath.Join(from, ServingDir,
-				CertFile)
+			o.CAFile = filepath.Join(from, ServingDir, CertFile)
 		}, []string{"expected a CA certificate", "it was signed by"}},
 		"no CA": {func(_ *x509.Certificate, o *AcceptOptions) { o.CAFile = "" },
 			[]string{"give it with --ca"}},
@@ -70,8 +68,7 @@ func TestAcceptRefuses(t *testing.T) {
 		"two in a file": {func(_ *x509.Certificate, o *AcceptOptions) { o.CertFile = "chain" },
 			[]string{"expected one, found 2"}},
 		"other key": {func(_ *x509.Certificate, o *AcceptOptions) {
-			o.CertFile = filepath.Join(from, ServingDir,
-				CertFile)
+			o.CertFile = filepath.Join(from, ServingDir, CertFile)
 		}, []string{"expected the key of the pending request, found another"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -49,8 +49,7 @@ func TestUnwritableDirectories(t *testing.T) {
 		"to be made": {func(t *testing.T, dir string) {}, "pki/new/below"},
 		"leaf's closed": {func(t *testing.T, dir string) {
 			mustInit(t, initOptions(dir, epoch))
-			open(t,
-				dir)
+			open(t, dir)
 			openLock(t, dir)
 		}, "pki"},
 		"without permissions": {func(t *testing.T, dir string) { mustInit(t, initOptions(dir, epoch)) }, "pki"},

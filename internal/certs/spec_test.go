@@ -51,8 +51,7 @@ func TestCheckIssuedFindsEachDifference(t *testing.T) {
 		"email":     {func(c *x509.Certificate) { c.EmailAddresses = []string{"a@b.example"} }, "email addresses"},
 		"key usage": {func(c *x509.Certificate) { c.KeyUsage |= x509.KeyUsageKeyEncipherment }, "key usages"},
 		"both usages": {func(c *x509.Certificate) {
-			c.ExtKeyUsage = append(c.ExtKeyUsage,
-				x509.ExtKeyUsageClientAuth)
+			c.ExtKeyUsage = append(c.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
 		}, "extended key usages"},
 		"unknown usage": {func(c *x509.Certificate) { c.UnknownExtKeyUsage = []asn1.ObjectIdentifier{{1, 2, 3}} },
 			"1.2.3"},

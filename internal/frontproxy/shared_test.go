@@ -123,8 +123,7 @@ func TestS11SharedCA(t *testing.T) {
 				"as described":        Evaluate(published(tc.proxies, tc.clients)),
 				"the other way round": Evaluate(published(tc.clients, tc.proxies)),
 			} {
-				if got := slices.ContainsFunc(cm.Problems, func(
-					p Problem) bool {
+				if got := slices.ContainsFunc(cm.Problems, func(p Problem) bool {
 					return p.Weakness == SharedCA
 				}); got != tc.shared {
 					t.Errorf("%s: shared: %t, want %t: %+v", way, got, tc.shared, cm.Problems)
@@ -170,8 +169,7 @@ func signedByEachOther(t *testing.T) []sharing {
 	byOther := leaf(t, other)
 	tomorrow := newAuthority(t, "tomorrow", newKey(t), root,
 		func(c *x509.Certificate) { c.NotBefore = time.Now().Add(24 * time.Hour) })
-	expired := newAuthority(t, "root", root.key, nil, func(
-		c *x509.Certificate) {
+	expired := newAuthority(t, "root", root.key, nil, func(c *x509.Certificate) {
 		c.NotAfter = time.Now().Add(-time.Minute)
 	})
 	return []sharing{

@@ -46,8 +46,7 @@ func JSON(body []byte) (Cost, error) {
 	}
 	if made := max(most, len(operations)); owners && made > MaxOwners {
 		return cost, apierrors.NewRequestEntityTooLargeError(
-			fmt.Sprintf("a JSON patch of ownerReferences may have %d operations and values, not %d",
-				MaxOwners, made))
+			fmt.Sprintf("a JSON patch of ownerReferences may have %d operations and values, not %d", MaxOwners, made))
 	}
 	if moved := most*len(operations) + inserted*inserted/2; moved > maxMoved {
 		return cost, apierrors.NewRequestEntityTooLargeError(

@@ -161,8 +161,7 @@ func TestDiscovered(t *testing.T) {
 	}{
 		{"all", aggregated{resources: all(nil)}, ""},
 		{"one missing", aggregated{resources: all(func(r map[schema.GroupVersion]*metav1.APIResourceList) {
-			delete(r,
-				last)
+			delete(r, last)
 		})},
 			fmt.Sprintf("discovery does not list %s yet", last)},
 		{"one empty", aggregated{resources: all(

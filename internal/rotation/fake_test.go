@@ -295,8 +295,7 @@ func (f *fakeCluster) options(rotation string) Options {
 		Now:    func() time.Time { f.step(); return f.now },
 		Wait: func(ctx context.Context, d time.Duration) error {
 			f.step()
-			f.now = f.now.Add(
-				d)
+			f.now = f.now.Add(d)
 			return ctx.Err()
 		},
 		Progress:   func(Event) { f.step(); f.mustAnswer() },

@@ -325,8 +325,7 @@ func (p *procedure) proxyCertificates(ctx context.Context, wanted ...*certs.KeyP
 			if err != nil {
 				return nil, err
 			}
-			if told = true; !slices.ContainsFunc(wanted, func(
-				pair *certs.KeyPair) bool {
+			if told = true; !slices.ContainsFunc(wanted, func(pair *certs.KeyPair) bool {
 				return certs.Fingerprint(pair.Certificate) == shown
 			}) {
 				missing++

@@ -62,8 +62,7 @@ func (p *procedure) servingCA() {
 			do:       func(ctx context.Context) error { return p.switchToNext(ctx, p.bothBundle) },
 			observed: p.trustingNext(p.nextServed),
 			undo: func(ctx context.Context) error {
-				return p.switchLeaf(ctx, p.previousLeaf(0), p.writeOld,
-					p.bothBundle)
+				return p.switchLeaf(ctx, p.previousLeaf(0), p.writeOld, p.bothBundle)
 			},
 			undone:     p.liveServed,
 			undoReason: p.newCARemoved,

@@ -182,8 +182,7 @@ func testAlarm(t *testing.T, c *cluster, client *clientv3.Client) {
 // testDown: a cluster with a member down can be saved, and is not defragmented: it could lose its quorum.
 func testDown(t *testing.T, c *cluster) {
 	c.stop[2]()
-	s := c.status(t, "c unhealthy, the others healthy", func(
-		s *Status) bool {
+	s := c.status(t, "c unhealthy, the others healthy", func(s *Status) bool {
 		return health(s) == "healthy healthy unhealthy"
 	})
 	if diff := cmp.Diff([]string{"a", "b", "c"}, names(s)); diff != "" {

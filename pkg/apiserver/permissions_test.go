@@ -215,8 +215,7 @@ func TestGuardWrites(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			handler := filters.WithWriteCheck(http.HandlerFunc(
 				func(w http.ResponseWriter, _ *http.Request) {
-					w.WriteHeader(
-						http.StatusTeapot)
+					w.WriteHeader(http.StatusTeapot)
 				}), tc.permissions.problem, testCodecs)
 			req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(), tc.info),
 				http.MethodPost, "/", nil)

@@ -359,8 +359,7 @@ var collectionChecks = []Check{
 			s.apart()
 			want := s.some(2)
 			a := s.want(s.deleteCollection(query("labelSelector", s.selector()),
-				query("propagationPolicy", "Background")),
-				200)
+				query("propagationPolicy", "Background")), 200)
 			if got := a.names(); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
 				s.errorf("the answer has %q, want %q", got, want)
 			}

@@ -308,8 +308,7 @@ var webhookChecks = []Check{
 					"/status", answer: allows})
 			request, _ := s.asked(asked, func() *response {
 				return s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(s.r.target.Status),
-					query("dryRun", "All")),
-					200)
+					query("dryRun", "All")), 200)
 			})
 			if request.SubResource != "status" {
 				s.errorf("the subresource of the request is %q, want status", request.SubResource)

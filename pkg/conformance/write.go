@@ -257,8 +257,7 @@ var createChecks = []Check{
 	{"create/field-manager-long", Recommended, applying, "A fieldManager of more than 128 characters is refused.",
 		[]need{verbs("create")}, func(s *session) {
 			s.expectRefused(s.do("POST", s.collection(), body(s.object()),
-				query("fieldManager", strings.Repeat("x", 129))),
-				400, 422)
+				query("fieldManager", strings.Repeat("x", 129))), 400, 422)
 		}},
 	{"create/empty-body", Required, concepts, "An empty body is refused with 400.", []need{verbs("create")},
 		func(s *session) {

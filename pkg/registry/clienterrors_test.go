@@ -56,12 +56,10 @@ func TestClientErrors(t *testing.T) {
 		field string
 	}{
 		{"get", parse, func(s storage.Interface) error {
-			return s.Get(t.Context(), "/gadgets/g", storage.GetOptions{},
-				nil)
+			return s.Get(t.Context(), "/gadgets/g", storage.GetOptions{}, nil)
 		}, "resourceVersion"},
 		{"get, not the client", down, func(s storage.Interface) error {
-			return s.Get(t.Context(), "/gadgets/g",
-				storage.GetOptions{}, nil)
+			return s.Get(t.Context(), "/gadgets/g", storage.GetOptions{}, nil)
 		}, ""},
 		{"watch", parse, func(s storage.Interface) error {
 			_, err := s.Watch(t.Context(), "/gadgets/g", storage.ListOptions{})
@@ -71,14 +69,11 @@ func TestClientErrors(t *testing.T) {
 			_, err := s.Watch(t.Context(), "/gadgets/g", storage.ListOptions{})
 			return err
 		}, ""},
-		{"create", storage.ErrResourceVersionSetOnCreate, func(
-			s storage.Interface) error {
-			return s.Create(t.Context(), "/gadgets/g", nil, nil,
-				0)
+		{"create", storage.ErrResourceVersionSetOnCreate, func(s storage.Interface) error {
+			return s.Create(t.Context(), "/gadgets/g", nil, nil, 0)
 		}, "metadata.resourceVersion"},
 		{"create, not the client", down, func(s storage.Interface) error {
-			return s.Create(t.Context(), "/gadgets/g",
-				nil, nil, 0)
+			return s.Create(t.Context(), "/gadgets/g", nil, nil, 0)
 		}, ""},
 		{"list", down, func(s storage.Interface) error {
 			return s.GetList(t.Context(), "/gadgets/",

@@ -505,8 +505,7 @@ var faults = map[string]fault{
 		return answer(req, 409, []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","message":"no","code":409}`))
 	}},
 	"unknown parameters are errors": refusesQuery(func(req *http.Request) bool {
-		return req.URL.Query().Has(
-			"noSuchParameter")
+		return req.URL.Query().Has("noSuchParameter")
 	}),
 	"discovery without preferred version": {response: onObject(
 		func(req *http.Request, _ *http.Response, obj map[string]any) {
@@ -639,8 +638,7 @@ var faults = map[string]fault{
 		})}
 	}},
 	"other audit IDs": {response: func(_ *http.Request, resp *http.Response) {
-		resp.Header.Set("Audit-Id",
-			"another")
+		resp.Header.Set("Audit-Id", "another")
 	}},
 	"events of the past are wrong": events(func(_ int, event map[string]any) []map[string]any {
 		switch event["type"] {

@@ -37,8 +37,7 @@ func TestMissingPermission(t *testing.T) {
 	if olderMinor() {
 		// of an API that is not served
 		rights = slices.DeleteFunc(rights, func(r right) bool {
-			return strings.Contains(r.name,
-				" mutatingadmissionpolic")
+			return strings.Contains(r.name, " mutatingadmissionpolic")
 		})
 	}
 	proxy := issue(t, readCA(t, shared, certs.FrontProxyCADir), certs.FrontProxyUser)

@@ -32,8 +32,7 @@ func TestRestarts(t *testing.T) {
 				{"restart of our server", func() error { return e.RestartServer(t.Context(), e.Servers[0]) }},
 				{"crash of our server", func() error { return e.CrashServer(t.Context(), e.Servers[0]) }},
 				{"restart of kube-apiserver", func() error {
-					return e.RestartKubeAPIServer(t.Context(),
-						e.KubeAPIServers[0])
+					return e.RestartKubeAPIServer(t.Context(), e.KubeAPIServers[0])
 				}},
 			} {
 				if err := step.do(); err != nil {

@@ -105,8 +105,7 @@ func answers(t testing.TB, e *envtest.Environment, config *rest.Config) {
 	t.Helper()
 	config = rest.CopyConfig(config)
 	config.Timeout = time.Second // so that a request which hangs is soon another one
-	e.Eventually(t, "our API to answer", patience, func(
-		ctx context.Context) error {
+	e.Eventually(t, "our API to answer", patience, func(ctx context.Context) error {
 		return get(ctx, config, gadgets+"?limit=1")
 	})
 }

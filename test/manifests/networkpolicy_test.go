@@ -28,8 +28,7 @@ func matches(t *testing.T, peers []networkingv1.NetworkPolicyPeer, own string, p
 		if want.IPBlock != nil {
 			address := netip.MustParseAddr(p.address)
 			return netip.MustParsePrefix(want.IPBlock.CIDR).Contains(address) &&
-				!slices.ContainsFunc(want.IPBlock.Except, func(
-					cidr string) bool {
+				!slices.ContainsFunc(want.IPBlock.Except, func(cidr string) bool {
 					return netip.MustParsePrefix(cidr).Contains(address)
 				})
 		}

@@ -45,18 +45,15 @@ var examples = []example{
 	}},
 	{name: "client certificate in the place of a server's", dir: "serving", want: []string{"C02 error tls.crt"},
 		files: func(f *fixture) files {
-			return forged(f, func(
-				c *x509.Certificate) {
+			return forged(f, func(c *x509.Certificate) {
 				c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 			})
 		}},
 	{name: "client certificate in the place of a server's, without its CA", dir: "serving",
 		want: []string{"C02 error tls.crt", "C01 info tls.crt"}, files: func(f *fixture) files {
-			return forged(f, func(
-				c *x509.Certificate) {
+			return forged(f, func(c *x509.Certificate) {
 				c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-			}).without(
-				certs.BundleFile)
+			}).without(certs.BundleFile)
 		}},
 	{name: "client certificate of a CA for servers", dir: "front-proxy-client", want: []string{"C02 error tls.crt"},
 		files: func(f *fixture) files {
@@ -71,8 +68,7 @@ var examples = []example{
 	}},
 	{name: "server and client", dir: "serving", want: []string{"C03 warning tls.crt"}, files: func(f *fixture) files {
 		return forged(f, func(c *x509.Certificate) {
-			c.ExtKeyUsage = append(c.ExtKeyUsage,
-				x509.ExtKeyUsageClientAuth)
+			c.ExtKeyUsage = append(c.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
 		})
 	}},
 	{name: "long name only", dir: "serving", want: []string{"C04 error tls.crt"}, files: func(f *fixture) files {
@@ -168,8 +164,7 @@ var examples = []example{
 		}},
 	{name: "too long a path", dir: "serving", want: []string{"C13 error tls.crt"},
 		files: func(f *fixture) files { return throughIntermediate(f, 0) }},
-	{name: "a path as long as allowed", dir: "serving", files: func(
-		f *fixture) files {
+	{name: "a path as long as allowed", dir: "serving", files: func(f *fixture) files {
 		return throughIntermediate(f, 1)
 	}},
 	{name: "name that the CA may not sign", dir: "serving", want: []string{"C14 error tls.crt"},
@@ -185,8 +180,7 @@ var examples = []example{
 		files: func(f *fixture) files { return goodServing(f).keyMode(0o620) }},
 	{name: "key for its group", dir: "serving", want: []string{"F01 warning tls.key"},
 		files: func(f *fixture) files { return goodServing(f).keyMode(0o440) }},
-	{name: "key for its owner to read", dir: "serving", files: func(
-		f *fixture) files {
+	{name: "key for its owner to read", dir: "serving", files: func(f *fixture) files {
 		return goodServing(f).keyMode(0o400)
 	}},
 	{name: "no key", dir: "serving", want: []string{"F02 error tls.key"},

@@ -58,8 +58,7 @@ func TestExamples(t *testing.T) {
 				t.Errorf("findings (-want +got):\n%s\n%+v", diff, r.Findings)
 			}
 			if !slices.ContainsFunc(r.Findings, func(f Finding) bool {
-				return strings.Contains(f.Evidence,
-					ex.text)
+				return strings.Contains(f.Evidence, ex.text)
 			}) && ex.text != "" {
 				t.Errorf("got %+v, want evidence with %q", r.Findings, ex.text)
 			}

@@ -168,8 +168,7 @@ func TestPlanSecret(t *testing.T) {
 		"immutable, right": {secret(func(s *corev1.Secret) { s.Immutable = new(true) }), certs.Kept,
 			"it holds this pair"},
 		"immutable": {secret(func(s *corev1.Secret) {
-			s.Immutable = new(
-				true)
+			s.Immutable = new(true)
 			s.Data[certs.CertFile] = otherCert
 		}), "", "found it immutable"},
 		"another type": {secret(func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }), "", "found Opaque"},

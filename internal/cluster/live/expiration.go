@@ -72,14 +72,12 @@ func (o *observed) held() []verify.Held {
 }
 
 func (o *observed) problems() []verify.Held {
-	reading := slices.DeleteFunc(slices.Clone(checks), func(
-		c verify.Check[*observed]) bool {
+	reading := slices.DeleteFunc(slices.Clone(checks), func(c verify.Check[*observed]) bool {
 		return !slices.Contains(unreadable, c.ID)
 	})
 	var out []verify.Held
 	for _, f := range verify.Sort(verify.Run(reading, o, o.serviceObject())) {
-		notReady := slices.ContainsFunc(o.endpoints, func(
-			e cluster.Endpoint) bool {
+		notReady := slices.ContainsFunc(o.endpoints, func(e cluster.Endpoint) bool {
 			return endpointObject(e) == f.Object && !e.Ready
 		})
 		if f.ID == "K02" && f.Severity == verify.Warning || notReady {

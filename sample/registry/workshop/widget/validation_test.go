@@ -113,8 +113,7 @@ func TestValidateUpdate(t *testing.T) {
 			[]string{"spec.replicas: Invalid value"}},
 		{"material", nil, func(w *workshop.Widget) { w.Spec.Parts[0].Material = strings.Repeat("x", 64) },
 			[]string{"spec.parts[0].material: Too long"}},
-		{"other field while the material is too long", func(
-			w *workshop.Widget) {
+		{"other field while the material is too long", func(w *workshop.Widget) {
 			w.Spec.Parts[0].Material = strings.Repeat("x", 64)
 		},
 			func(w *workshop.Widget) { w.Spec.Parts[0].Quantity = new(int32(2)) }, nil},
