@@ -12,11 +12,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const manifestHeader = `# Generated from the API: its versions as APIServices, without a caBundle,
-which a component for certificates fills in, and the right of the # server to read its own API, for
-admission policies that have parameters in it. The first object is not applied: components write
-from it # what belongs to an API.
-`
+const manifestHeader = "# Generated from the API: its versions as APIServices, without a caBundle, which a component " +
+	"for certificates fills in, and the right of the\n" +
+	"# server to read its own API, for admission policies that have parameters in it. The first object is not applied: " +
+	"components write from it\n" +
+	"# what belongs to an API.\n"
 
 // The names in manifests/base, to which a project's prefix and namespace are given.
 const baseService, baseNamespace = "apiserver", "system"

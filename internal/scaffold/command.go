@@ -104,8 +104,8 @@ func newNewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new",
 		Short: "Make a project with one kind",
-		Example: `  go run ` + kit + `/cmd/scaffold@v0.2.0 new --dir=backup
---module=git.example.org/platform/backup --group=backup.example.org --kind=BackupPlan
+		Example: `  go run ` + kit + `/cmd/scaffold@v0.2.0 new --dir=backup \
+    --module=git.example.org/platform/backup --group=backup.example.org --kind=BackupPlan
   scaffold new --dir=../backup --module=git.example.org/platform/backup --group=backup.example.org --kind=BackupPlan \
     --subresources=status --short-names=bp --columns=spec.schedule`,
 		Args: cobra.NoArgs,

@@ -22,7 +22,8 @@ import (
 // KubeAPIServerArgs are the flags with which kube-apiserver logs every request to the file.
 func KubeAPIServerArgs(dir, log string) ([]string, error) {
 	policy := filepath.Join(dir, "policy.yaml")
-	const text = "{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived], rules: [{level: Metadata}]}"
+	const text = "apiVersion: audit.k8s.io/v1\nkind: Policy\n" +
+		"omitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"
 	if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("write audit policy: %w", err)
 	}

@@ -41,8 +41,8 @@ func TestS36HeaderFloodHTTP2(t *testing.T) {
 		want   string
 	}{
 		{"10", extras(10, "x"), "200"},
-		// 64 kB with what HTTP/2 counts for each.
-		{"1,000", extras(1000, "x"), "200"},
+		{"100 of 500 bytes", extras(100, strings.Repeat("x", 500)), "200"},
+		{"1,000", extras(1000, "x"), "refused"},
 		{"10,000", extras(10_000, "x"), "refused"},
 		{"10,000 of 100 bytes", extras(10_000, strings.Repeat("x", 100)), "refused"},
 		{"one of 2 MiB", extras(1, strings.Repeat("x", 2<<20)), "refused"},
