@@ -53,8 +53,8 @@ type clientErrorStorage struct {
 	reached *atomic.Uint64
 }
 
-// checkReached returns an error if etcd has not reached a resourceVersion. The library returns the same error after 3 s,
-// for which the request would hold its seats of priority and fairness.
+// checkReached returns an error if etcd has not reached a resourceVersion. The library returns the same error after
+// 3 s, for which the request would hold its seats of priority and fairness.
 func (s clientErrorStorage) checkReached(ctx context.Context, resourceVersion string) error {
 	requested, err := s.Interface.Versioner().ParseResourceVersion(resourceVersion)
 	if err != nil || requested <= s.reached.Load() {

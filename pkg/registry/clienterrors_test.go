@@ -133,8 +133,8 @@ func (a atRevision) GetCurrentResourceVersion(context.Context) (uint64, error) {
 	return a.revision, nil
 }
 
-// TestFutureVersion: a resourceVersion that etcd has not reached is an error at once, and etcd is asked for its revision
-// only if a request needs a later one than any before.
+// TestFutureVersion: a resourceVersion that etcd has not reached is an error at once, and etcd is asked for its
+// revision only if a request needs a later one than any before.
 func TestFutureVersion(t *testing.T) {
 	asked := 0
 	s := clientErrorStorage{atRevision{revision: 7, asked: &asked}, workshop.Resource("gadgets"), &atomic.Uint64{}}
