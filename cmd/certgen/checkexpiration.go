@@ -96,7 +96,7 @@ States:
 
 A CA is marked signing when it signed one of the certificates, and retiring when it is only trusted
 beside one that did. JSON has the field names of kubeadm certs check-expiration too (expirationDate,
-residualTime, caName, missing, externallyManaged); times are UTC, and what is left is in seconds.
+residualTime, caName, missing, externallyManaged); times are UTC, residualTime is in seconds.
 
 Exit codes:
   0  every certificate and CA is ok or warn

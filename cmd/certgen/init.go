@@ -86,8 +86,8 @@ version, and servers that watch them reload by themselves; konnectivity does not
 directories away from pods and, if you can, off line: a missing CA key does no harm until a leaf is
 due, and certgen request gets one signed elsewhere.
 
-Run it again at any time, for instance each day. What is valid, has the right names and usages, fits
-its key and its CA and has a third of its life left is kept. Leaves are made anew otherwise; they
+Run it again at any time, for instance each day. certgen keeps what is valid, has the right names and usages, fits
+its key and its CA and has a third of its life left. Otherwise it issues a new leaf. Leaves
 last 90 days, those of konnectivity 365. CAs last 5 years. A CA that cannot be used, or has expired,
 is a reason to refuse, unless --allow-new-ca is given: a new CA is trusted nowhere at first.
 

@@ -76,10 +76,10 @@ func renew(ctx context.Context, env environment, target cluster.Options, opts ro
 }
 
 const renewLong = `Finish rotations that are under way, then replace what is due: has less than a
-third of its life left. What is right is left alone.
+third of its life left. It changes no other certificate.
 
 With --secret and --ca-secret, for a job in a pod: the serving certificate and its CA are in Secrets
-of the cluster. What is missing is made. The CA's Secret must exist; an empty one gets a new CA. The
+of the cluster. certgen creates missing ones. The CA's Secret must exist; an empty one gets a new CA. The
 CA becomes the caBundle of every APIService whose backend is the Service; with --apiservice and
 --wait it waits for those to come. A CA that is due is replaced as certgen rotate serving-ca does:
 each step is seen at every endpoint and every kube-apiserver before the next. What certgen init and

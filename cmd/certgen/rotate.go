@@ -167,8 +167,8 @@ const rotateLong = `Replace what certgen init made, while requests go on. NAME i
   front-proxy-ca  a new CA of the front proxy, and a client certificate of it
 
 Trust comes first, identity second, distrust last. A step is finished when its effect was seen at
-every endpoint and at every kube-apiserver, and stayed so for --hold. What is not seen within
---timeout stops the rotation where old and new are both trusted. DIR/rotation/state.json, of the
+every endpoint and at every kube-apiserver, and stayed so for --hold. A step whose effect
+is not seen within --timeout stops the rotation where old and new are both trusted. DIR/rotation/state.json, of the
 front proxy DIR/front-proxy-rotation/state.json, or the CA's Secret records each step before it
 begins and when it was seen: the same command, run again, also by somebody else, goes on where the
 last run stopped, however that ended. No kube-apiserver and no API server is restarted.

@@ -103,7 +103,7 @@ into which certgen init moves old CAs, are passed over.
 With --service and --namespace and no path it checks a running API server with the bytes that are in
 the cluster. Every endpoint of the Service is dialled with the name <service>.<namespace>.svc and
 the caBundle of each APIService, as kube-aggregator does; the API is asked for through every
-kube-apiserver. What is served is compared with what is stored: in a directory of certgen init
+kube-apiserver. certgen compares the served certificate with the stored one: in a directory of certgen init
 (--dir), in a Secret (--secret). With --front-proxy-client every endpoint is asked what the front
 proxy's certificate is worth there: for a path that does not exist, in the name of a user that
 nobody knows. Where the addresses of pods cannot be reached, as from a laptop, use --port-forward;

@@ -57,7 +57,7 @@ func SignRequest(opts SignOptions) (*Report, error) {
 	var errs []error
 	for _, reason := range excess {
 		errs = append(errs, &RefusedError{Path: opts.RequestFile, Reason: reason +
-			", which is not granted; grant it by a flag, or have the request made anew"})
+			", which is not granted; grant it by a flag, or create a request without it"})
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

@@ -100,7 +100,7 @@ func escape(json []byte, atEOF bool) (int, error) {
 	return pair, nil
 }
 
-// codeUnit returns that of the escape \uXXXX that JSON begins with.
+// codeUnit returns the UTF-16 code unit of the escape \uXXXX at the beginning of JSON.
 func codeUnit(json []byte) (rune, bool) {
 	if len(json) < 6 || json[0] != '\\' || json[1] != 'u' {
 		return 0, false

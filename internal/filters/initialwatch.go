@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filters
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+)
+
+// initialize makes a watch wait until there is memory for what it sends first: the objects there are, or the events
+// since a version.
+func (m *Memory) initialize(handler http.Handler, w http.ResponseWriter, req *http.Request,
+	info *genericapirequest.RequestInfo) {
+	cost := initialByteCost * m.sizes.Largest(resourceOf(info))
+	if cost <= smallCost {
+		handler.ServeHTTP(w, req)
+		return
+	}
+	// Those that wait have seats of priority and fairness, for which others wait.
+	leave, pause := func() {}, laterPause
+	if initialEvents(req.URL.Query()) {
+		place, err := m.watches.Take(req.Context(), userName(req))
+		if err != nil {
+			responsewriters.RespondWithError(w, req, apierrors.NewTooManyRequests(
+				"too many watches of this user begin at once", 2), m.serializer)
+			return
+		}
+		leave, pause = place, initialPause
+	}
+	giveBack, err := m.take(req, cost)
+	if err != nil {
+		leave()
+		responsewriters.RespondWithError(w, req, err, m.serializer)
+		return
+	}
+	var released atomic.Bool
+	release := sync.OnceFunc(func() {
+		released.Store(true)
+		giveBack()
+		leave()
+	})
+	defer release()
+	defer time.AfterFunc(maxInitial, release).Stop()
+	sent := &initialWriter{ResponseWriter: w, release: release, released: &released, pause: pause}
+	ctx := utilflowcontrol.WithInitializationSignal(req.Context(), &initialSignal{req.Context(), sent})
+	handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(sent), req.WithContext(ctx))
+}
+
+// initialEvents reports whether a watch sends the objects there are. The library takes any number that is 0 for one,
+// and any other text than "false" and "0" for true.
+func initialEvents(query url.Values) bool {
+	version, err := strconv.ParseUint(query.Get("resourceVersion"), 10, 64)
+	if err != nil || version == 0 {
+		return true
+	}
+	send := query["sendInitialEvents"]
+	return len(send) > 0 && send[0] != "false" && send[0] != "0"
+}
+
+// initialSignal implements utilflowcontrol.InitializationSignal: the storage signals that all initial events are on
+// their way.
+type initialSignal struct {
+	ctx context.Context // with the signal of priority and fairness
+	w   *initialWriter
+}
+
+func (s *initialSignal) Signal() {
+	s.w.signalled.Store(true)
+	time.AfterFunc(s.w.pause, s.w.releaseIdle)
+	utilflowcontrol.WatchInitialized(s.ctx)
+}
+
+// Wait is for priority and fairness, which has a signal of its own.
+func (s *initialSignal) Wait() {}
+
+// initialWriter gives the memory of a watch back when its initial events are written: the library flushes when there
+// are no more.
+type initialWriter struct {
+	http.ResponseWriter
+	release  func()
+	released *atomic.Bool
+	pause    time.Duration
+	// unsent is set while something is written and not flushed.
+	signalled, unsent atomic.Bool
+}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (w *initialWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *initialWriter) Write(p []byte) (int, error) {
+	w.unsent.Store(true)
+	return w.ResponseWriter.Write(p)
+}
+
+// Flush implements http.Flusher.
+func (w *initialWriter) Flush() {
+	w.ResponseWriter.(http.Flusher).Flush()
+	if w.unsent.Swap(false) && w.signalled.Load() {
+		w.release()
+	}
+}
+
+// releaseIdle gives the memory of a watch back that has nothing to send.
+func (w *initialWriter) releaseIdle() {
+	switch {
+	case w.released.Load():
+	case w.unsent.Load():
+		time.AfterFunc(w.pause, w.releaseIdle)
+	default:
+		w.release()
+	}
+}
