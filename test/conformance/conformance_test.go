@@ -194,9 +194,8 @@ func TestWithoutWatchCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	asExpected(t, report, target.Resource, append(expectations(t, "expected.yaml"), expectation{
-		Checks: []string{"get/future-version", "watch/bookmark"}, Targets: []string{target.Resource},
-		Because: "etcd sends no bookmarks, and refuses a resourceVersion that is not reached at once, so clients " +
-			"are not told when to try again",
+		Checks: []string{"watch/bookmark"}, Targets: []string{target.Resource},
+		Because: "etcd sends no bookmarks",
 	}))
 }
 
