@@ -5,15 +5,19 @@ package filters
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 	"k8s.io/klog/v2"
+
+	"example.com/extension-apiserver/internal/fairness"
 )
 
 const (
@@ -25,6 +29,10 @@ const (
 	idleSeats = 20
 	// idleChecks is how often it is decided who gives way.
 	idleChecks = 50 * time.Millisecond
+	// userDirect is how many requests of a user that did not come through kube-apiserver have seats, or wait for them,
+	// at a time; coreDirect is the number for each core, where that is more. kube-apiserver queues the requests of its
+	// users itself.
+	userDirect, coreDirect = 4, 2
 )
 
 // errGaveWay is the end of a request that waited for its client, or for memory, while others waited for its seats.
@@ -32,9 +40,12 @@ var errGaveWay = errors.New("others waited for the seats of this request")
 
 // seats implements utilflowcontrol.Interface. The library leaves a request its seats for as long as its client takes to
 // read the response, up to a minute for each piece of it. Here requests that wait for their clients, or for memory,
-// give way to those of other users.
+// give way to those of other users. It also lets one user have all seats that nobody else asks for, of more requests
+// than there are cores; here a user has few requests at a time that did not come through kube-apiserver.
 type seats struct {
 	utilflowcontrol.Interface
+	fromFrontProxy func(context.Context) bool
+	direct         *fairness.Slots // of users
 
 	mutex    sync.Mutex
 	taken    map[*seat]struct{}
@@ -43,13 +54,17 @@ type seats struct {
 }
 
 // NewSeats returns a flow controller that takes seats from requests which wait for their client or for memory, if
-// others wait for them.
-func NewSeats(flowControl utilflowcontrol.Interface) utilflowcontrol.Interface {
-	return newSeats(flowControl)
+// others wait for them. fromFrontProxy reports whether a request came through kube-apiserver.
+func NewSeats(flowControl utilflowcontrol.Interface,
+	fromFrontProxy func(context.Context) bool) utilflowcontrol.Interface {
+	return newSeats(flowControl, fromFrontProxy)
 }
 
-func newSeats(flowControl utilflowcontrol.Interface) *seats {
-	return &seats{Interface: flowControl, taken: map[*seat]struct{}{}, waiting: map[*seat]struct{}{}}
+func newSeats(flowControl utilflowcontrol.Interface, fromFrontProxy func(context.Context) bool) *seats {
+	return &seats{Interface: flowControl, fromFrontProxy: fromFrontProxy,
+		direct: fairness.New(fairness.Limits{
+			PerKey: max(userDirect, coreDirect*runtime.GOMAXPROCS(0)), Queued: maxRequests}),
+		taken: map[*seat]struct{}{}, waiting: map[*seat]struct{}{}}
 }
 
 // seat is what a request has of its priority level, or waits for.
@@ -128,6 +143,16 @@ func (s *seats) Handle(ctx context.Context, digest utilflowcontrol.RequestDigest
 		return
 	}
 	seat.user = digest.User.GetName()
+	// Watches have limits of their own. Requests without credentials are limited by their address.
+	if !s.fromFrontProxy(ctx) && digest.RequestInfo.Verb != "watch" && seat.user != user.Anonymous {
+		release, err := s.direct.Take(ctx, seat.user)
+		if err == nil {
+			defer release()
+		} else {
+			// The library classifies the request, and responds with 429 since it is not executed.
+			execFn = func() {}
+		}
+	}
 	s.Interface.Handle(ctx, digest, func(schema *flowcontrolv1.FlowSchema,
 		level *flowcontrolv1.PriorityLevelConfiguration, distinguisher string) {
 		seat.level = level.Name

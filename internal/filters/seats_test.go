@@ -5,6 +5,7 @@ package filters
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
@@ -74,7 +76,7 @@ func TestGiveWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				level := &oneLevel{}
-				s := newSeats(level)
+				s := newSeats(level, func(context.Context) bool { return true })
 				ctx, end := context.WithTimeout(t.Context(), time.Second)
 				defer end()
 				send := func(name string, width uint64, serve func(context.Context)) {
@@ -127,6 +129,50 @@ func TestGiveWay(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestDirectRequests: a user has so many requests at a time that did not come through kube-apiserver. More of them wait,
+// and are not executed if their time ends.
+func TestDirectRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		proxied := false
+		s := newSeats(&oneLevel{}, func(context.Context) bool { return proxied })
+		places := max(userDirect, coreDirect*runtime.GOMAXPROCS(0))
+		send := func(ctx context.Context, name, verb string, execute func()) {
+			go s.Handle(withSeat(ctx), utilflowcontrol.RequestDigest{User: &user.DefaultInfo{Name: name},
+				RequestInfo: &genericapirequest.RequestInfo{Verb: verb}},
+				func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string) {},
+				func() flowcontrolrequest.WorkEstimate { return flowcontrolrequest.WorkEstimate{InitialSeats: 1} },
+				func(bool) {}, execute)
+			synctest.Wait()
+		}
+		finish, running := make(chan struct{}), 0
+		for range places + 1 {
+			send(t.Context(), "a", "list", func() { running++; <-finish })
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		send(ctx, "a", "get", func() { t.Error("it ran after its end") })
+		cancel()
+		synctest.Wait()
+		if running != places {
+			t.Errorf("%d requests of a user run, want %d", running, places)
+		}
+		others := 0
+		send(t.Context(), "a", "watch", func() { others++ })
+		send(t.Context(), user.Anonymous, "get", func() { others++ })
+		send(t.Context(), "b", "get", func() { others++ })
+		proxied = true
+		send(t.Context(), "a", "get", func() { others++ })
+		if others != 4 {
+			t.Errorf("%d of 4 other requests ran", others)
+		}
+		finish <- struct{}{}
+		synctest.Wait()
+		if running != places+1 {
+			t.Error("the one that waits does not run when another has finished")
+		}
+		close(finish)
+	})
 }
 
 // TestNeverInterrupt: what waits after the end of its request is left alone.

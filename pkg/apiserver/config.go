@@ -225,7 +225,7 @@ func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface)
 		return fmt.Errorf("apply options: %w", err)
 	}
 	if c.generic.FlowControl != nil { // nil if priority and fairness is off
-		c.generic.FlowControl = filters.NewSeats(c.generic.FlowControl)
+		c.generic.FlowControl = filters.NewSeats(c.generic.FlowControl, serving.FromFrontProxy)
 	}
 	c.generic.AdmissionControl = filters.WithObjectLimits(c.generic.AdmissionControl, &c.patches)
 	reviewer, err := o.newReviewer()

@@ -103,7 +103,7 @@ func TestAttacks(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(attacks)) {
 		t.Run(name, func(t *testing.T) {
 			server := shared.Servers[0]
-			if name == yamlLists {
+			if name == jsonLists || name == yamlLists {
 				fill(t, admin)
 			}
 			routines := goroutines(t.Context(), t)
@@ -148,7 +148,8 @@ func fill(t *testing.T, admin *rest.Config) {
 	client := dynamic.NewForConfigOrDie(admin).Resource(
 		gadgets.GroupVersion().WithResource("widgets")).Namespace("ns-0")
 	if _, err := kubernetes.NewForConfigOrDie(admin).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{Name: "ns-0"}}, metav1.CreateOptions{}); err != nil {
+		ObjectMeta: metav1.ObjectMeta{Name: "ns-0"}}, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -59,8 +59,8 @@ const (
 	mallory = "mallory"
 	// reader may get, list and watch.
 	reader = "reader"
-	// yamlLists needs objects.
-	yamlLists = "YAML lists"
+	// jsonLists and yamlLists need objects.
+	jsonLists, yamlLists = "lists", "YAML lists"
 )
 
 // attacks are by callers who may not write.
@@ -91,6 +91,7 @@ var attacks = map[string]kind{
 	"unread answers":        {"", true, 1000, (*attacker).unread, false},
 	"unread answers, known": {mallory, true, 1000, (*attacker).unread, false},
 	"watches":               {reader, true, 500, (*attacker).watches, false},
+	jsonLists:               {reader, false, workers, (*attacker).jsonLists, false},
 	yamlLists:               {reader, false, 8, (*attacker).yamlLists, false},
 	"aliases, proxied":      {mallory, true, workers, (*attacker).aliasesProxied, true},
 	"watches, proxied":      {reader, true, 40, (*attacker).watches, true},

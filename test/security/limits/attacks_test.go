@@ -132,6 +132,13 @@ func (a *attacker) yamlLists() error {
 	}, "")
 }
 
+// jsonLists asks for all objects, again and again.
+func (a *attacker) jsonLists() error {
+	return a.exchange(func() string {
+		return fmt.Sprintf("GET %s?resourceVersion=0 HTTP/1.1\r\nHost: x\r\n\r\n", a.path)
+	}, "")
+}
+
 // readable are paths that everybody, or everybody with credentials, may read.
 var readable = []string{"/healthz", "/readyz", "/apis", "/apis/workshop.example.com/v1", "/openapi/v3", "/version"}
 
