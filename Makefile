@@ -165,7 +165,7 @@ kind-test-all: needs-kind-suites kubectl image ## Create a cluster, run SUITE on
 
 .PHONY: kind-test-konnectivity
 kind-test-konnectivity: needs-kind-suites image controlplane ## Create a cluster behind konnectivity, test it, and delete it (KEEP=1 keeps it).
-	@KEEP="$(KEEP)" scripts/kind-konnectivity.sh
+	@KEEP="$(KEEP)" test/konnectivity/kind/run.sh
 
 .PHONY: kind-down
 kind-down: ## Delete the cluster KIND_CLUSTER.

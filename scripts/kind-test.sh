@@ -3,7 +3,7 @@
 #
 # Usage: scripts/kind-test.sh [SUITE ...]      default: default uninstall
 #        scripts/kind-test.sh all [SUITE ...]  makes a cluster, runs these suites (default: all), removes it
-# Variables: those of scripts/kind.sh. The suite konnectivity is that of scripts/kind-konnectivity.sh.
+# Variables: those of scripts/kind.sh. The suite konnectivity is that of test/konnectivity/kind/run.sh.
 set -euo pipefail
 # shellcheck source=scripts/project.sh
 source "$(dirname "$0")/project.sh"

@@ -8,17 +8,17 @@
 #
 # kube-apiserver's certificate has the names that kubeadm gives it, without those that kind adds.
 #
-# Usage: scripts/kind-konnectivity.sh        Variables: those of scripts/kind.sh, and
+# Usage: test/konnectivity/kind/run.sh       Variables: those of scripts/kind.sh, and
 #   KEEP=1   leave the cluster up, with konnectivity as in 3
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../../.."
 
 export KIND_CLUSTER=${KIND_CLUSTER:-workshop}-konnectivity
 node=$KIND_CLUSTER-control-plane
 engine=${KIND_EXPERIMENTAL_PROVIDER:-docker}
 export KUBECONFIG=$PWD/.kind/kubeconfig KIND_TLS_SERVER_NAME=kubernetes
 kit=/kit # on the node
-service=10.96.200.32 # test/e2e/kind/sidecar/service.yaml
+service=10.96.200.32 # test/konnectivity/kind/sidecar/service.yaml
 
 say() { printf '%(%H:%M:%S)T konnectivity: %s\n' -1 "$*"; }
 fail() { echo "konnectivity: $*" >&2; exit 1; }
@@ -100,8 +100,8 @@ cluster_config() {
   extraMounts:
   - {hostPath: konnectivity, containerPath: $kit/konnectivity, readOnly: true}
   - {hostPath: .kind/prepare.sh, containerPath: $kit/prepare.sh, readOnly: true}
-  - {hostPath: test/e2e/kind/konnectivity/konnectivity.service, containerPath: /etc/systemd/system/konnectivity.service, readOnly: true}
-  - {hostPath: test/e2e/kind/konnectivity/sysinit.conf, containerPath: /etc/systemd/system/sysinit.target.d/konnectivity.conf, readOnly: true}
+  - {hostPath: test/konnectivity/kind/konnectivity.service, containerPath: /etc/systemd/system/konnectivity.service, readOnly: true}
+  - {hostPath: test/konnectivity/kind/sysinit.conf, containerPath: /etc/systemd/system/sysinit.target.d/konnectivity.conf, readOnly: true}
 EOF
 }
 
@@ -129,8 +129,8 @@ demo() {
   certgen=$(cat bin/images/certgen.ref)
   image=$("$kubectl" --namespace kube-system get pod "kube-apiserver-$node" -o jsonpath='{.spec.containers[0].image}')
   mkdir "$work/demo"
-  sed "s#IMAGE#$image#" test/e2e/kind/sidecar/kube-apiserver.yaml >"$work/demo/kube-apiserver.yaml"
-  cp test/e2e/kind/sidecar/service.yaml "$work/demo/"
+  sed "s#IMAGE#$image#" test/konnectivity/kind/sidecar/kube-apiserver.yaml >"$work/demo/kube-apiserver.yaml"
+  cp test/konnectivity/kind/sidecar/service.yaml "$work/demo/"
   {
     section "The server as a sidecar" yaml | sed "s#newName: registry.example.com/certgen, newTag: v1.2.3#newName: ${certgen%:*}, newTag: \"${certgen##*:}\"#"
     printf 'patches:\n- {path: service.yaml, target: {kind: Service}}\n'
