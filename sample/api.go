@@ -26,8 +26,8 @@ func API() apiserver.API {
 			StorageVersion: install.StorageVersion().Version,
 			IdentityReview: "v1",
 			Kinds: []registry.NewStorage{
-				widget.NewStorage,
-				gadget.NewStorage,
+				widget.Kind.NewStorage,
+				gadget.Kind.NewStorage,
 			},
 		}},
 		OpenAPI:      openapi.GetOpenAPIDefinitions,

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"example.com/extension-apiserver/pkg/registry"
-	"example.com/extension-apiserver/sample/apis/workshop"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 // TestFullEtcd: an object that is too large is 413, and an etcd without space is 507. Reads and deletions go on, and
@@ -25,8 +25,8 @@ func TestFullEtcd(t *testing.T) {
 	gadgets := newStorage(t, quota)["gadgets"]
 	ctx := requestOf(t.Context(), "gadgets", "")
 	create := func(name string, owners int) error {
-		gadget := &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: workshop.GadgetSpec{Purpose: "p", Precision: new(int32(2))}}
+		gadget := &v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: v1.GadgetSpec{Purpose: "p", Precision: new(int32(2))}}
 		for i := range owners {
 			gadget.OwnerReferences = append(gadget.OwnerReferences, metav1.OwnerReference{
 				APIVersion: "v1", Kind: "Node", Name: strings.Repeat("x", 60), UID: types.UID(fmt.Sprint(i)),

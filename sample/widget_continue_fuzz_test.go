@@ -36,6 +36,7 @@ import (
 	"example.com/extension-apiserver/pkg/registry/subresource"
 	"example.com/extension-apiserver/sample/apis/workshop"
 	"example.com/extension-apiserver/sample/apis/workshop/install"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 	validation "example.com/extension-apiserver/sample/validation/workshop"
 )
 
@@ -92,12 +93,12 @@ func newLists(f *testing.F) *lists {
 	l := &lists{storage: newStorage(f, 0), keys: map[string][]string{}}
 	for _, key := range []string{"demo/a", "demo/b", "demo/c", "demo-2/a", "demo-2/b", "zoo/a"} {
 		namespace, name, _ := strings.Cut(key, "/")
-		l.create(f, "widgets", namespace, &workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: workshop.WidgetSpec{Model: "m", Grade: workshop.WidgetGradeStandard, Replicas: new(int32(1))}})
+		l.create(f, "widgets", namespace, &v1.Widget{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: v1.WidgetSpec{Model: "m", Grade: v1.WidgetGradeStandard, Replicas: new(int32(1))}})
 	}
 	for _, name := range []string{"a", "demo", "z"} {
-		l.create(f, "gadgets", "", &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: workshop.GadgetSpec{Purpose: "p", Precision: new(int32(2))}})
+		l.create(f, "gadgets", "", &v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: v1.GadgetSpec{Purpose: "p", Precision: new(int32(2))}})
 	}
 	l.awaitCaches(f)
 	return l
@@ -177,7 +178,7 @@ func (l *lists) list(ctx context.Context, resource, namespace, token string, lim
 	return keys, meta.EachListItem(list, func(obj runtime.Object) error {
 		object, err := meta.Accessor(obj)
 		if kind := map[bool]string{true: "widgets", false: "gadgets"}[fmt.Sprintf("%T",
-			obj) == "*workshop.Widget"]; kind != resource {
+			obj) == "*v1.Widget"]; kind != resource {
 			return fmt.Errorf("got a %T in the list of %s", obj, resource)
 		}
 		keys = append(keys, strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/"))

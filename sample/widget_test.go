@@ -11,12 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/randfill"
 
-	"example.com/extension-apiserver/sample/apis/workshop"
 	"example.com/extension-apiserver/sample/apis/workshop/install"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 func init() {
-	fuzzers = append(fuzzers, func(s *workshop.WidgetSpec, c randfill.Continue) {
+	fuzzers = append(fuzzers, func(s *v1.WidgetSpec, c randfill.Continue) {
 		c.FillNoCustom(s)
 		// v1alpha1 keeps the materials by the names of the parts.
 		for i := range s.Parts {

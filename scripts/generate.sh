@@ -77,7 +77,7 @@ validation_packages() { # TYPES DIRECTORY
   done
   for group in "$1"/*/; do
     group=$(basename "$group") imports=()
-    for version in $({ grep -l '^// +k8s:conversion-gen=' "$1/$group"/*/doc.go 2>/dev/null || true; } | xargs -r grep -L '^// +k8s:validation-gen=' | xargs -r -n 1 dirname); do
+    for version in $({ grep -l '^// +groupName=' "$1/$group"/*/doc.go 2>/dev/null || true; } | xargs -r grep -L '^// +k8s:validation-gen=' | xargs -r -n 1 dirname); do
       version=$(basename "$version")
       imports+=("$version")
       write_validation "$2/$group/$version/doc.go" <<EOF

@@ -131,8 +131,8 @@ func TestGiveWay(t *testing.T) {
 	}
 }
 
-// TestDirectRequests: a user has so many requests at a time that did not come through kube-apiserver. More of them wait,
-// and are not executed if their time ends.
+// TestDirectRequests: a user has so many requests at a time that did not come through kube-apiserver. More of them
+// wait, and are not executed if their time ends.
 func TestDirectRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proxied := false

@@ -28,6 +28,7 @@ import (
 
 	"example.com/extension-apiserver/sample/apis/workshop"
 	"example.com/extension-apiserver/sample/apis/workshop/install"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 var widgets = schema.GroupResource{Group: "example.com", Resource: "widgets"}
@@ -164,22 +165,22 @@ func TestLarge(t *testing.T) {
 func TestJSONLength(t *testing.T) {
 	conditions := func(n int, c metav1.Condition) []metav1.Condition { return slices.Repeat([]metav1.Condition{c}, n) }
 	for name, tc := range map[string]struct {
-		object workshop.Widget
+		object v1.Widget
 		most   float64 // of the length
 	}{
-		"text": {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("lorem ipsum ", 10_000)}},
+		"text": {v1.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("lorem ipsum ", 10_000)}},
 			1.1},
-		"lines": {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat(
+		"lines": {v1.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat(
 			"a line of text of some length\n", 10_000)}}, 2},
-		"escapes":  {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("<>&\"\\", 10_000)}}, 1.1},
-		"unicode":  {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("世界\u2028é", 10_000)}}, 1.1},
-		"control":  {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("\x01\t", 10_000)}}, 6},
-		"no UTF-8": {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("\xff\xc3", 10_000)}}, 1.1},
-		"parts":    {workshop.Widget{Spec: workshop.WidgetSpec{Parts: make([]workshop.WidgetPart, 9999)}}, 10},
-		"conditions": {workshop.Widget{Status: workshop.WidgetStatus{Conditions: conditions(9999, metav1.Condition{})}},
+		"escapes":  {v1.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("<>&\"\\", 10_000)}}, 1.1},
+		"unicode":  {v1.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("世界\u2028é", 10_000)}}, 1.1},
+		"control":  {v1.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("\x01\t", 10_000)}}, 6},
+		"no UTF-8": {v1.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("\xff\xc3", 10_000)}}, 1.1},
+		"parts":    {v1.Widget{Spec: v1.WidgetSpec{Parts: make([]v1.WidgetPart, 9999)}}, 10},
+		"conditions": {v1.Widget{Status: v1.WidgetStatus{Conditions: conditions(9999, metav1.Condition{})}},
 			10},
-		"finalizers": {workshop.Widget{ObjectMeta: metav1.ObjectMeta{Finalizers: make([]string, 9999)}}, 20},
-		"numbers": {workshop.Widget{Status: workshop.WidgetStatus{Conditions: conditions(9999, metav1.Condition{
+		"finalizers": {v1.Widget{ObjectMeta: metav1.ObjectMeta{Finalizers: make([]string, 9999)}}, 20},
+		"numbers": {v1.Widget{Status: v1.WidgetStatus{Conditions: conditions(9999, metav1.Condition{
 			ObservedGeneration: math.MaxInt64, LastTransitionTime: metav1.Unix(1<<33, 0)})}}, 10},
 	} {
 		for _, mediaType := range []string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON} {
@@ -193,7 +194,7 @@ func TestJSONLength(t *testing.T) {
 	}
 }
 
-func encode(t *testing.T, mediaType string, w *workshop.Widget) []byte {
+func encode(t *testing.T, mediaType string, w *v1.Widget) []byte {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := install.AddToScheme(scheme); err != nil {

@@ -84,7 +84,7 @@ func (p *project) addKind(g Group, version string, k Kind) error {
 	if _, taken := api.imports()[alias]; taken {
 		alias = g.Package + k.Package() + "storage" // another group has a kind of the same name
 	}
-	if err := api.insert(kinds, alias+".NewStorage"); err != nil {
+	if err := api.insert(kinds, alias+".Kind.NewStorage"); err != nil {
 		return err
 	}
 	name := alias
@@ -196,7 +196,7 @@ func (p *project) deleteKind(g Group, pkg string, k Kind, versions []string) err
 	}
 	imports := api.imports()
 	n := slices.IndexFunc(kinds.Elts, func(e ast.Expr) bool {
-		alias, _, ok := selector(e)
+		alias, ok := storageAlias(e)
 		return ok && imports[alias] == pkg
 	})
 	if n < 0 {

@@ -225,17 +225,17 @@ func lowerFirst(s string) string {
 
 // Kind is what is known of a kind: given by flags, or read from its files.
 type Kind struct {
-	Kind        string
-	Plural      string
-	Namespaced  bool
-	Status      bool
-	Scale       bool
-	Controller  bool // an example of one
-	ShortNames  []string
-	Selectable  []Field
-	Columns     []Field
-	otherPaths  []string // subresources that this program does not write
-	storageFile string
+	Kind       string
+	Plural     string
+	Namespaced bool
+	Status     bool
+	Scale      bool
+	Controller bool // an example of one
+	ShortNames []string
+	Selectable []Field
+	Columns    []Field
+	otherPaths []string // subresources that this program does not write
+	hub        string   // the version of its Go type; empty if it has an internal type
 }
 
 // Package is the Go package of its storage, and the name of its files: backupplan.
@@ -254,10 +254,7 @@ func (k Kind) Variable() string {
 	return name
 }
 
-// OldVariable is one for the object before a change: oldBackupPlan.
-func (k Kind) OldVariable() string { return "old" + upperFirst(k.Kind) }
-
-// Letter is a short one for tests.
+// Letter is a short one.
 func (k Kind) Letter() string { return strings.ToLower(k.Kind[:1]) }
 
 // Irregular says whether the plural is none that code-generator would find.
@@ -331,7 +328,7 @@ func (k Kind) validate() []error {
 		if slices.Contains(standardFields, f.Path) && (f.Path != "spec.description" || f.Type != "string") {
 			problems = append(problems,
 				fmt.Errorf("the field %s is there in any case, expected others; change its column or its selection "+
-					"in storage.go", f.Path))
+					"in the package of the kind", f.Path))
 		}
 		if before, ok := types[f.Path]; ok && before != f.Type {
 			problems = append(problems, fmt.Errorf("the field %s is once %s and once %s", f.Path, before, f.Type))

@@ -101,7 +101,7 @@ func (p *project) groups() ([]served, error) {
 			return nil, fmt.Errorf("%s: the Kinds of the group %s are no list", p.shown(api.path), g.Name)
 		}
 		for _, element := range kinds.Elts {
-			if alias, _, ok := selector(element); ok {
+			if alias, ok := storageAlias(element); ok {
 				g.kinds = append(g.kinds, imports[alias])
 			}
 		}
@@ -115,6 +115,19 @@ func (p *project) shown(path string) string {
 		return rel
 	}
 	return path
+}
+
+// storageAlias is the package that an element of Kinds is of: PACKAGE.Kind.NewStorage, or PACKAGE.NewStorage.
+func storageAlias(e ast.Expr) (alias string, ok bool) {
+	if alias, _, ok = selector(e); ok {
+		return alias, true
+	}
+	sel, ok := e.(*ast.SelectorExpr)
+	if !ok {
+		return "", false
+	}
+	alias, _, ok = selector(sel.X)
+	return alias, ok
 }
 
 // groupLists finds the groups in api.go: the elements of []apiserver.Group.
@@ -289,7 +302,8 @@ func (p *project) kind(pkg string) (Kind, error) {
 	}
 	k.Controller = exists(p.controller(k))
 	if k.Kind == "" || k.Plural == "" {
-		return Kind{}, fmt.Errorf("%s has no store with NewFunc and DefaultQualifiedResource", p.shown(dir))
+		return Kind{}, fmt.Errorf("%s has neither a registry.Kind with a Resource, nor a store with NewFunc and "+
+			"DefaultQualifiedResource", p.shown(dir))
 	}
 	return k, nil
 }
@@ -297,11 +311,14 @@ func (p *project) kind(pkg string) (Kind, error) {
 // read adds what a file says.
 func (k *Kind) read(s *source) {
 	ast.Inspect(s.file, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.CompositeLit); ok && k.readValue(s, lit) {
+			return false
+		}
 		switch n := n.(type) {
 		case *ast.FuncDecl:
 			k.readMethod(n)
 		case *ast.KeyValueExpr:
-			k.readField(s, n)
+			k.readField(n)
 		case *ast.CompositeLit:
 			k.readColumns(n)
 		case *ast.ValueSpec:
@@ -313,6 +330,71 @@ func (k *Kind) read(s *source) {
 		}
 		return true
 	})
+}
+
+// readValue reads a registry.Kind[*VERSION.KIND]{...}.
+func (k *Kind) readValue(s *source, lit *ast.CompositeLit) bool {
+	index, ok := lit.Type.(*ast.IndexExpr)
+	if !ok {
+		return false
+	}
+	pointer, isPointer := index.Index.(*ast.StarExpr)
+	if _, name, ok := selector(index.X); !ok || name != "Kind" || !isPointer {
+		return false
+	}
+	alias, name, ok := selector(pointer.X)
+	if !ok {
+		return false
+	}
+	path := s.imports()[alias]
+	k.Kind, k.hub, k.Namespaced = name, path[lastSlash(path)+1:], true
+	if k.Plural, ok = stringOf(fieldOf(lit, "Resource")); !ok {
+		k.Plural = plural(name)
+	}
+	if ident, ok := fieldOf(lit, "ClusterScoped").(*ast.Ident); ok && ident.Name == "true" {
+		k.Namespaced = false
+	}
+	k.ShortNames = texts(fieldOf(lit, "ShortNames"))
+	for _, path := range keys(fieldOf(lit, "SelectableFields")) {
+		k.Selectable = append(k.Selectable, Field{Path: path})
+	}
+	for _, name := range keys(fieldOf(lit, "Subresources")) {
+		k.addSubresource(name)
+	}
+	if columns, ok := fieldOf(lit, "Columns").(*ast.CompositeLit); ok {
+		for _, element := range columns.Elts {
+			if column, ok := element.(*ast.CompositeLit); ok {
+				k.readColumns(column)
+			}
+		}
+	}
+	return true
+}
+
+func (k *Kind) addSubresource(name string) {
+	switch name {
+	case "status":
+		k.Status = true
+	case "scale":
+		k.Scale = true
+	default:
+		k.otherPaths = append(k.otherPaths, name)
+	}
+}
+
+// texts are the elements of a list of strings.
+func texts(e ast.Expr) []string {
+	lit, ok := e.(*ast.CompositeLit)
+	if !ok {
+		return nil
+	}
+	var out []string
+	for _, element := range lit.Elts {
+		if text, ok := stringOf(element); ok {
+			out = append(out, text)
+		}
+	}
+	return out
 }
 
 func (k *Kind) readMethod(f *ast.FuncDecl) {
@@ -328,26 +410,14 @@ func (k *Kind) readMethod(f *ast.FuncDecl) {
 		ident, ok := ret.Results[0].(*ast.Ident)
 		k.Namespaced = ok && ident.Name == "true"
 	case "ShortNames":
-		if lit, ok := ret.Results[0].(*ast.CompositeLit); ok {
-			for _, element := range lit.Elts {
-				if name, ok := stringOf(element); ok {
-					k.ShortNames = append(k.ShortNames, name)
-				}
-			}
-		}
+		k.ShortNames = append(k.ShortNames, texts(ret.Results[0])...)
 	}
 }
 
-func (k *Kind) readField(s *source, kv *ast.KeyValueExpr) {
+func (k *Kind) readField(kv *ast.KeyValueExpr) {
 	if path, ok := stringOf(kv.Key); ok {
-		switch _, sub, isSub := strings.Cut(path, "/"); {
-		case !isSub:
-		case sub == "status":
-			k.Status = true
-		case sub == "scale":
-			k.Scale = true
-		default:
-			k.otherPaths = append(k.otherPaths, sub)
+		if _, sub, ok := strings.Cut(path, "/"); ok {
+			k.addSubresource(sub)
 		}
 		return
 	}
@@ -360,7 +430,6 @@ func (k *Kind) readField(s *source, kv *ast.KeyValueExpr) {
 		ast.Inspect(kv.Value, func(n ast.Node) bool {
 			if lit, ok := n.(*ast.CompositeLit); ok {
 				_, k.Kind, _ = selector(lit.Type)
-				k.storageFile = s.path
 			}
 			return true
 		})

@@ -128,9 +128,9 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Kind{Kind: "Widget", Plural: "widgets", Namespaced: true, Status: true, Scale: true,
-		ShortNames: []string{"wg"}, otherPaths: []string{"console"}}
+		ShortNames: []string{"wg"}, otherPaths: []string{"console"}, hub: "v1"}
 	if diff := cmp.Diff(want, widget, cmp.AllowUnexported(Kind{}),
-		cmpopts.IgnoreFields(Kind{}, "Columns", "storageFile")); diff != "" {
+		cmpopts.IgnoreFields(Kind{}, "Columns", "Selectable")); diff != "" {
 		t.Errorf("the sample's widget (-want +got):\n%s", diff)
 	}
 }
@@ -208,10 +208,6 @@ func TestNamesake(t *testing.T) {
 	if got := api.imports()["backupstorage"]; got != p.pkg("registry", "backup", "backup") {
 		t.Errorf("the storage is imported as %v", api.imports())
 	}
-	text, err := os.ReadFile(p.path("registry", "backup", "backup", "strategy.go"))
-	if err != nil || !strings.Contains(string(text), "backupObject := obj.(*backup.Backup)") {
-		t.Errorf("an object has the name of the package: %v\n%s", err, text)
-	}
 }
 
 // TestVersions: a version is a copy under another name, at the end of the list.
@@ -226,9 +222,10 @@ func TestVersions(t *testing.T) {
 		t.Errorf("versions: %v, %v, want the new one last", got, err)
 	}
 	for file, want := range map[string][]string{
-		"doc.go": {"package v2beta1\n", "+k8s:openapi-model-package=org.example.backup.v2beta1\n",
+		"doc.go": {"package v2beta1\n", "+k8s:conversion-gen=git.example.org/team/backup/apis/backup/v1\n",
+			"+k8s:openapi-model-package=org.example.backup.v2beta1\n",
 			"+groupName=backup.example.org\n"},
-		"register.go":   {`Version: "v2beta1"}`, `metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"`},
+		"register.go":   {`Version: "v2beta1"}`, "var localSchemeBuilder = &SchemeBuilder\n", `metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"`},
 		"backupplan.go": {"package v2beta1\n", "type BackupPlan struct {"},
 	} {
 		text, err := os.ReadFile(p.path("apis", "backup", "v2beta1", file))
@@ -288,7 +285,7 @@ func TestHeader(t *testing.T) {
 	if err := p.addKind(only(t, p).Group, "v1", Kind{Kind: "Person", Plural: "people"}); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(p.path("registry", "backup", "person", "strategy.go"))
+	text, err := os.ReadFile(p.path("registry", "backup", "person", "person.go"))
 	if err != nil || !strings.HasPrefix(string(text), "// Ours\n\n") {
 		t.Errorf("got %v and\n%.80s", err, text)
 	}

@@ -62,13 +62,8 @@ type data struct {
 	Replace     bool
 }
 
-// Variable is a name for an object in Go, which is not that of the group's package.
-func (d data) Variable() string {
-	if name := d.kindData.Variable(); name != d.Group.Package {
-		return name
-	}
-	return d.Group.Package + "Object"
-}
+// Type is the Go type of the kind's objects: *v1.BackupPlan.
+func (d data) Type() string { return "*" + d.Version + "." + d.Kind }
 
 // Alias is the name under which api.go imports the storage of the kind.
 func (d data) Alias() string {
@@ -112,12 +107,10 @@ func render(path, name string, d data) error {
 func (p *project) renderKind(d data) error {
 	pkg, file := d.Group.Package, d.Package()
 	for path, name := range map[string]string{
-		p.path("apis", pkg, file+".go"):                   "kind/internal.go",
-		p.path("apis", pkg, d.Version, file+".go"):        "kind/versioned.go",
-		p.path("registry", pkg, file, "storage.go"):       "kind/storage.go",
-		p.path("registry", pkg, file, "strategy.go"):      "kind/strategy.go",
-		p.path("registry", pkg, file, "strategy_test.go"): "kind/strategy_test.go",
-		p.path("objects", file+".yaml"):                   "kind/object.yaml",
+		p.path("apis", pkg, d.Version, file+".go"):     "kind/versioned.go",
+		p.path("registry", pkg, file, file+".go"):      "kind/kind.go",
+		p.path("registry", pkg, file, file+"_test.go"): "kind/kind_test.go",
+		p.path("objects", file+".yaml"):                "kind/object.yaml",
 	} {
 		if err := render(path, name, d); err != nil {
 			return err

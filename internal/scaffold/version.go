@@ -3,6 +3,7 @@
 package scaffold
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -53,6 +54,10 @@ func (p *project) addVersion(g Group, from, version string) error {
 	if err := os.MkdirAll(to, 0o755); err != nil { //nolint:gosec // as Git makes it
 		return err
 	}
+	hubs, err := p.hubs(g)
+	if err != nil {
+		return err
+	}
 	for _, name := range names {
 		base := filepath.Base(name)
 		if strings.HasPrefix(base, "zz_generated.") || strings.HasPrefix(base, "generated.") ||
@@ -64,6 +69,12 @@ func (p *project) addVersion(g Group, from, version string) error {
 			return err
 		}
 		text := renameVersion(s, word, version)
+		switch base {
+		case "doc.go":
+			text = p.withPeers(g, text, hubs)
+		case "register.go":
+			text = withLocalBuilder(text)
+		}
 		if err := os.WriteFile(filepath.Join(to, base), text, 0o644); err != nil { //nolint:gosec // as Git writes it
 			return err
 		}
@@ -77,6 +88,45 @@ func (p *project) addVersion(g Group, from, version string) error {
 		return err
 	}
 	return errors.Join(s.importAs("", p.pkg("apis", g.Package, version)), s.write())
+}
+
+// hubs are the versions that the others are converted to: those of the Go types of the kinds.
+func (p *project) hubs(g Group) ([]string, error) {
+	served, err := p.group(g.Name)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, pkg := range served.kinds {
+		k, err := p.kind(pkg)
+		if err != nil {
+			continue // it has another form
+		}
+		if k.hub != "" && !slices.Contains(out, k.hub) {
+			out = append(out, k.hub)
+		}
+	}
+	return out, nil
+}
+
+// withPeers adds to a doc.go the tags of the conversions to the hubs.
+func (p *project) withPeers(g Group, text []byte, hubs []string) []byte {
+	for _, hub := range hubs {
+		tag := "// +k8s:conversion-gen=" + p.pkg("apis", g.Package, hub) + "\n"
+		if !bytes.Contains(text, []byte(tag)) {
+			text = bytes.Replace(text, []byte("// +k8s:defaulter-gen="), []byte(tag+"// +k8s:defaulter-gen="), 1)
+		}
+	}
+	return text
+}
+
+// withLocalBuilder adds to a register.go the name that generated conversions register with.
+func withLocalBuilder(text []byte) []byte {
+	if bytes.Contains(text, []byte("localSchemeBuilder")) {
+		return text
+	}
+	return append(text, []byte("\n// localSchemeBuilder is the name that the generated conversions register with.\n"+
+		"var localSchemeBuilder = &SchemeBuilder\n")...)
 }
 
 // renameVersion writes another version in the clause package, the package's comment, and string literals that are the
@@ -126,6 +176,14 @@ func (w work) deleteVersion(p *project, group, version string) error {
 		problems = append(problems,
 			fmt.Errorf("%s is the first version in install.go, preferred and stored; move another there first, and "+
 				"rewrite the stored objects (docs/add-a-resource.md of the kit)", version))
+	}
+	hubs, err := p.hubs(g.Group)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(hubs, version) {
+		problems = append(problems, fmt.Errorf("%s is the hub: the Go type of a kind in registry/%s is its, and the "+
+			"other versions are converted to it", version, g.Package))
 	}
 	kinds, err := p.kindsOf(g, version)
 	if err != nil {

@@ -184,6 +184,14 @@ func (g Group) addToScheme(scheme *runtime.Scheme) error {
 
 // Validate returns all validation errors, as one error. It creates the storage of each kind once, without etcd.
 func (a API) Validate() error {
+	_, err := a.NewScheme()
+	return err
+}
+
+// NewScheme returns a new scheme with all that a server of the API registers, or all validation errors, as Validate
+// does. Kinds register in it when their storage is created the first time; later nothing is registered, since servers
+// read a scheme without locks.
+func (a API) NewScheme() (*runtime.Scheme, error) {
 	var problems []error
 	for _, wrong := range validation.IsDNS1123Label(a.Name) {
 		problems = append(problems, fmt.Errorf("the name is %q: %s", a.Name, wrong))
@@ -212,9 +220,9 @@ func (a API) Validate() error {
 		}
 	}
 	if len(problems) > 0 {
-		return fmt.Errorf("the API cannot be served: %w", utilerrors.NewAggregate(problems))
+		return nil, fmt.Errorf("the API cannot be served: %w", utilerrors.NewAggregate(problems))
 	}
-	return nil
+	return scheme, nil
 }
 
 func (g Group) validateName() []error {

@@ -13,14 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/apiserver/pkg/registry/rest"
 
 	"example.com/extension-apiserver/pkg/embeddedetcd"
 	"example.com/extension-apiserver/pkg/registry"
 	"example.com/extension-apiserver/sample/apis/workshop"
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
+	"example.com/extension-apiserver/sample/apis/workshop/v1beta1"
 	"example.com/extension-apiserver/sample/openapi"
 	"example.com/extension-apiserver/sample/registry/workshop/gadget"
 )
@@ -38,7 +36,7 @@ var testGroup = Group{
 	AddToScheme:    addToScheme,
 	StorageVersion: "v1",
 	IdentityReview: "v1",
-	Kinds:          []registry.NewStorage{gadget.NewStorage},
+	Kinds:          []registry.NewStorage{gadget.Kind.NewStorage},
 }
 
 // withGroup returns testAPI with a change of its group.
@@ -50,8 +48,7 @@ func withGroup(change func(*Group)) API {
 }
 
 func addToScheme(scheme *runtime.Scheme) error {
-	return errors.Join(workshop.AddToScheme(scheme), v1.AddToScheme(scheme),
-		scheme.SetVersionPriority(v1.SchemeGroupVersion))
+	return errors.Join(v1.AddToScheme(scheme), scheme.SetVersionPriority(v1.SchemeGroupVersion))
 }
 
 // testCodecs are those of testAPI.
@@ -105,7 +102,7 @@ func TestValidateAPI(t *testing.T) {
 			g.AddToScheme = func(*runtime.Scheme) error { return fmt.Errorf("no such type") }
 		}, []string{"no such type"}},
 		{"no kinds", func(_ *API, g *Group) { g.Kinds = nil }, []string{"there are no kinds"}},
-		{"kind twice", func(_ *API, g *Group) { g.Kinds = append(g.Kinds, gadget.NewStorage) },
+		{"kind twice", func(_ *API, g *Group) { g.Kinds = append(g.Kinds, gadget.Kind.NewStorage) },
 			[]string{"register gadgets: two kinds have this resource"}},
 		{"version that no kind knows, with a bad name", func(_ *API, g *Group) {
 			g.AddToScheme = func(scheme *runtime.Scheme) error {
@@ -132,17 +129,6 @@ func TestValidateAPI(t *testing.T) {
 	}
 }
 
-// inGroup stores resources as those of another group.
-type inGroup struct {
-	generic.RESTOptionsGetter
-	group string
-}
-
-func (g inGroup) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
-	return g.RESTOptionsGetter.GetRESTOptions(schema.GroupResource{Group: g.group, Resource: resource.Resource},
-		example)
-}
-
 // TestTwoServers: servers of different APIs run in one process, each with its own. The second has a group more.
 func TestTwoServers(t *testing.T) {
 	first, second := testAPI, testAPI
@@ -151,21 +137,16 @@ func TestTwoServers(t *testing.T) {
 	second.Groups = []Group{testGroup, {
 		Name: v1alpha7.Group,
 		AddToScheme: func(scheme *runtime.Scheme) error {
-			scheme.AddKnownTypes(schema.GroupVersion{Group: v1alpha7.Group, Version: runtime.APIVersionInternal},
-				&workshop.Gadget{}, &workshop.GadgetList{})
-			scheme.AddKnownTypes(v1alpha7, &v1.Gadget{}, &v1.GadgetList{})
+			scheme.AddKnownTypes(v1alpha7, &v1beta1.Widget{}, &v1beta1.WidgetList{})
 			metav1.AddToGroupVersion(scheme, v1alpha7)
 			return scheme.SetVersionPriority(v1alpha7)
 		},
 		StorageVersion: v1alpha7.Version,
-		Kinds: []registry.NewStorage{func(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter,
-			a authorizer.Authorizer) (map[string]rest.Storage, error) {
-			return gadget.NewStorage(scheme, inGroup{optsGetter, v1alpha7.Group}, a)
-		}},
+		Kinds:          []registry.NewStorage{registry.Kind[*v1beta1.Widget]{ClusterScoped: true}.NewStorage},
 	}}
 	paths := map[schema.GroupVersion]string{}
 	for _, gv := range second.GroupVersions() {
-		paths[gv] = "/apis/" + gv.String() + "/gadgets"
+		paths[gv] = "/apis/" + gv.String() + "/" + map[string]string{"v1": "gadgets", "v1alpha7": "widgets"}[gv.Version]
 	}
 	clients := map[string]*offlineClient{}
 	for _, api := range []API{first, second} {
@@ -179,7 +160,8 @@ func TestTwoServers(t *testing.T) {
 		for _, gv := range api.GroupVersions() {
 			// One name in both groups: they share no keys.
 			clients[api.Name].want(t, http.MethodPost, paths[gv],
-				fmt.Sprintf(`{"apiVersion":%q,"kind":"Gadget","metadata":{"name":"g"},"spec":{"purpose":"none"}}`, gv),
+				fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"g"},"spec":{"purpose":"none","model":"m"}}`, gv,
+					map[string]string{"v1": "Gadget", "v1alpha7": "Widget"}[gv.Version]),
 				"201")
 		}
 	}

@@ -66,14 +66,11 @@ var setGates = sync.OnceValue(func() error {
 
 // NewOptions returns the default options of a server for the API, or what is invalid in the API.
 func NewOptions(api API) (*Options, error) {
-	if err := api.Validate(); err != nil {
+	scheme, err := api.NewScheme()
+	if err != nil {
 		return nil, err
 	}
 	if err := setGates(); err != nil {
-		return nil, err
-	}
-	scheme, err := api.newScheme()
-	if err != nil {
 		return nil, err
 	}
 	codecs := serializer.NewCodecFactory(scheme)

@@ -16,12 +16,17 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"example.com/extension-apiserver/pkg/registry"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
+	"example.com/extension-apiserver/sample/registry/workshop/gadget"
 )
 
 // secret is in what is panicked with, and must not reach a client.
@@ -102,7 +107,15 @@ func captureLog(t *testing.T) *logBuffer {
 func TestS34Panic(t *testing.T) {
 	log := captureLog(t)
 	release := make(chan struct{})
-	s := startOffline(t, testAPI, func(c *serverConfig) {
+	kind := gadget.Kind
+	kind.Validate = func(_ context.Context, g, _ *v1.Gadget) field.ErrorList {
+		if g.Name == "hook" {
+			panic(secret)
+		}
+		return nil
+	}
+	api := withGroup(func(g *Group) { g.Kinds = []registry.NewStorage{kind.NewStorage} })
+	s := startOffline(t, api, func(c *serverConfig) {
 		c.generic.RESTOptionsGetter = panicking{c.generic.RESTOptionsGetter}
 	}, map[string]http.HandlerFunc{
 		"/slow":       func(w http.ResponseWriter, _ *http.Request) { <-release; _, _ = io.WriteString(w, "slow") },
@@ -117,11 +130,12 @@ func TestS34Panic(t *testing.T) {
 			client.want(t, http.MethodGet, gadgets, "", "200")
 			slow := make(chan string, 1)
 			go func() { slow <- client.try(t, http.MethodGet, "/slow", "") }()
-			// 40 panics hold more seats than there are, if they do not give them back.
+			// 48 panics hold more seats than there are, if they do not give them back.
 			for i := range 8 {
 				client.want(t, http.MethodGet, gadgets+"/panics", "", "500")
 				client.want(t, http.MethodGet, gadgets+"/nil", "", "500")
 				client.want(t, http.MethodPost, gadgets, gadgetNamed("panics"), "500")
+				client.want(t, http.MethodPost, gadgets, gadgetNamed("hook"), "500")
 				client.want(t, http.MethodGet, "/panic", "", "500")
 				client.want(t, http.MethodGet, "/late-panic", "", "cut")
 				client.want(t, http.MethodGet, gadgets+"/aborts", "", "cut")
@@ -145,8 +159,8 @@ func TestS34Panic(t *testing.T) {
 	}
 	metrics := s.client("HTTP/2.0").get(t, "/metrics")
 	for _, want := range []string{
-		// 5 requests that panic, 8 times over each protocol.
-		`(?m)^extension_apiserver_panics_total 80$`,
+		// 6 requests that panic, 8 times over each protocol.
+		`(?m)^extension_apiserver_panics_total 96$`,
 		`(?m)^apiserver_request_aborts_total\{.*resource="gadgets",.*\} [1-9]`,
 		// The one seat is that of the request for the metrics.
 		`(?m)^apiserver_flowcontrol_current_executing_seats\{flow_schema="catch-all",priority_level="catch-all"\} 1$`,

@@ -73,11 +73,11 @@ func storedGadget(t *testing.T, o *Options) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := factory.NewConfig(workshop.Resource("gadgets"), &workshop.Gadget{})
+	config, err := factory.NewConfig(workshop.Resource("gadgets"), &v1.Gadget{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := runtime.Encode(config.Codec, &workshop.Gadget{Spec: workshop.GadgetSpec{Purpose: "measures"}})
+	data, err := runtime.Encode(config.Codec, &v1.Gadget{Spec: v1.GadgetSpec{Purpose: "measures"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestStorageConnections(t *testing.T) {
 	if err := o.applyStorage(c); err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.generic.RESTOptionsGetter.GetRESTOptions(workshop.Resource("gadgets"), &workshop.Gadget{})
+	got, err := c.generic.RESTOptionsGetter.GetRESTOptions(workshop.Resource("gadgets"), &v1.Gadget{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,26 +26,30 @@ import (
 // seed makes the same objects in each run, so that what fails once fails again.
 const seed = 1
 
-// RoundTrip converts objects of each kind, full of random values, from the internal form to each version, sends them in
+// RoundTrip converts objects of each kind, full of random values, from the hub to each version, sends them in
 // JSON, YAML, protobuf and CBOR, and converts them back. What is lost on the way is missing in a conversion or in
 // generated code; the error names it.
 //
 // fuzzers are functions func(*T, randfill.Continue) for types whose values are not all possible.
 func RoundTrip(t *testing.T, api apiserver.API, fuzzers ...any) {
 	t.Helper()
+	scheme, err := api.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	codecs := serializer.NewCodecFactory(scheme, serializer.WithSerializer(cbor.NewSerializerInfo))
+	funcs := fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, func(serializer.CodecFactory) []any { return fuzzers })
+	kinds := 0
 	for _, group := range api.Groups {
-		scheme := runtime.NewScheme()
-		if err := group.AddToScheme(scheme); err != nil {
-			t.Fatal(err)
-		}
-		codecs := serializer.NewCodecFactory(scheme, serializer.WithSerializer(cbor.NewSerializerInfo))
-		funcs := fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, func(serializer.CodecFactory) []any { return fuzzers })
 		hub := schema.GroupVersion{Group: group.Name, Version: runtime.APIVersionInternal}
 		for _, gv := range scheme.PrioritizedVersionsForGroup(group.Name) {
 			for _, kind := range slices.Sorted(maps.Keys(scheme.KnownTypes(gv))) {
-				if roundtrip.GlobalNonRoundTrippableTypes().Has(kind) || !scheme.Recognizes(hub.WithKind(kind)) {
+				// IdentityReview is never stored, and has no form in protobuf.
+				if roundtrip.GlobalNonRoundTrippableTypes().Has(kind) || !scheme.Recognizes(hub.WithKind(kind)) ||
+					kind == "IdentityReview" {
 					continue
 				}
+				kinds++
 				t.Run(gv.String()+"/"+kind, func(t *testing.T) {
 					fill := fuzzer.FuzzerFor(funcs, rand.NewSource(seed), codecs)
 					for range *roundtrip.FuzzIters {
@@ -54,6 +58,9 @@ func RoundTrip(t *testing.T, api apiserver.API, fuzzers ...any) {
 				})
 			}
 		}
+	}
+	if kinds == 0 {
+		t.Error("there are no kinds")
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 
 	"example.com/extension-apiserver/sample/apis/workshop"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 // refusing is a storage that answers everything with one error.
@@ -46,7 +47,7 @@ func (r refusing) GuaranteedUpdate(context.Context, string, runtime.Object, bool
 
 // TestClientErrors: what the client did wrong is answered as that, with the field; what it did not, is not.
 func TestClientErrors(t *testing.T) {
-	garbage := &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "g", ResourceVersion: "abc"}}
+	garbage := &v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "g", ResourceVersion: "abc"}}
 	_, parse := storage.APIObjectVersioner{}.ParseResourceVersion("abc")
 	down := errors.New("etcd is down")
 	for _, tc := range []struct {
@@ -116,7 +117,7 @@ func TestClientErrors(t *testing.T) {
 		t.Errorf("negative limit: got %v, want Invalid", err)
 	}
 	if version, err := (clientErrorStorage{refusing{}, workshop.Resource("gadgets"), &atomic.Uint64{}}).Versioner().ObjectResourceVersion(
-		&workshop.Gadget{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}}); version != 7 || err != nil {
+		&v1.Gadget{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}}); version != 7 || err != nil {
 		t.Errorf("resourceVersion 7: got %d and error %v, want 7", version, err)
 	}
 }
@@ -140,7 +141,7 @@ func TestFutureVersion(t *testing.T) {
 	s := clientErrorStorage{atRevision{revision: 7, asked: &asked}, workshop.Resource("gadgets"), &atomic.Uint64{}}
 	list := func(version string, match metav1.ResourceVersionMatch) error {
 		return s.GetList(t.Context(), "/gadgets/", storage.ListOptions{ResourceVersion: version,
-			ResourceVersionMatch: match}, &workshop.GadgetList{})
+			ResourceVersionMatch: match}, &v1.GadgetList{})
 	}
 	for _, tc := range []struct {
 		name   string
@@ -155,7 +156,7 @@ func TestFutureVersion(t *testing.T) {
 		{"future", func() error { return list("8", metav1.ResourceVersionMatchNotOlderThan) }, true, 2},
 		{"future of an exact list", func() error { return list("8", metav1.ResourceVersionMatchExact) }, false, 2},
 		{"future of a get", func() error {
-			return s.Get(t.Context(), "/gadgets/g", storage.GetOptions{ResourceVersion: "8"}, &workshop.Gadget{})
+			return s.Get(t.Context(), "/gadgets/g", storage.GetOptions{ResourceVersion: "8"}, &v1.Gadget{})
 		}, true, 3},
 	} {
 		err := tc.send()

@@ -26,8 +26,9 @@ import (
 )
 
 // NewStorage makes the storage of one kind, by resource path ("gadgets", "gadgets/status"). The authorizer
-// is for subresources that ask for more than the verb of their request. It is called twice: the first
-// time to check the API, without an authorizer and with the options of Unconnected.
+// is for subresources that ask for more than the verb of their request. It is called twice with the same scheme: the
+// first time to check the API and to register what the scheme lacks, without an authorizer and with the options of
+// Unconnected. A Kind has one as its method.
 type NewStorage func(*runtime.Scheme, generic.RESTOptionsGetter, authorizer.Authorizer) (map[string]rest.Storage, error)
 
 // NewAPIGroupInfo makes the storage of every kind once and serves it under each version of the group that

@@ -24,11 +24,10 @@ import (
 	"example.com/extension-apiserver/pkg/registry/identityreview"
 	"example.com/extension-apiserver/sample/apis/workshop"
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
-	"example.com/extension-apiserver/sample/registry/workshop/gadget"
 )
 
 // kinds are one with a store and one without.
-var kinds = []NewStorage{gadget.NewStorage, identityreview.NewStorage}
+var kinds = []NewStorage{Kind[*v1.Gadget]{ClusterScoped: true}.NewStorage, identityreview.NewStorage}
 
 // counting makes stores that have no storage behind them, and counts them.
 type counting struct{ stores int }
@@ -42,7 +41,6 @@ func (c *counting) GetRESTOptions(resource schema.GroupResource, example runtime
 func newScheme(t *testing.T, more ...string) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	utilruntime.Must(workshop.AddToScheme(scheme))
 	utilruntime.Must(v1.AddToScheme(scheme))
 	identity.AddToScheme(scheme, v1.SchemeGroupVersion)
 	versions := []schema.GroupVersion{v1.SchemeGroupVersion}
@@ -128,11 +126,11 @@ func of(resources map[string]rest.Storage) NewStorage {
 // TestKindErrors: all mistakes in the kinds are found at start, and named.
 func TestKindErrors(t *testing.T) {
 	scheme := newScheme(t)
-	type unknown struct{ workshop.Gadget }
-	scheme.AddKnownTypeWithName(workshop.SchemeGroupVersion.WithKind("Unknown"), &unknown{})
+	type unknown struct{ v1.Gadget }
+	scheme.AddKnownTypeWithName(schema.GroupVersion{Group: workshop.GroupName, Version: runtime.APIVersionInternal}.WithKind("Unknown"), &unknown{})
 	empty := schema.GroupVersion{Group: workshop.GroupName, Version: "v98"}
 	utilruntime.Must(scheme.SetVersionPriority(v1.SchemeGroupVersion, empty))
-	gadgets := &virtual{&workshop.Gadget{}}
+	gadgets := &virtual{&v1.Gadget{}}
 	for _, tc := range []struct {
 		name  string
 		kinds []NewStorage
@@ -148,12 +146,12 @@ func TestKindErrors(t *testing.T) {
 		{"resource twice", []NewStorage{of(map[string]rest.Storage{"gadgets": gadgets}),
 			of(map[string]rest.Storage{"gadgets": gadgets})},
 			"register gadgets: two kinds have this resource"},
-		{"kind without its list", []NewStorage{of(map[string]rest.Storage{"gadgets": listed{object: &workshop.Gadget{},
+		{"kind without its list", []NewStorage{of(map[string]rest.Storage{"gadgets": listed{object: &v1.Gadget{},
 			list: &metav1.PartialObjectMetadataList{}}})},
 			"register gadgets: no kind is registered for the type v1.PartialObjectMetadataList"},
-		{"list that is none", []NewStorage{of(map[string]rest.Storage{"gadgets": listed{object: &workshop.Gadget{},
-			list: &workshop.Gadget{}}})},
-			"register gadgets: NewList returns *workshop.Gadget, which is not a list"},
+		{"list that is none", []NewStorage{of(map[string]rest.Storage{"gadgets": listed{object: &v1.Gadget{},
+			list: &v1.Gadget{}}})},
+			"register gadgets: NewList returns *v1.Gadget, which is not a list"},
 		{"version that no kind knows", []NewStorage{of(map[string]rest.Storage{"gadgets": gadgets})},
 			"no kind is served in version " + empty.String()},
 		{"two", []NewStorage{of(map[string]rest.Storage{"a/status": gadgets}),
@@ -180,7 +178,7 @@ func TestSubresourceFollowsItsParent(t *testing.T) {
 	scale := &virtual{&metav1.PartialObjectMetadata{}}
 	group := &group{versions: []schema.GroupVersion{v1.SchemeGroupVersion}, scheme: newScheme(t),
 		byVersion: map[string]map[string]rest.Storage{}}
-	if err := group.add("gadgets/scale", map[string]rest.Storage{"gadgets": &virtual{&workshop.Gadget{}},
+	if err := group.add("gadgets/scale", map[string]rest.Storage{"gadgets": &virtual{&v1.Gadget{}},
 		"gadgets/scale": scale}); err != nil {
 		t.Fatal(err)
 	}

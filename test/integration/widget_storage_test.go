@@ -99,8 +99,7 @@ func storedBytes(t *testing.T, store *clientv3.Client, key string) []byte {
 // rewrite stores an object in another version.
 func rewrite(t *testing.T, store *clientv3.Client, key string, gv schema.GroupVersion) {
 	t.Helper()
-	obj, err := runtime.Decode(hubCodecs.UniversalDecoder(
-		schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}), storedBytes(t, store, key))
+	obj, err := runtime.Decode(hubCodecs.UniversalDecoder(install.StorageVersion()), storedBytes(t, store, key))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,9 +51,9 @@ func newBase() Base {
 	return New(scheme, workshop.GroupName)
 }
 
-func gadget(purpose string, precision int32) *workshop.Gadget {
-	return &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "g"},
-		Spec: workshop.GadgetSpec{Purpose: purpose, Precision: &precision}}
+func gadget(purpose string, precision int32) *v1.Gadget {
+	return &v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "g"},
+		Spec: v1.GadgetSpec{Purpose: purpose, Precision: &precision}}
 }
 
 // TestBase: the defaults of a kind. No PUT creates, a PUT without a resourceVersion is accepted, and there are no
@@ -79,7 +79,7 @@ func TestBase(t *testing.T) {
 		t.Errorf("canonical form (-want +got):\n%s", diff)
 	}
 	kinds, _, err := b.ObjectKinds(obj)
-	if want := workshop.SchemeGroupVersion.WithKind("Gadget"); err != nil || !slices.Contains(kinds, want) {
+	if want := v1.SchemeGroupVersion.WithKind("Gadget"); err != nil || !slices.Contains(kinds, want) {
 		t.Errorf("kinds of a gadget: got %v and error %v, want %s", kinds, err, want)
 	}
 	first, second := b.GenerateName("gadget-"), b.GenerateName("gadget-")
@@ -93,7 +93,7 @@ func TestEnforce(t *testing.T) {
 	byHand := field.ErrorList{field.Forbidden(field.NewPath("spec", "purpose"), "not on a Sunday")}
 	for _, tc := range []struct {
 		name        string
-		obj, old    *workshop.Gadget
+		obj, old    *v1.Gadget
 		handwritten field.ErrorList
 		want        []string
 	}{
@@ -150,7 +150,7 @@ func requestContext(t *testing.T) context.Context {
 func TestResetFields(t *testing.T) {
 	base := newBase()
 	added := schema.GroupVersion{Group: workshop.GroupName, Version: "v99"}
-	base.AddKnownTypes(added, &workshop.Gadget{})
+	base.AddKnownTypes(added, &v1.Gadget{})
 	versions := append(slices.Clone(install.GroupVersions()), added)
 	utilruntime.Must(base.SetVersionPriority(versions...))
 	got := base.ResetFields("status", "metadata")

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"example.com/extension-apiserver/pkg/registry/subresource"
-	"example.com/extension-apiserver/sample/apis/workshop"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 // A WebSocket begins with a GET, which is authorized as get; what it opens takes the right to create it.
@@ -59,7 +59,7 @@ func ExampleNewStream() {
 		}
 	}
 	var a authorizer.Authorizer // the server's
-	storage := newStorage(&genericregistry.Store{NewFunc: func() runtime.Object { return &workshop.Gadget{} }}, a)
+	storage := newStorage(&genericregistry.Store{NewFunc: func() runtime.Object { return &v1.Gadget{} }}, a)
 	fmt.Printf("%T\n", storage["gadgets/shout"].New())
 
 	if err := shout(context.Background(), "ruler", strings.NewReader("good morning\n"), os.Stdout,
@@ -67,6 +67,6 @@ func ExampleNewStream() {
 		fmt.Println(err)
 	}
 	// Output:
-	// *workshop.Gadget
+	// *v1.Gadget
 	// ruler: GOOD MORNING!
 }

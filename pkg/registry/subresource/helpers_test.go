@@ -101,8 +101,8 @@ func newStore(t *testing.T, r rules) (*genericregistry.Store, rules) {
 		serializer.NewCodecFactory(scheme).LegacyCodec(v1.SchemeGroupVersion))
 	config.Transport.ServerList = []string{endpoint()}
 	store := &genericregistry.Store{
-		NewFunc:                   func() runtime.Object { return &workshop.Gadget{} },
-		NewListFunc:               func() runtime.Object { return &workshop.GadgetList{} },
+		NewFunc:                   func() runtime.Object { return &v1.Gadget{} },
+		NewListFunc:               func() runtime.Object { return &v1.GadgetList{} },
 		DefaultQualifiedResource:  workshop.Resource("gadgets"),
 		SingularQualifiedResource: workshop.Resource("gadget"),
 		CreateStrategy:            r,
@@ -133,27 +133,27 @@ func in(t *testing.T, version string) context.Context {
 
 // create stores a gadget of precision 2, with the owners of its fields.
 func create(t *testing.T, store *genericregistry.Store, name string,
-	owners ...metav1.ManagedFieldsEntry) *workshop.Gadget {
+	owners ...metav1.ManagedFieldsEntry) *v1.Gadget {
 	t.Helper()
-	gadget := &workshop.Gadget{
+	gadget := &v1.Gadget{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"a": "b"}, ManagedFields: owners},
-		Spec:       workshop.GadgetSpec{Purpose: "measures", Precision: new(int32(2))},
+		Spec:       v1.GadgetSpec{Purpose: "measures", Precision: new(int32(2))},
 	}
 	obj, err := store.Create(in(t, "v1"), gadget, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return obj.(*workshop.Gadget)
+	return obj.(*v1.Gadget)
 }
 
 // get returns the gadget as it is stored.
-func get(t *testing.T, store *genericregistry.Store, name string) *workshop.Gadget {
+func get(t *testing.T, store *genericregistry.Store, name string) *v1.Gadget {
 	t.Helper()
 	obj, err := store.Get(in(t, "v1"), name, &metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return obj.(*workshop.Gadget)
+	return obj.(*v1.Gadget)
 }
 
 // change is a request that gets the object (the scale) and returns it changed, as a patch does.

@@ -21,18 +21,18 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"example.com/extension-apiserver/sample/apis/workshop"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 // scaling takes the precision of a gadget for its replicas; in v2 the field would be elsewhere.
 var scaling = Scaling{
 	Scale: func(obj runtime.Object) *autoscalingv1.Scale {
 		return &autoscalingv1.Scale{
-			Spec:   autoscalingv1.ScaleSpec{Replicas: *obj.(*workshop.Gadget).Spec.Precision},
+			Spec:   autoscalingv1.ScaleSpec{Replicas: *obj.(*v1.Gadget).Spec.Precision},
 			Status: autoscalingv1.ScaleStatus{Replicas: 1, Selector: "a=b"},
 		}
 	},
-	SetReplicas: func(obj runtime.Object, replicas int32) { obj.(*workshop.Gadget).Spec.Precision = &replicas },
+	SetReplicas: func(obj runtime.Object, replicas int32) { obj.(*v1.Gadget).Spec.Precision = &replicas },
 	ReplicasPaths: managedfields.ResourcePathMappings{
 		group + "/v1": fieldpath.MakePathOrDie("spec", "precision"),
 		group + "/v2": fieldpath.MakePathOrDie("spec", "places", "wanted"),
@@ -47,7 +47,7 @@ func newScale(t *testing.T, r rules) (*scaleREST, *genericregistry.Store) {
 }
 
 // scaleOf is what a client sees of a gadget.
-func scaleOf(g *workshop.Gadget) *autoscalingv1.Scale {
+func scaleOf(g *v1.Gadget) *autoscalingv1.Scale {
 	return &autoscalingv1.Scale{
 		ObjectMeta: metav1.ObjectMeta{Name: g.Name, UID: g.UID, ResourceVersion: g.ResourceVersion,
 			CreationTimestamp: g.CreationTimestamp},
@@ -106,24 +106,24 @@ func TestScaleUpdate(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		// put is a whole scale, patch a change of the stored one.
-		put    func(*workshop.Gadget) *autoscalingv1.Scale
+		put    func(*v1.Gadget) *autoscalingv1.Scale
 		patch  func(*autoscalingv1.Scale)
 		reason metav1.StatusReason
 	}{
-		{"put", func(g *workshop.Gadget) *autoscalingv1.Scale {
+		{"put", func(g *v1.Gadget) *autoscalingv1.Scale {
 			scale := scaleOf(g)
 			scale.Labels = map[string]string{"x": "y"}
 			scale.Spec.Replicas = 5
 			return scale
 		}, nil, ""},
-		{"put without resourceVersion", func(*workshop.Gadget) *autoscalingv1.Scale {
+		{"put without resourceVersion", func(*v1.Gadget) *autoscalingv1.Scale {
 			return &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 5}}
 		}, nil, ""},
-		{"put with a stale resourceVersion", func(*workshop.Gadget) *autoscalingv1.Scale {
+		{"put with a stale resourceVersion", func(*v1.Gadget) *autoscalingv1.Scale {
 			return &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"},
 				Spec: autoscalingv1.ScaleSpec{Replicas: 5}}
 		}, nil, metav1.StatusReasonConflict},
-		{"put with the UID of another", func(*workshop.Gadget) *autoscalingv1.Scale {
+		{"put with the UID of another", func(*v1.Gadget) *autoscalingv1.Scale {
 			return &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{UID: "other"},
 				Spec: autoscalingv1.ScaleSpec{Replicas: 5}}
 		}, nil, metav1.StatusReasonConflict},
@@ -222,7 +222,7 @@ func TestScaleRefuses(t *testing.T) {
 		want metav1.StatusReason
 	}{
 		{"rule of the kind", in(t, "v1"), five, metav1.StatusReasonInvalid},
-		{"another kind", in(t, "v1"), rest.DefaultUpdatedObjectInfo(&workshop.Gadget{}), metav1.StatusReasonBadRequest},
+		{"another kind", in(t, "v1"), rest.DefaultUpdatedObjectInfo(&v1.Gadget{}), metav1.StatusReasonBadRequest},
 		{"no version", genericapirequest.WithNamespace(t.Context(), metav1.NamespaceNone), five,
 			metav1.StatusReasonInternalError},
 	} {

@@ -49,6 +49,9 @@ func (r *statusREST) Update(ctx context.Context, name string, objInfo rest.Updat
 	return r.store.Update(ctx, name, objInfo, createValidation, updateValidation, false, options)
 }
 
+// GetUpdateStrategy returns the rules, for tests of a kind.
+func (r *statusREST) GetUpdateStrategy() rest.RESTUpdateStrategy { return r.store.UpdateStrategy }
+
 func (r *statusREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return r.store.GetResetFields()
 }

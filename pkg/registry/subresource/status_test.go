@@ -14,14 +14,14 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"example.com/extension-apiserver/sample/apis/workshop"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 // precisionOnly takes the precision of a gadget for its status: nothing else changes.
 type precisionOnly struct{ rules }
 
 func (precisionOnly) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
-	obj.(*workshop.Gadget).Spec.Purpose = old.(*workshop.Gadget).Spec.Purpose
+	obj.(*v1.Gadget).Spec.Purpose = old.(*v1.Gadget).Spec.Purpose
 }
 
 func (precisionOnly) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
@@ -38,17 +38,17 @@ func newStatus(t *testing.T) (*statusREST, *genericregistry.Store) {
 func TestStatus(t *testing.T) {
 	r, store := newStatus(t)
 	create(t, store, "g")
-	both := change(func(g *workshop.Gadget) {
-		g.Spec = workshop.GadgetSpec{Purpose: "weighs",
+	both := change(func(g *v1.Gadget) {
+		g.Spec = v1.GadgetSpec{Purpose: "weighs",
 			Precision: new(int32(5))}
 	})
 	for _, tc := range []struct {
 		name   string
 		update rest.Updater
-		want   workshop.GadgetSpec
+		want   v1.GadgetSpec
 	}{
-		{"status", r, workshop.GadgetSpec{Purpose: "measures", Precision: new(int32(5))}},
-		{"main resource", store, workshop.GadgetSpec{Purpose: "weighs", Precision: new(int32(5))}},
+		{"status", r, v1.GadgetSpec{Purpose: "measures", Precision: new(int32(5))}},
+		{"main resource", store, v1.GadgetSpec{Purpose: "weighs", Precision: new(int32(5))}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, created, err := tc.update.Update(in(t, "v1"), "g", both, rest.ValidateAllObjectFunc,
@@ -61,7 +61,7 @@ func TestStatus(t *testing.T) {
 				t.Fatal(err)
 			}
 			for name, obj := range map[string]runtime.Object{"answer": got, "read": read} {
-				if diff := cmp.Diff(tc.want, obj.(*workshop.Gadget).Spec); diff != "" {
+				if diff := cmp.Diff(tc.want, obj.(*v1.Gadget).Spec); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", name, diff)
 				}
 			}
@@ -72,8 +72,8 @@ func TestStatus(t *testing.T) {
 // TestStatusNeverCreates: not even for server-side apply, which asks to create what is not there.
 func TestStatusNeverCreates(t *testing.T) {
 	r, store := newStatus(t)
-	gadget := &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "nobody"},
-		Spec: workshop.GadgetSpec{Purpose: "measures"}}
+	gadget := &v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "nobody"},
+		Spec: v1.GadgetSpec{Purpose: "measures"}}
 	update := func(r rest.Updater) (bool, error) {
 		_, created, err := r.Update(in(t, "v1"), "nobody", rest.DefaultUpdatedObjectInfo(gadget),
 			rest.ValidateAllObjectFunc,
@@ -119,7 +119,7 @@ func TestStatusDestroy(t *testing.T) {
 		table.Rows[0].Cells[0] != "g" {
 		t.Errorf("table: got %v and error %v, want the row of g", table, err)
 	}
-	if _, ok := status.New().(*workshop.Gadget); !ok {
+	if _, ok := status.New().(*v1.Gadget); !ok {
 		t.Errorf("new object: got %T, want that of the store", status.New())
 	}
 	if _, err := status.Get(in(t, "v1"), "nobody", &metav1.GetOptions{}); !apierrors.IsNotFound(err) {

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 
 	"example.com/extension-apiserver/sample/apis/workshop"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 // patience is how long a test waits for what happens at once.
@@ -43,7 +44,7 @@ type oneGadget struct {
 	show func(ctx context.Context) error
 }
 
-func (*oneGadget) New() runtime.Object { return &workshop.Gadget{} }
+func (*oneGadget) New() runtime.Object { return &v1.Gadget{} }
 func (*oneGadget) Destroy()            {}
 
 func (o *oneGadget) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
@@ -51,7 +52,7 @@ func (o *oneGadget) Get(_ context.Context, name string, _ *metav1.GetOptions) (r
 		return nil, apierrors.NewNotFound(workshop.Resource("gadgets"), name)
 	}
 	o.reads.Add(1)
-	return &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
+	return &v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
 }
 
 // session answers each line of the input until it ends or says exit, or until ctx is done.

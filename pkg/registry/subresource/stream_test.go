@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 
 	"example.com/extension-apiserver/sample/apis/workshop"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 // TestStream: a conversation with the client that kubectl exec uses, and each of its ends.
@@ -241,8 +242,8 @@ func TestStreamEndpoint(t *testing.T) {
 	if options, subpath, name := r.NewConnectOptions(); options != nil || subpath || name != "" {
 		t.Errorf("options: got %v, subpath %t %q, want none", options, subpath, name)
 	}
-	if _, ok := r.New().(*workshop.Gadget); !ok {
-		t.Errorf("new object: got %T, want *workshop.Gadget", r.New())
+	if _, ok := r.New().(*v1.Gadget); !ok {
+		t.Errorf("new object: got %T, want *v1.Gadget", r.New())
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"example.com/extension-apiserver/pkg/registry/table"
-	"example.com/extension-apiserver/sample/apis/workshop"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 // The TableConvertor of a store.
@@ -21,11 +21,11 @@ func ExampleConvertor() {
 			{Name: "Purpose", Type: "string", Description: "What the gadget is for"},
 		},
 		Row: func(obj runtime.Object, name, _ string) ([]any, error) {
-			return []any{name, obj.(*workshop.Gadget).Spec.Purpose}, nil
+			return []any{name, obj.(*v1.Gadget).Spec.Purpose}, nil
 		},
 	}
-	gadget := &workshop.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "ruler"},
-		Spec: workshop.GadgetSpec{Purpose: "measures"}}
+	gadget := &v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "ruler"},
+		Spec: v1.GadgetSpec{Purpose: "measures"}}
 	printed, err := columns.ConvertToTable(context.Background(), gadget, nil)
 	fmt.Println(printed.ColumnDefinitions[1].Name, printed.Rows[0].Cells, err)
 	// Output: Purpose [ruler measures] <nil>

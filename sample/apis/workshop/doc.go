@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workshop holds the internal ("hub") types of the API group workshop.example.com: the one form that the
-// registry works with and that every served version is converted to and from. The versions are the packages beside it.
+// Package workshop has the name of the API group workshop.example.com. The versions are the packages beside it; v1 is
+// the hub, which the others are converted to and from.
 //
-// sample/registry/workshop and the conversion functions of the versions use it; it imports nothing but apimachinery.
-//
-// +k8s:deepcopy-gen=package
 // +groupName=workshop.example.com
 package workshop

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"example.com/extension-apiserver/sample/apis/workshop"
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 	"example.com/extension-apiserver/sample/apis/workshop/v1alpha1"
 	"example.com/extension-apiserver/sample/apis/workshop/v1beta1"
@@ -39,9 +38,9 @@ func GroupVersions() []schema.GroupVersion {
 	return gvs
 }
 
-// AddToScheme adds the internal types and every version to the scheme, and sets the order of preference.
+// AddToScheme adds every version to the scheme, and sets the order of preference.
 func AddToScheme(scheme *runtime.Scheme) error {
-	builder := runtime.NewSchemeBuilder(workshop.AddToScheme)
+	var builder runtime.SchemeBuilder
 	for _, v := range Versions {
 		builder.Register(v.AddToScheme)
 	}

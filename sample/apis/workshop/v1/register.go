@@ -14,11 +14,9 @@ import (
 var SchemeGroupVersion = schema.GroupVersion{Group: workshop.GroupName, Version: "v1"}
 
 var (
-	// SchemeBuilder collects what the kinds' files and the generated code register.
+	// SchemeBuilder collects what the kinds' files register.
 	SchemeBuilder runtime.SchemeBuilder
-	// localSchemeBuilder is the name that the generated conversions and validations register with.
-	localSchemeBuilder = &SchemeBuilder
-	// AddToScheme adds the kinds, defaults, conversions and validations of this version to a scheme.
+	// AddToScheme adds the kinds and defaults of this version to a scheme.
 	AddToScheme = SchemeBuilder.AddToScheme
 )
 

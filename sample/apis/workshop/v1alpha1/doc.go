@@ -9,7 +9,7 @@
 // +k8s:openapi-gen=true
 // +k8s:openapi-model-package=com.example.workshop.v1alpha1
 // +k8s:deepcopy-gen=package
-// +k8s:conversion-gen=example.com/extension-apiserver/sample/apis/workshop
+// +k8s:conversion-gen=example.com/extension-apiserver/sample/apis/workshop/v1
 // +k8s:defaulter-gen=TypeMeta
 // +k8s:prerelease-lifecycle-gen=true
 // +groupName=workshop.example.com

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/conversion"
 
 	"example.com/extension-apiserver/sample/apis/workshop"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 const (
@@ -20,10 +21,10 @@ const (
 	MaterialPrefix = "materials." + workshop.GroupName + "/"
 )
 
-// Convert_v1alpha1_Widget_To_workshop_Widget takes remark and materials to where every other version has them. A material without a part is
+// Convert_v1alpha1_Widget_To_v1_Widget takes remark and materials to where every other version has them. A material without a part is
 // dropped: the part was deleted.
-func Convert_v1alpha1_Widget_To_workshop_Widget(in *Widget, out *workshop.Widget, s conversion.Scope) error {
-	if err := autoConvert_v1alpha1_Widget_To_workshop_Widget(in, out, s); err != nil {
+func Convert_v1alpha1_Widget_To_v1_Widget(in *Widget, out *v1.Widget, s conversion.Scope) error {
+	if err := autoConvert_v1alpha1_Widget_To_v1_Widget(in, out, s); err != nil {
 		return err
 	}
 	if in.Spec.Remark != "" {
@@ -40,9 +41,9 @@ func Convert_v1alpha1_Widget_To_workshop_Widget(in *Widget, out *workshop.Widget
 	return nil
 }
 
-// Convert_workshop_Widget_To_v1alpha1_Widget is the way back.
-func Convert_workshop_Widget_To_v1alpha1_Widget(in *workshop.Widget, out *Widget, s conversion.Scope) error {
-	if err := autoConvert_workshop_Widget_To_v1alpha1_Widget(in, out, s); err != nil {
+// Convert_v1_Widget_To_v1alpha1_Widget is the way back.
+func Convert_v1_Widget_To_v1alpha1_Widget(in *v1.Widget, out *Widget, s conversion.Scope) error {
+	if err := autoConvert_v1_Widget_To_v1alpha1_Widget(in, out, s); err != nil {
 		return err
 	}
 	for _, part := range in.Spec.Parts {
@@ -53,23 +54,23 @@ func Convert_workshop_Widget_To_v1alpha1_Widget(in *workshop.Widget, out *Widget
 	return nil
 }
 
-// Convert_v1alpha1_WidgetSpec_To_workshop_WidgetSpec renames and moves; what has the same name is done by the generated code.
-func Convert_v1alpha1_WidgetSpec_To_workshop_WidgetSpec(in *WidgetSpec, out *workshop.WidgetSpec,
+// Convert_v1alpha1_WidgetSpec_To_v1_WidgetSpec renames and moves; what has the same name is done by the generated code.
+func Convert_v1alpha1_WidgetSpec_To_v1_WidgetSpec(in *WidgetSpec, out *v1.WidgetSpec,
 	s conversion.Scope) error {
-	if err := autoConvert_v1alpha1_WidgetSpec_To_workshop_WidgetSpec(in, out, s); err != nil {
+	if err := autoConvert_v1alpha1_WidgetSpec_To_v1_WidgetSpec(in, out, s); err != nil {
 		return err
 	}
 	out.Model = in.Design
-	out.Grade = workshop.WidgetGrade(in.Quality)
+	out.Grade = v1.WidgetGrade(in.Quality)
 	out.Replicas = in.Scale.Desired
 	out.MaxReplicas = in.Scale.Limit
 	return nil
 }
 
-// Convert_workshop_WidgetSpec_To_v1alpha1_WidgetSpec is the way back.
-func Convert_workshop_WidgetSpec_To_v1alpha1_WidgetSpec(in *workshop.WidgetSpec, out *WidgetSpec,
+// Convert_v1_WidgetSpec_To_v1alpha1_WidgetSpec is the way back.
+func Convert_v1_WidgetSpec_To_v1alpha1_WidgetSpec(in *v1.WidgetSpec, out *WidgetSpec,
 	s conversion.Scope) error {
-	if err := autoConvert_workshop_WidgetSpec_To_v1alpha1_WidgetSpec(in, out, s); err != nil {
+	if err := autoConvert_v1_WidgetSpec_To_v1alpha1_WidgetSpec(in, out, s); err != nil {
 		return err
 	}
 	out.Design = in.Model
@@ -78,20 +79,20 @@ func Convert_workshop_WidgetSpec_To_v1alpha1_WidgetSpec(in *workshop.WidgetSpec,
 	return nil
 }
 
-// Convert_v1alpha1_WidgetPart_To_workshop_WidgetPart renames; the material is added by the conversion of the whole widget.
-func Convert_v1alpha1_WidgetPart_To_workshop_WidgetPart(in *WidgetPart, out *workshop.WidgetPart,
+// Convert_v1alpha1_WidgetPart_To_v1_WidgetPart renames; the material is added by the conversion of the whole widget.
+func Convert_v1alpha1_WidgetPart_To_v1_WidgetPart(in *WidgetPart, out *v1.WidgetPart,
 	s conversion.Scope) error {
-	if err := autoConvert_v1alpha1_WidgetPart_To_workshop_WidgetPart(in, out, s); err != nil {
+	if err := autoConvert_v1alpha1_WidgetPart_To_v1_WidgetPart(in, out, s); err != nil {
 		return err
 	}
 	out.Quantity = in.Count
 	return nil
 }
 
-// Convert_workshop_WidgetPart_To_v1alpha1_WidgetPart is the way back.
-func Convert_workshop_WidgetPart_To_v1alpha1_WidgetPart(in *workshop.WidgetPart, out *WidgetPart,
+// Convert_v1_WidgetPart_To_v1alpha1_WidgetPart is the way back.
+func Convert_v1_WidgetPart_To_v1alpha1_WidgetPart(in *v1.WidgetPart, out *WidgetPart,
 	s conversion.Scope) error {
-	if err := autoConvert_workshop_WidgetPart_To_v1alpha1_WidgetPart(in, out, s); err != nil {
+	if err := autoConvert_v1_WidgetPart_To_v1alpha1_WidgetPart(in, out, s); err != nil {
 		return err
 	}
 	out.Count = in.Quantity

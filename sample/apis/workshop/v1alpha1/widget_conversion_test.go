@@ -9,13 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"example.com/extension-apiserver/sample/apis/workshop"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 func newScheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{workshop.AddToScheme, AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -25,15 +25,15 @@ func newScheme(t testing.TB) *runtime.Scheme {
 
 // TestWidgetConversion: each field has its place in the other form, and what has none is in an annotation.
 func TestWidgetConversion(t *testing.T) {
-	internal := &workshop.Widget{
+	internal := &v1.Widget{
 		ObjectMeta: metav1.ObjectMeta{Name: "w", Annotations: map[string]string{"a": "b",
 			RemarkAnnotation: "for the hall"}},
-		Spec: workshop.WidgetSpec{
-			Model: "pendulum", Grade: workshop.WidgetGradePremium, Replicas: new(int32(2)), MaxReplicas: new(int32(5)),
-			Parts: []workshop.WidgetPart{{Name: "screw", Quantity: new(int32(12)), Material: "steel"},
+		Spec: v1.WidgetSpec{
+			Model: "pendulum", Grade: v1.WidgetGradePremium, Replicas: new(int32(2)), MaxReplicas: new(int32(5)),
+			Parts: []v1.WidgetPart{{Name: "screw", Quantity: new(int32(12)), Material: "steel"},
 				{Name: "frame", Material: "oak"}, {Name: "glass"}},
 		},
-		Status: workshop.WidgetStatus{ObservedGeneration: 2, Replicas: 2, ReadyReplicas: 1, Selector: "a=b"},
+		Status: v1.WidgetStatus{ObservedGeneration: 2, Replicas: 2, ReadyReplicas: 1, Selector: "a=b"},
 	}
 	old := &Widget{
 		ObjectMeta: metav1.ObjectMeta{Name: "w", Annotations: map[string]string{"a": "b", MaterialPrefix +
@@ -48,7 +48,7 @@ func TestWidgetConversion(t *testing.T) {
 	}
 	scheme := newScheme(t)
 	internalBefore, oldBefore := internal.DeepCopy(), old.DeepCopy()
-	gotOld, gotInternal := &Widget{}, &workshop.Widget{}
+	gotOld, gotInternal := &Widget{}, &v1.Widget{}
 	if err := scheme.Convert(internal, gotOld, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestWidgetAnnotations(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			old := Widget{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations},
 				Spec: WidgetSpec{Parts: []WidgetPart{{Name: "screw"}}, Remark: tc.remark}}
-			got := &workshop.Widget{}
+			got := &v1.Widget{}
 			if err := newScheme(t).Convert(&old, got, nil); err != nil {
 				t.Fatal(err)
 			}

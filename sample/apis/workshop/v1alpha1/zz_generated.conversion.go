@@ -10,7 +10,7 @@ package v1alpha1
 import (
 	unsafe "unsafe"
 
-	workshop "example.com/extension-apiserver/sample/apis/workshop"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 	conversion "k8s.io/apimachinery/pkg/conversion"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 )
@@ -22,88 +22,88 @@ func init() {
 // RegisterConversions adds conversion functions to the given scheme.
 // Public to allow building arbitrary schemes.
 func RegisterConversions(s *runtime.Scheme) error {
-	if err := s.AddGeneratedConversionFunc((*WidgetList)(nil), (*workshop.WidgetList)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1alpha1_WidgetList_To_workshop_WidgetList(a.(*WidgetList), b.(*workshop.WidgetList), scope)
+	if err := s.AddGeneratedConversionFunc((*WidgetList)(nil), (*v1.WidgetList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_WidgetList_To_v1_WidgetList(a.(*WidgetList), b.(*v1.WidgetList), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*workshop.WidgetList)(nil), (*WidgetList)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_workshop_WidgetList_To_v1alpha1_WidgetList(a.(*workshop.WidgetList), b.(*WidgetList), scope)
+	if err := s.AddGeneratedConversionFunc((*v1.WidgetList)(nil), (*WidgetList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_WidgetList_To_v1alpha1_WidgetList(a.(*v1.WidgetList), b.(*WidgetList), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*WidgetStatus)(nil), (*workshop.WidgetStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1alpha1_WidgetStatus_To_workshop_WidgetStatus(a.(*WidgetStatus), b.(*workshop.WidgetStatus), scope)
+	if err := s.AddGeneratedConversionFunc((*WidgetStatus)(nil), (*v1.WidgetStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_WidgetStatus_To_v1_WidgetStatus(a.(*WidgetStatus), b.(*v1.WidgetStatus), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*workshop.WidgetStatus)(nil), (*WidgetStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_workshop_WidgetStatus_To_v1alpha1_WidgetStatus(a.(*workshop.WidgetStatus), b.(*WidgetStatus), scope)
+	if err := s.AddGeneratedConversionFunc((*v1.WidgetStatus)(nil), (*WidgetStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_WidgetStatus_To_v1alpha1_WidgetStatus(a.(*v1.WidgetStatus), b.(*WidgetStatus), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddConversionFunc((*WidgetPart)(nil), (*workshop.WidgetPart)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1alpha1_WidgetPart_To_workshop_WidgetPart(a.(*WidgetPart), b.(*workshop.WidgetPart), scope)
+	if err := s.AddConversionFunc((*v1.WidgetPart)(nil), (*WidgetPart)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_WidgetPart_To_v1alpha1_WidgetPart(a.(*v1.WidgetPart), b.(*WidgetPart), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddConversionFunc((*WidgetSpec)(nil), (*workshop.WidgetSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1alpha1_WidgetSpec_To_workshop_WidgetSpec(a.(*WidgetSpec), b.(*workshop.WidgetSpec), scope)
+	if err := s.AddConversionFunc((*v1.WidgetSpec)(nil), (*WidgetSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_WidgetSpec_To_v1alpha1_WidgetSpec(a.(*v1.WidgetSpec), b.(*WidgetSpec), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddConversionFunc((*Widget)(nil), (*workshop.Widget)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1alpha1_Widget_To_workshop_Widget(a.(*Widget), b.(*workshop.Widget), scope)
+	if err := s.AddConversionFunc((*v1.Widget)(nil), (*Widget)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_Widget_To_v1alpha1_Widget(a.(*v1.Widget), b.(*Widget), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddConversionFunc((*workshop.WidgetPart)(nil), (*WidgetPart)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_workshop_WidgetPart_To_v1alpha1_WidgetPart(a.(*workshop.WidgetPart), b.(*WidgetPart), scope)
+	if err := s.AddConversionFunc((*WidgetPart)(nil), (*v1.WidgetPart)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_WidgetPart_To_v1_WidgetPart(a.(*WidgetPart), b.(*v1.WidgetPart), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddConversionFunc((*workshop.WidgetSpec)(nil), (*WidgetSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_workshop_WidgetSpec_To_v1alpha1_WidgetSpec(a.(*workshop.WidgetSpec), b.(*WidgetSpec), scope)
+	if err := s.AddConversionFunc((*WidgetSpec)(nil), (*v1.WidgetSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_WidgetSpec_To_v1_WidgetSpec(a.(*WidgetSpec), b.(*v1.WidgetSpec), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddConversionFunc((*workshop.Widget)(nil), (*Widget)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_workshop_Widget_To_v1alpha1_Widget(a.(*workshop.Widget), b.(*Widget), scope)
+	if err := s.AddConversionFunc((*Widget)(nil), (*v1.Widget)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_Widget_To_v1_Widget(a.(*Widget), b.(*v1.Widget), scope)
 	}); err != nil {
 		return err
 	}
 	return nil
 }
 
-func autoConvert_v1alpha1_Widget_To_workshop_Widget(in *Widget, out *workshop.Widget, s conversion.Scope) error {
+func autoConvert_v1alpha1_Widget_To_v1_Widget(in *Widget, out *v1.Widget, s conversion.Scope) error {
 	out.ObjectMeta = in.ObjectMeta
-	if err := Convert_v1alpha1_WidgetSpec_To_workshop_WidgetSpec(&in.Spec, &out.Spec, s); err != nil {
+	if err := Convert_v1alpha1_WidgetSpec_To_v1_WidgetSpec(&in.Spec, &out.Spec, s); err != nil {
 		return err
 	}
-	if err := Convert_v1alpha1_WidgetStatus_To_workshop_WidgetStatus(&in.Status, &out.Status, s); err != nil {
+	if err := Convert_v1alpha1_WidgetStatus_To_v1_WidgetStatus(&in.Status, &out.Status, s); err != nil {
 		return err
 	}
 	return nil
 }
 
-func autoConvert_workshop_Widget_To_v1alpha1_Widget(in *workshop.Widget, out *Widget, s conversion.Scope) error {
+func autoConvert_v1_Widget_To_v1alpha1_Widget(in *v1.Widget, out *Widget, s conversion.Scope) error {
 	out.ObjectMeta = in.ObjectMeta
-	if err := Convert_workshop_WidgetSpec_To_v1alpha1_WidgetSpec(&in.Spec, &out.Spec, s); err != nil {
+	if err := Convert_v1_WidgetSpec_To_v1alpha1_WidgetSpec(&in.Spec, &out.Spec, s); err != nil {
 		return err
 	}
-	if err := Convert_workshop_WidgetStatus_To_v1alpha1_WidgetStatus(&in.Status, &out.Status, s); err != nil {
+	if err := Convert_v1_WidgetStatus_To_v1alpha1_WidgetStatus(&in.Status, &out.Status, s); err != nil {
 		return err
 	}
 	return nil
 }
 
-func autoConvert_v1alpha1_WidgetList_To_workshop_WidgetList(in *WidgetList, out *workshop.WidgetList, s conversion.Scope) error {
+func autoConvert_v1alpha1_WidgetList_To_v1_WidgetList(in *WidgetList, out *v1.WidgetList, s conversion.Scope) error {
 	out.ListMeta = in.ListMeta
 	if in.Items != nil {
 		in, out := &in.Items, &out.Items
-		*out = make([]workshop.Widget, len(*in))
+		*out = make([]v1.Widget, len(*in))
 		for i := range *in {
-			if err := Convert_v1alpha1_Widget_To_workshop_Widget(&(*in)[i], &(*out)[i], s); err != nil {
+			if err := Convert_v1alpha1_Widget_To_v1_Widget(&(*in)[i], &(*out)[i], s); err != nil {
 				return err
 			}
 		}
@@ -113,18 +113,18 @@ func autoConvert_v1alpha1_WidgetList_To_workshop_WidgetList(in *WidgetList, out 
 	return nil
 }
 
-// Convert_v1alpha1_WidgetList_To_workshop_WidgetList is an autogenerated conversion function.
-func Convert_v1alpha1_WidgetList_To_workshop_WidgetList(in *WidgetList, out *workshop.WidgetList, s conversion.Scope) error {
-	return autoConvert_v1alpha1_WidgetList_To_workshop_WidgetList(in, out, s)
+// Convert_v1alpha1_WidgetList_To_v1_WidgetList is an autogenerated conversion function.
+func Convert_v1alpha1_WidgetList_To_v1_WidgetList(in *WidgetList, out *v1.WidgetList, s conversion.Scope) error {
+	return autoConvert_v1alpha1_WidgetList_To_v1_WidgetList(in, out, s)
 }
 
-func autoConvert_workshop_WidgetList_To_v1alpha1_WidgetList(in *workshop.WidgetList, out *WidgetList, s conversion.Scope) error {
+func autoConvert_v1_WidgetList_To_v1alpha1_WidgetList(in *v1.WidgetList, out *WidgetList, s conversion.Scope) error {
 	out.ListMeta = in.ListMeta
 	if in.Items != nil {
 		in, out := &in.Items, &out.Items
 		*out = make([]Widget, len(*in))
 		for i := range *in {
-			if err := Convert_workshop_Widget_To_v1alpha1_Widget(&(*in)[i], &(*out)[i], s); err != nil {
+			if err := Convert_v1_Widget_To_v1alpha1_Widget(&(*in)[i], &(*out)[i], s); err != nil {
 				return err
 			}
 		}
@@ -134,33 +134,33 @@ func autoConvert_workshop_WidgetList_To_v1alpha1_WidgetList(in *workshop.WidgetL
 	return nil
 }
 
-// Convert_workshop_WidgetList_To_v1alpha1_WidgetList is an autogenerated conversion function.
-func Convert_workshop_WidgetList_To_v1alpha1_WidgetList(in *workshop.WidgetList, out *WidgetList, s conversion.Scope) error {
-	return autoConvert_workshop_WidgetList_To_v1alpha1_WidgetList(in, out, s)
+// Convert_v1_WidgetList_To_v1alpha1_WidgetList is an autogenerated conversion function.
+func Convert_v1_WidgetList_To_v1alpha1_WidgetList(in *v1.WidgetList, out *WidgetList, s conversion.Scope) error {
+	return autoConvert_v1_WidgetList_To_v1alpha1_WidgetList(in, out, s)
 }
 
-func autoConvert_v1alpha1_WidgetPart_To_workshop_WidgetPart(in *WidgetPart, out *workshop.WidgetPart, s conversion.Scope) error {
+func autoConvert_v1alpha1_WidgetPart_To_v1_WidgetPart(in *WidgetPart, out *v1.WidgetPart, s conversion.Scope) error {
 	out.Name = in.Name
 	// WARNING: in.Count requires manual conversion: does not exist in peer-type
 	return nil
 }
 
-func autoConvert_workshop_WidgetPart_To_v1alpha1_WidgetPart(in *workshop.WidgetPart, out *WidgetPart, s conversion.Scope) error {
+func autoConvert_v1_WidgetPart_To_v1alpha1_WidgetPart(in *v1.WidgetPart, out *WidgetPart, s conversion.Scope) error {
 	out.Name = in.Name
 	// WARNING: in.Quantity requires manual conversion: does not exist in peer-type
 	// WARNING: in.Material requires manual conversion: does not exist in peer-type
 	return nil
 }
 
-func autoConvert_v1alpha1_WidgetSpec_To_workshop_WidgetSpec(in *WidgetSpec, out *workshop.WidgetSpec, s conversion.Scope) error {
+func autoConvert_v1alpha1_WidgetSpec_To_v1_WidgetSpec(in *WidgetSpec, out *v1.WidgetSpec, s conversion.Scope) error {
 	// WARNING: in.Design requires manual conversion: does not exist in peer-type
 	// WARNING: in.Quality requires manual conversion: does not exist in peer-type
 	// WARNING: in.Scale requires manual conversion: does not exist in peer-type
 	if in.Parts != nil {
 		in, out := &in.Parts, &out.Parts
-		*out = make([]workshop.WidgetPart, len(*in))
+		*out = make([]v1.WidgetPart, len(*in))
 		for i := range *in {
-			if err := Convert_v1alpha1_WidgetPart_To_workshop_WidgetPart(&(*in)[i], &(*out)[i], s); err != nil {
+			if err := Convert_v1alpha1_WidgetPart_To_v1_WidgetPart(&(*in)[i], &(*out)[i], s); err != nil {
 				return err
 			}
 		}
@@ -171,7 +171,7 @@ func autoConvert_v1alpha1_WidgetSpec_To_workshop_WidgetSpec(in *WidgetSpec, out 
 	return nil
 }
 
-func autoConvert_workshop_WidgetSpec_To_v1alpha1_WidgetSpec(in *workshop.WidgetSpec, out *WidgetSpec, s conversion.Scope) error {
+func autoConvert_v1_WidgetSpec_To_v1alpha1_WidgetSpec(in *v1.WidgetSpec, out *WidgetSpec, s conversion.Scope) error {
 	// WARNING: in.Model requires manual conversion: does not exist in peer-type
 	// WARNING: in.Grade requires manual conversion: does not exist in peer-type
 	// WARNING: in.Replicas requires manual conversion: does not exist in peer-type
@@ -180,7 +180,7 @@ func autoConvert_workshop_WidgetSpec_To_v1alpha1_WidgetSpec(in *workshop.WidgetS
 		in, out := &in.Parts, &out.Parts
 		*out = make([]WidgetPart, len(*in))
 		for i := range *in {
-			if err := Convert_workshop_WidgetPart_To_v1alpha1_WidgetPart(&(*in)[i], &(*out)[i], s); err != nil {
+			if err := Convert_v1_WidgetPart_To_v1alpha1_WidgetPart(&(*in)[i], &(*out)[i], s); err != nil {
 				return err
 			}
 		}
@@ -190,22 +190,22 @@ func autoConvert_workshop_WidgetSpec_To_v1alpha1_WidgetSpec(in *workshop.WidgetS
 	return nil
 }
 
-func autoConvert_v1alpha1_WidgetStatus_To_workshop_WidgetStatus(in *WidgetStatus, out *workshop.WidgetStatus, s conversion.Scope) error {
-	*out = *(*workshop.WidgetStatus)(unsafe.Pointer(in))
+func autoConvert_v1alpha1_WidgetStatus_To_v1_WidgetStatus(in *WidgetStatus, out *v1.WidgetStatus, s conversion.Scope) error {
+	*out = *(*v1.WidgetStatus)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1alpha1_WidgetStatus_To_workshop_WidgetStatus is an autogenerated conversion function.
-func Convert_v1alpha1_WidgetStatus_To_workshop_WidgetStatus(in *WidgetStatus, out *workshop.WidgetStatus, s conversion.Scope) error {
-	return autoConvert_v1alpha1_WidgetStatus_To_workshop_WidgetStatus(in, out, s)
+// Convert_v1alpha1_WidgetStatus_To_v1_WidgetStatus is an autogenerated conversion function.
+func Convert_v1alpha1_WidgetStatus_To_v1_WidgetStatus(in *WidgetStatus, out *v1.WidgetStatus, s conversion.Scope) error {
+	return autoConvert_v1alpha1_WidgetStatus_To_v1_WidgetStatus(in, out, s)
 }
 
-func autoConvert_workshop_WidgetStatus_To_v1alpha1_WidgetStatus(in *workshop.WidgetStatus, out *WidgetStatus, s conversion.Scope) error {
+func autoConvert_v1_WidgetStatus_To_v1alpha1_WidgetStatus(in *v1.WidgetStatus, out *WidgetStatus, s conversion.Scope) error {
 	*out = *(*WidgetStatus)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_workshop_WidgetStatus_To_v1alpha1_WidgetStatus is an autogenerated conversion function.
-func Convert_workshop_WidgetStatus_To_v1alpha1_WidgetStatus(in *workshop.WidgetStatus, out *WidgetStatus, s conversion.Scope) error {
-	return autoConvert_workshop_WidgetStatus_To_v1alpha1_WidgetStatus(in, out, s)
+// Convert_v1_WidgetStatus_To_v1alpha1_WidgetStatus is an autogenerated conversion function.
+func Convert_v1_WidgetStatus_To_v1alpha1_WidgetStatus(in *v1.WidgetStatus, out *WidgetStatus, s conversion.Scope) error {
+	return autoConvert_v1_WidgetStatus_To_v1alpha1_WidgetStatus(in, out, s)
 }

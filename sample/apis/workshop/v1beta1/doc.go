@@ -9,7 +9,7 @@
 // +k8s:openapi-gen=true
 // +k8s:openapi-model-package=com.example.workshop.v1beta1
 // +k8s:deepcopy-gen=package
-// +k8s:conversion-gen=example.com/extension-apiserver/sample/apis/workshop
+// +k8s:conversion-gen=example.com/extension-apiserver/sample/apis/workshop/v1
 // +k8s:defaulter-gen=TypeMeta
 // +groupName=workshop.example.com
 package v1beta1

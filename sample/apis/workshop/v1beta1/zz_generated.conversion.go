@@ -10,7 +10,7 @@ package v1beta1
 import (
 	unsafe "unsafe"
 
-	workshop "example.com/extension-apiserver/sample/apis/workshop"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 	conversion "k8s.io/apimachinery/pkg/conversion"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 )
@@ -22,169 +22,169 @@ func init() {
 // RegisterConversions adds conversion functions to the given scheme.
 // Public to allow building arbitrary schemes.
 func RegisterConversions(s *runtime.Scheme) error {
-	if err := s.AddGeneratedConversionFunc((*Widget)(nil), (*workshop.Widget)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_Widget_To_workshop_Widget(a.(*Widget), b.(*workshop.Widget), scope)
+	if err := s.AddGeneratedConversionFunc((*Widget)(nil), (*v1.Widget)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_Widget_To_v1_Widget(a.(*Widget), b.(*v1.Widget), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*workshop.Widget)(nil), (*Widget)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_workshop_Widget_To_v1beta1_Widget(a.(*workshop.Widget), b.(*Widget), scope)
+	if err := s.AddGeneratedConversionFunc((*v1.Widget)(nil), (*Widget)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_Widget_To_v1beta1_Widget(a.(*v1.Widget), b.(*Widget), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*WidgetList)(nil), (*workshop.WidgetList)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_WidgetList_To_workshop_WidgetList(a.(*WidgetList), b.(*workshop.WidgetList), scope)
+	if err := s.AddGeneratedConversionFunc((*WidgetList)(nil), (*v1.WidgetList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_WidgetList_To_v1_WidgetList(a.(*WidgetList), b.(*v1.WidgetList), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*workshop.WidgetList)(nil), (*WidgetList)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_workshop_WidgetList_To_v1beta1_WidgetList(a.(*workshop.WidgetList), b.(*WidgetList), scope)
+	if err := s.AddGeneratedConversionFunc((*v1.WidgetList)(nil), (*WidgetList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_WidgetList_To_v1beta1_WidgetList(a.(*v1.WidgetList), b.(*WidgetList), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*WidgetPart)(nil), (*workshop.WidgetPart)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_WidgetPart_To_workshop_WidgetPart(a.(*WidgetPart), b.(*workshop.WidgetPart), scope)
+	if err := s.AddGeneratedConversionFunc((*WidgetPart)(nil), (*v1.WidgetPart)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_WidgetPart_To_v1_WidgetPart(a.(*WidgetPart), b.(*v1.WidgetPart), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*workshop.WidgetPart)(nil), (*WidgetPart)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_workshop_WidgetPart_To_v1beta1_WidgetPart(a.(*workshop.WidgetPart), b.(*WidgetPart), scope)
+	if err := s.AddGeneratedConversionFunc((*v1.WidgetPart)(nil), (*WidgetPart)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_WidgetPart_To_v1beta1_WidgetPart(a.(*v1.WidgetPart), b.(*WidgetPart), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*WidgetSpec)(nil), (*workshop.WidgetSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_WidgetSpec_To_workshop_WidgetSpec(a.(*WidgetSpec), b.(*workshop.WidgetSpec), scope)
+	if err := s.AddGeneratedConversionFunc((*WidgetSpec)(nil), (*v1.WidgetSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_WidgetSpec_To_v1_WidgetSpec(a.(*WidgetSpec), b.(*v1.WidgetSpec), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*workshop.WidgetSpec)(nil), (*WidgetSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_workshop_WidgetSpec_To_v1beta1_WidgetSpec(a.(*workshop.WidgetSpec), b.(*WidgetSpec), scope)
+	if err := s.AddGeneratedConversionFunc((*v1.WidgetSpec)(nil), (*WidgetSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_WidgetSpec_To_v1beta1_WidgetSpec(a.(*v1.WidgetSpec), b.(*WidgetSpec), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*WidgetStatus)(nil), (*workshop.WidgetStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_WidgetStatus_To_workshop_WidgetStatus(a.(*WidgetStatus), b.(*workshop.WidgetStatus), scope)
+	if err := s.AddGeneratedConversionFunc((*WidgetStatus)(nil), (*v1.WidgetStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_WidgetStatus_To_v1_WidgetStatus(a.(*WidgetStatus), b.(*v1.WidgetStatus), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*workshop.WidgetStatus)(nil), (*WidgetStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_workshop_WidgetStatus_To_v1beta1_WidgetStatus(a.(*workshop.WidgetStatus), b.(*WidgetStatus), scope)
+	if err := s.AddGeneratedConversionFunc((*v1.WidgetStatus)(nil), (*WidgetStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1_WidgetStatus_To_v1beta1_WidgetStatus(a.(*v1.WidgetStatus), b.(*WidgetStatus), scope)
 	}); err != nil {
 		return err
 	}
 	return nil
 }
 
-func autoConvert_v1beta1_Widget_To_workshop_Widget(in *Widget, out *workshop.Widget, s conversion.Scope) error {
+func autoConvert_v1beta1_Widget_To_v1_Widget(in *Widget, out *v1.Widget, s conversion.Scope) error {
 	out.ObjectMeta = in.ObjectMeta
-	if err := Convert_v1beta1_WidgetSpec_To_workshop_WidgetSpec(&in.Spec, &out.Spec, s); err != nil {
+	if err := Convert_v1beta1_WidgetSpec_To_v1_WidgetSpec(&in.Spec, &out.Spec, s); err != nil {
 		return err
 	}
-	if err := Convert_v1beta1_WidgetStatus_To_workshop_WidgetStatus(&in.Status, &out.Status, s); err != nil {
+	if err := Convert_v1beta1_WidgetStatus_To_v1_WidgetStatus(&in.Status, &out.Status, s); err != nil {
 		return err
 	}
 	return nil
 }
 
-// Convert_v1beta1_Widget_To_workshop_Widget is an autogenerated conversion function.
-func Convert_v1beta1_Widget_To_workshop_Widget(in *Widget, out *workshop.Widget, s conversion.Scope) error {
-	return autoConvert_v1beta1_Widget_To_workshop_Widget(in, out, s)
+// Convert_v1beta1_Widget_To_v1_Widget is an autogenerated conversion function.
+func Convert_v1beta1_Widget_To_v1_Widget(in *Widget, out *v1.Widget, s conversion.Scope) error {
+	return autoConvert_v1beta1_Widget_To_v1_Widget(in, out, s)
 }
 
-func autoConvert_workshop_Widget_To_v1beta1_Widget(in *workshop.Widget, out *Widget, s conversion.Scope) error {
+func autoConvert_v1_Widget_To_v1beta1_Widget(in *v1.Widget, out *Widget, s conversion.Scope) error {
 	out.ObjectMeta = in.ObjectMeta
-	if err := Convert_workshop_WidgetSpec_To_v1beta1_WidgetSpec(&in.Spec, &out.Spec, s); err != nil {
+	if err := Convert_v1_WidgetSpec_To_v1beta1_WidgetSpec(&in.Spec, &out.Spec, s); err != nil {
 		return err
 	}
-	if err := Convert_workshop_WidgetStatus_To_v1beta1_WidgetStatus(&in.Status, &out.Status, s); err != nil {
+	if err := Convert_v1_WidgetStatus_To_v1beta1_WidgetStatus(&in.Status, &out.Status, s); err != nil {
 		return err
 	}
 	return nil
 }
 
-// Convert_workshop_Widget_To_v1beta1_Widget is an autogenerated conversion function.
-func Convert_workshop_Widget_To_v1beta1_Widget(in *workshop.Widget, out *Widget, s conversion.Scope) error {
-	return autoConvert_workshop_Widget_To_v1beta1_Widget(in, out, s)
+// Convert_v1_Widget_To_v1beta1_Widget is an autogenerated conversion function.
+func Convert_v1_Widget_To_v1beta1_Widget(in *v1.Widget, out *Widget, s conversion.Scope) error {
+	return autoConvert_v1_Widget_To_v1beta1_Widget(in, out, s)
 }
 
-func autoConvert_v1beta1_WidgetList_To_workshop_WidgetList(in *WidgetList, out *workshop.WidgetList, s conversion.Scope) error {
+func autoConvert_v1beta1_WidgetList_To_v1_WidgetList(in *WidgetList, out *v1.WidgetList, s conversion.Scope) error {
 	out.ListMeta = in.ListMeta
-	out.Items = *(*[]workshop.Widget)(unsafe.Pointer(&in.Items))
+	out.Items = *(*[]v1.Widget)(unsafe.Pointer(&in.Items))
 	return nil
 }
 
-// Convert_v1beta1_WidgetList_To_workshop_WidgetList is an autogenerated conversion function.
-func Convert_v1beta1_WidgetList_To_workshop_WidgetList(in *WidgetList, out *workshop.WidgetList, s conversion.Scope) error {
-	return autoConvert_v1beta1_WidgetList_To_workshop_WidgetList(in, out, s)
+// Convert_v1beta1_WidgetList_To_v1_WidgetList is an autogenerated conversion function.
+func Convert_v1beta1_WidgetList_To_v1_WidgetList(in *WidgetList, out *v1.WidgetList, s conversion.Scope) error {
+	return autoConvert_v1beta1_WidgetList_To_v1_WidgetList(in, out, s)
 }
 
-func autoConvert_workshop_WidgetList_To_v1beta1_WidgetList(in *workshop.WidgetList, out *WidgetList, s conversion.Scope) error {
+func autoConvert_v1_WidgetList_To_v1beta1_WidgetList(in *v1.WidgetList, out *WidgetList, s conversion.Scope) error {
 	out.ListMeta = in.ListMeta
 	out.Items = *(*[]Widget)(unsafe.Pointer(&in.Items))
 	return nil
 }
 
-// Convert_workshop_WidgetList_To_v1beta1_WidgetList is an autogenerated conversion function.
-func Convert_workshop_WidgetList_To_v1beta1_WidgetList(in *workshop.WidgetList, out *WidgetList, s conversion.Scope) error {
-	return autoConvert_workshop_WidgetList_To_v1beta1_WidgetList(in, out, s)
+// Convert_v1_WidgetList_To_v1beta1_WidgetList is an autogenerated conversion function.
+func Convert_v1_WidgetList_To_v1beta1_WidgetList(in *v1.WidgetList, out *WidgetList, s conversion.Scope) error {
+	return autoConvert_v1_WidgetList_To_v1beta1_WidgetList(in, out, s)
 }
 
-func autoConvert_v1beta1_WidgetPart_To_workshop_WidgetPart(in *WidgetPart, out *workshop.WidgetPart, s conversion.Scope) error {
-	*out = *(*workshop.WidgetPart)(unsafe.Pointer(in))
+func autoConvert_v1beta1_WidgetPart_To_v1_WidgetPart(in *WidgetPart, out *v1.WidgetPart, s conversion.Scope) error {
+	*out = *(*v1.WidgetPart)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_WidgetPart_To_workshop_WidgetPart is an autogenerated conversion function.
-func Convert_v1beta1_WidgetPart_To_workshop_WidgetPart(in *WidgetPart, out *workshop.WidgetPart, s conversion.Scope) error {
-	return autoConvert_v1beta1_WidgetPart_To_workshop_WidgetPart(in, out, s)
+// Convert_v1beta1_WidgetPart_To_v1_WidgetPart is an autogenerated conversion function.
+func Convert_v1beta1_WidgetPart_To_v1_WidgetPart(in *WidgetPart, out *v1.WidgetPart, s conversion.Scope) error {
+	return autoConvert_v1beta1_WidgetPart_To_v1_WidgetPart(in, out, s)
 }
 
-func autoConvert_workshop_WidgetPart_To_v1beta1_WidgetPart(in *workshop.WidgetPart, out *WidgetPart, s conversion.Scope) error {
+func autoConvert_v1_WidgetPart_To_v1beta1_WidgetPart(in *v1.WidgetPart, out *WidgetPart, s conversion.Scope) error {
 	*out = *(*WidgetPart)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_workshop_WidgetPart_To_v1beta1_WidgetPart is an autogenerated conversion function.
-func Convert_workshop_WidgetPart_To_v1beta1_WidgetPart(in *workshop.WidgetPart, out *WidgetPart, s conversion.Scope) error {
-	return autoConvert_workshop_WidgetPart_To_v1beta1_WidgetPart(in, out, s)
+// Convert_v1_WidgetPart_To_v1beta1_WidgetPart is an autogenerated conversion function.
+func Convert_v1_WidgetPart_To_v1beta1_WidgetPart(in *v1.WidgetPart, out *WidgetPart, s conversion.Scope) error {
+	return autoConvert_v1_WidgetPart_To_v1beta1_WidgetPart(in, out, s)
 }
 
-func autoConvert_v1beta1_WidgetSpec_To_workshop_WidgetSpec(in *WidgetSpec, out *workshop.WidgetSpec, s conversion.Scope) error {
-	*out = *(*workshop.WidgetSpec)(unsafe.Pointer(in))
+func autoConvert_v1beta1_WidgetSpec_To_v1_WidgetSpec(in *WidgetSpec, out *v1.WidgetSpec, s conversion.Scope) error {
+	*out = *(*v1.WidgetSpec)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_WidgetSpec_To_workshop_WidgetSpec is an autogenerated conversion function.
-func Convert_v1beta1_WidgetSpec_To_workshop_WidgetSpec(in *WidgetSpec, out *workshop.WidgetSpec, s conversion.Scope) error {
-	return autoConvert_v1beta1_WidgetSpec_To_workshop_WidgetSpec(in, out, s)
+// Convert_v1beta1_WidgetSpec_To_v1_WidgetSpec is an autogenerated conversion function.
+func Convert_v1beta1_WidgetSpec_To_v1_WidgetSpec(in *WidgetSpec, out *v1.WidgetSpec, s conversion.Scope) error {
+	return autoConvert_v1beta1_WidgetSpec_To_v1_WidgetSpec(in, out, s)
 }
 
-func autoConvert_workshop_WidgetSpec_To_v1beta1_WidgetSpec(in *workshop.WidgetSpec, out *WidgetSpec, s conversion.Scope) error {
+func autoConvert_v1_WidgetSpec_To_v1beta1_WidgetSpec(in *v1.WidgetSpec, out *WidgetSpec, s conversion.Scope) error {
 	*out = *(*WidgetSpec)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_workshop_WidgetSpec_To_v1beta1_WidgetSpec is an autogenerated conversion function.
-func Convert_workshop_WidgetSpec_To_v1beta1_WidgetSpec(in *workshop.WidgetSpec, out *WidgetSpec, s conversion.Scope) error {
-	return autoConvert_workshop_WidgetSpec_To_v1beta1_WidgetSpec(in, out, s)
+// Convert_v1_WidgetSpec_To_v1beta1_WidgetSpec is an autogenerated conversion function.
+func Convert_v1_WidgetSpec_To_v1beta1_WidgetSpec(in *v1.WidgetSpec, out *WidgetSpec, s conversion.Scope) error {
+	return autoConvert_v1_WidgetSpec_To_v1beta1_WidgetSpec(in, out, s)
 }
 
-func autoConvert_v1beta1_WidgetStatus_To_workshop_WidgetStatus(in *WidgetStatus, out *workshop.WidgetStatus, s conversion.Scope) error {
-	*out = *(*workshop.WidgetStatus)(unsafe.Pointer(in))
+func autoConvert_v1beta1_WidgetStatus_To_v1_WidgetStatus(in *WidgetStatus, out *v1.WidgetStatus, s conversion.Scope) error {
+	*out = *(*v1.WidgetStatus)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_WidgetStatus_To_workshop_WidgetStatus is an autogenerated conversion function.
-func Convert_v1beta1_WidgetStatus_To_workshop_WidgetStatus(in *WidgetStatus, out *workshop.WidgetStatus, s conversion.Scope) error {
-	return autoConvert_v1beta1_WidgetStatus_To_workshop_WidgetStatus(in, out, s)
+// Convert_v1beta1_WidgetStatus_To_v1_WidgetStatus is an autogenerated conversion function.
+func Convert_v1beta1_WidgetStatus_To_v1_WidgetStatus(in *WidgetStatus, out *v1.WidgetStatus, s conversion.Scope) error {
+	return autoConvert_v1beta1_WidgetStatus_To_v1_WidgetStatus(in, out, s)
 }
 
-func autoConvert_workshop_WidgetStatus_To_v1beta1_WidgetStatus(in *workshop.WidgetStatus, out *WidgetStatus, s conversion.Scope) error {
+func autoConvert_v1_WidgetStatus_To_v1beta1_WidgetStatus(in *v1.WidgetStatus, out *WidgetStatus, s conversion.Scope) error {
 	*out = *(*WidgetStatus)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_workshop_WidgetStatus_To_v1beta1_WidgetStatus is an autogenerated conversion function.
-func Convert_workshop_WidgetStatus_To_v1beta1_WidgetStatus(in *workshop.WidgetStatus, out *WidgetStatus, s conversion.Scope) error {
-	return autoConvert_workshop_WidgetStatus_To_v1beta1_WidgetStatus(in, out, s)
+// Convert_v1_WidgetStatus_To_v1beta1_WidgetStatus is an autogenerated conversion function.
+func Convert_v1_WidgetStatus_To_v1beta1_WidgetStatus(in *v1.WidgetStatus, out *WidgetStatus, s conversion.Scope) error {
+	return autoConvert_v1_WidgetStatus_To_v1beta1_WidgetStatus(in, out, s)
 }

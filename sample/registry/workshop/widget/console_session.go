@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"example.com/extension-apiserver/pkg/registry/subresource"
-	"example.com/extension-apiserver/sample/apis/workshop"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 // maxConsoleLine bounds what a client makes the server keep, in bytes.
@@ -25,14 +25,14 @@ const maxConsoleLine = 4096
 // consoleCommands are what a console understands; help lists them.
 var consoleCommands = []struct {
 	name, help string
-	run        func(out io.Writer, words []string, get func() (*workshop.Widget, error)) error
+	run        func(out io.Writer, words []string, get func() (*v1.Widget, error)) error
 }{
-	{"echo", "echo WORDS: say them", func(out io.Writer, words []string, _ func() (*workshop.Widget, error)) error {
+	{"echo", "echo WORDS: say them", func(out io.Writer, words []string, _ func() (*v1.Widget, error)) error {
 		_, err := fmt.Fprintln(out, strings.Join(words, " "))
 		return err
 	}},
 	{"show", "show: the widget as it is now", func(out io.Writer, _ []string,
-		get func() (*workshop.Widget, error)) error {
+		get func() (*v1.Widget, error)) error {
 		widget, err := get()
 		if err != nil {
 			return err
@@ -48,7 +48,7 @@ var consoleCommands = []struct {
 // right to create its console does not include.
 func newConsoleSession(widgets rest.Getter, a authorizer.Authorizer) subresource.Session {
 	return func(ctx context.Context, name string, in io.Reader, out, errOut io.Writer) error {
-		return runConsole(ctx, in, out, errOut, func() (*workshop.Widget, error) {
+		return runConsole(ctx, in, out, errOut, func() (*v1.Widget, error) {
 			if err := subresource.EnsureAuthorized(ctx, a, "get", ""); err != nil {
 				return nil, err
 			}
@@ -56,13 +56,13 @@ func newConsoleSession(widgets rest.Getter, a authorizer.Authorizer) subresource
 			if err != nil {
 				return nil, err
 			}
-			return obj.(*workshop.Widget), nil
+			return obj.(*v1.Widget), nil
 		})
 	}
 }
 
 // runConsole answers each line of the input until it ends or says exit, or until ctx is done.
-func runConsole(ctx context.Context, in io.Reader, out, errOut io.Writer, get func() (*workshop.Widget, error)) error {
+func runConsole(ctx context.Context, in io.Reader, out, errOut io.Writer, get func() (*v1.Widget, error)) error {
 	lines := bufio.NewReaderSize(in, maxConsoleLine+len("\n"))
 	for ctx.Err() == nil {
 		line, err := lines.ReadSlice('\n')
@@ -89,7 +89,7 @@ func runConsole(ctx context.Context, in io.Reader, out, errOut io.Writer, get fu
 
 // runCommand returns an error where the session cannot go on: a widget that is gone, a client that
 // is. A missing right is an answer.
-func runCommand(out, errOut io.Writer, words []string, get func() (*workshop.Widget, error)) error {
+func runCommand(out, errOut io.Writer, words []string, get func() (*v1.Widget, error)) error {
 	var known []string
 	for _, command := range consoleCommands {
 		if command.name == words[0] {

@@ -22,6 +22,7 @@ import (
 
 	"example.com/extension-apiserver/sample/apis/workshop"
 	"example.com/extension-apiserver/sample/apis/workshop/install"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
 const consoleHelp = "echo WORDS: say them\nshow: the widget as it is now\nexit: leave\n"
@@ -62,7 +63,7 @@ func TestConsoleCommands(t *testing.T) {
 	}
 }
 
-func getStored() (*workshop.Widget, error) { return stored(), nil }
+func getStored() (*v1.Widget, error) { return stored(), nil }
 
 // TestConsoleHelp: a command that is added is listed, once.
 func TestConsoleHelp(t *testing.T) {
@@ -79,16 +80,16 @@ func TestConsoleEnds(t *testing.T) {
 	gone := apierrors.NewNotFound(workshop.Resource("widgets"), "w")
 	for _, tc := range []struct {
 		name, in string
-		get      func() (*workshop.Widget, error)
+		get      func() (*v1.Widget, error)
 		out      string
 		check    func(error) bool
 	}{
 		{"line too long", "echo a\n" + strings.Repeat("x", maxConsoleLine+1) + "\necho b\n", getStored, "a\n",
 			apierrors.IsBadRequest},
 		{"line without end too long", strings.Repeat("x", maxConsoleLine+1), getStored, "", apierrors.IsBadRequest},
-		{"the widget is gone", "echo a\nshow\necho b\n", func() (*workshop.Widget, error) { return nil, gone }, "a\n",
+		{"the widget is gone", "echo a\nshow\necho b\n", func() (*v1.Widget, error) { return nil, gone }, "a\n",
 			apierrors.IsNotFound},
-		{"it cannot be read", "show\necho b\n", func() (*workshop.Widget, error) { return nil, broken }, "",
+		{"it cannot be read", "show\necho b\n", func() (*v1.Widget, error) { return nil, broken }, "",
 			func(err error) bool { return errors.Is(err, broken) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -106,7 +107,7 @@ func TestConsoleEnds(t *testing.T) {
 		forbidden := apierrors.NewForbidden(workshop.Resource("widgets"), "w", errors.New("no right to get"))
 		var out, errOut bytes.Buffer
 		err := runConsole(t.Context(), strings.NewReader("show\necho b\n"), &out, &errOut,
-			func() (*workshop.Widget, error) { return nil, forbidden })
+			func() (*v1.Widget, error) { return nil, forbidden })
 		if want := forbidden.Error() + "\n"; err != nil || out.String() != "b\n" || errOut.String() != want {
 			t.Errorf("got error %v, output %q and error output %q, want none, that of the next line, and %q", err, &out,
 				&errOut, want)

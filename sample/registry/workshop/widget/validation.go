@@ -4,51 +4,44 @@ package widget
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/operation"
 	apivalidate "k8s.io/apimachinery/pkg/api/validate"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
-	"example.com/extension-apiserver/sample/apis/workshop"
+	"example.com/extension-apiserver/pkg/registry"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 	"example.com/extension-apiserver/sample/apis/workshop/v1alpha1"
 )
 
 // maxMaterial is the +k8s:maxLength of the versions that have the field.
 const maxMaterial = 63
 
-// validate holds the rules that tags cannot say: the name is a DNS subdomain as with built-in kinds, and replicas stays
-// below maxReplicas.
-func validate(ctx context.Context, widget *workshop.Widget, paths fieldPaths) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&widget.ObjectMeta, true, apivalidation.NameIsDNSSubdomain,
-		field.NewPath("metadata"))
-	errs = append(errs, validateReplicas(&widget.Spec, paths)...)
-	errs = append(errs, validateAnnotations(widget.Annotations, nil)...)
-	return append(errs, validateMaterials(ctx, widget.Spec.Parts, nil, paths)...)
-}
-
-// validateUpdate applies each rule only when one of its fields changes, so that an object stored before the rule
-// existed can still be updated elsewhere.
-func validateUpdate(ctx context.Context, widget, old *workshop.Widget, paths fieldPaths) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaUpdate(&widget.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
-	if !apiequality.Semantic.DeepEqual(widget.Spec.Replicas, old.Spec.Replicas) ||
-		!apiequality.Semantic.DeepEqual(widget.Spec.MaxReplicas, old.Spec.MaxReplicas) {
-		errs = append(errs, validateReplicas(&widget.Spec, paths)...)
+// validate holds the rules that tags cannot state. old is nil on create.
+func validate(ctx context.Context, widget, old *v1.Widget) field.ErrorList {
+	if old == nil {
+		old = &v1.Widget{}
 	}
+	errs := validateReplicas(ctx, &widget.Spec)
 	errs = append(errs, validateAnnotations(widget.Annotations, old.Annotations)...)
-	return append(errs, validateMaterials(ctx, widget.Spec.Parts, old.Spec.Parts, paths)...)
+	if info, ok := genericapirequest.RequestInfoFrom(ctx); ok && info.APIVersion == v1alpha1.SchemeGroupVersion.Version {
+		errs = append(errs, validateMaterials(ctx, widget.Spec.Parts, old.Spec.Parts)...)
+	}
+	return errs
 }
 
-func validateReplicas(spec *workshop.WidgetSpec, paths fieldPaths) field.ErrorList {
+func validateReplicas(ctx context.Context, spec *v1.WidgetSpec) field.ErrorList {
 	if spec.Replicas == nil || spec.MaxReplicas == nil || *spec.Replicas <= *spec.MaxReplicas {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(paths.replicas, *spec.Replicas,
-		"must not be greater than "+paths.maxReplicas.String())}
+	return field.ErrorList{field.Invalid(field.NewPath("spec", "replicas"), *spec.Replicas,
+		fmt.Sprintf("must not be greater than %s", registry.FieldPath(ctx, "spec.maxReplicas")))}
 }
 
 // validateAnnotations rejects annotations that v1alpha1 would take for materials. Its own are fields of the parts here.
@@ -63,11 +56,8 @@ func validateAnnotations(annotations, old map[string]string) field.ErrorList {
 	return errs
 }
 
-// validateMaterials holds the rule of the tag where the request's version has no field to put a tag on.
-func validateMaterials(ctx context.Context, parts, old []workshop.WidgetPart, paths fieldPaths) field.ErrorList {
-	if paths.material == nil {
-		return nil
-	}
+// validateMaterials holds the rule of the tag in v1alpha1, which has annotations instead of the field.
+func validateMaterials(ctx context.Context, parts, old []v1.WidgetPart) field.ErrorList {
 	oldMaterials := map[string]string{}
 	for _, part := range old {
 		oldMaterials[part.Name] = part.Material
@@ -75,29 +65,26 @@ func validateMaterials(ctx context.Context, parts, old []workshop.WidgetPart, pa
 	var errs field.ErrorList
 	for _, part := range parts {
 		if part.Material != oldMaterials[part.Name] {
-			errs = append(errs, apivalidate.MaxLength(ctx, operation.Operation{}, paths.material(part.Name),
-				&part.Material, nil, maxMaterial)...)
+			path := field.NewPath("metadata", "annotations").Key(v1alpha1.MaterialPrefix + part.Name)
+			errs = append(errs, apivalidate.MaxLength(ctx, operation.Operation{}, path, &part.Material, nil,
+				maxMaterial)...)
 		}
 	}
 	return errs
 }
 
-// validateStatus checks what changes, for the same reason.
-func validateStatus(status, old *workshop.WidgetStatus) field.ErrorList {
-	path := field.NewPath("status")
+func validateStatus(_ context.Context, widget, old *v1.Widget) field.ErrorList {
+	status, path := &widget.Status, field.NewPath("status")
 	var errs field.ErrorList
-	if status.ReadyReplicas > status.Replicas && (status.ReadyReplicas != old.ReadyReplicas ||
-		status.Replicas != old.Replicas) {
+	if status.ReadyReplicas > status.Replicas {
 		errs = append(errs, field.Invalid(path.Child("readyReplicas"), status.ReadyReplicas,
 			"must not be greater than status.replicas"))
 	}
-	if status.Selector != old.Selector {
-		if _, err := metav1.ParseToLabelSelector(status.Selector); err != nil {
-			errs = append(errs, field.Invalid(path.Child("selector"), status.Selector, err.Error()))
-		}
+	if _, err := metav1.ParseToLabelSelector(status.Selector); err != nil {
+		errs = append(errs, field.Invalid(path.Child("selector"), status.Selector, err.Error()))
 	}
 	oldConditions := map[string]metav1.Condition{}
-	for _, condition := range old.Conditions {
+	for _, condition := range old.Status.Conditions {
 		oldConditions[condition.Type] = condition
 	}
 	for i, condition := range status.Conditions {

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apitesting
+
+import (
+	"context"
+	"iter"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"example.com/extension-apiserver/pkg/registry"
+)
+
+// KindRules are the rules of a kind for requests in one version.
+type KindRules struct {
+	ctx    context.Context //nolint:containedctx // that of each request
+	create rest.RESTCreateStrategy
+	update rest.RESTUpdateStrategy
+	status rest.RESTUpdateStrategy
+}
+
+// Rules returns the rules of a kind, by version, in the order of preference. addToScheme registers the versions of the
+// group and their generated validation, as AddToScheme and Validation of an apiserver.Group do. The generated rules are
+// those of the version of a request: one whose rules are missing would be a way around them.
+func Rules(t *testing.T, newStorage registry.NewStorage,
+	addToScheme ...func(*runtime.Scheme) error) iter.Seq2[string, KindRules] {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range addToScheme {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	storage, err := newStorage(scheme, registry.Unconnected{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(yield func(string, KindRules) bool) {
+		for path, main := range storage {
+			store, ok := main.(genericregistry.GenericStore)
+			if !ok || strings.Contains(path, "/") {
+				continue
+			}
+			rules := KindRules{create: store.GetCreateStrategy(), update: store.GetUpdateStrategy()}
+			if status, ok := storage[path+"/status"].(interface {
+				GetUpdateStrategy() rest.RESTUpdateStrategy
+			}); ok {
+				rules.status = status.GetUpdateStrategy()
+			}
+			gvks, _, err := scheme.ObjectKinds(main.New())
+			if err != nil {
+				t.Fatal(err)
+			}
+			namespace := metav1.NamespaceNone
+			if rules.create.NamespaceScoped() {
+				namespace = metav1.NamespaceDefault
+			}
+			for _, gv := range scheme.PrioritizedVersionsForGroup(gvks[0].Group) {
+				if !scheme.Recognizes(gv.WithKind(gvks[0].Kind)) {
+					continue
+				}
+				rules.ctx = genericapirequest.WithRequestInfo(genericapirequest.WithNamespace(t.Context(), namespace),
+					&genericapirequest.RequestInfo{IsResourceRequest: true, APIGroup: gv.Group, APIVersion: gv.Version,
+						Resource: path})
+				if !yield(gv.Version, rules) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Create returns the errors of a new object, which has the Go type of the hub and all defaults.
+func (r KindRules) Create(obj runtime.Object) field.ErrorList { return r.create.Validate(r.ctx, obj) }
+
+// Update returns the errors of a change.
+func (r KindRules) Update(obj, old runtime.Object) field.ErrorList {
+	return r.update.ValidateUpdate(r.ctx, obj, old)
+}
+
+// UpdateStatus returns the errors of a change through the subresource status, which the kind must have.
+func (r KindRules) UpdateStatus(obj, old runtime.Object) field.ErrorList {
+	return r.status.ValidateUpdate(r.ctx, obj, old)
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// Object is a pointer to the Go type of a kind.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// Kind describes a kind by the Go type T of one served version, the hub. Its method NewStorage is for the Kinds of an
+// API group. The other versions convert to the hub; requests in the hub's version need no conversion, and there is no
+// internal type. AddToScheme registers T with a list that has the name of the kind and "List".
+//
+// The zero value behaves as most built-in kinds do:
+//   - Metadata, the generated validation of the request's version and Validate must have no errors.
+//   - metadata.generation counts the changes of everything but metadata and, if the kind has the subresource status,
+//     the status.
+//   - An update creates nothing and needs no resourceVersion. A finalizer without a domain is warned of.
+//   - kubectl get shows the name and the age.
+//
+// Hooks may be called by several goroutines at a time. A panic in one ends its request with 500.
+type Kind[T Object] struct {
+	// Resource is the name of the resource in URLs. Default: the kind as an English plural in lower case.
+	Resource string
+	// ClusterScoped kinds have no namespace.
+	ClusterScoped bool
+	// ShortNames and Categories are names under which kubectl finds the resource.
+	ShortNames, Categories []string
+	// Columns are shown by kubectl get between the name and the age; those of a priority above 0 follow the age and are
+	// shown with -o wide only.
+	Columns []Column[T]
+	// SelectableFields return the values by which objects can be selected, by the path of the field in the hub, such as
+	// spec.model. All objects can be selected by metadata.name and metadata.namespace.
+	SelectableFields map[string]func(T) string
+	// Paths are the names that other versions have for fields of the hub, by version: {"v1alpha1": {"spec.model":
+	// "spec.design"}}. They are used for selectable fields, the replicas of the subresource scale and the errors of
+	// Validate, and hold for the fields inside of a field, too. Other fields have the same path in all versions.
+	Paths map[string]map[string]string
+	// ValidateName validates metadata.name on create. Default: a DNS subdomain.
+	ValidateName apivalidation.ValidateNameFunc
+	// Validate returns the errors of rules that tags of the type cannot state, with the paths of the hub. old is nil on
+	// create. On update, errors that the stored object has too are ignored, so that an object that was stored before a
+	// rule existed can still be updated elsewhere. It must not change the objects.
+	Validate func(ctx context.Context, obj, old T) field.ErrorList
+	// Warn returns warnings for the client. old is nil on create.
+	Warn func(ctx context.Context, obj, old T) []string
+	// PrepareForCreate and PrepareForUpdate change an object before it is validated. The status is reset already.
+	PrepareForCreate func(ctx context.Context, obj T)
+	PrepareForUpdate func(ctx context.Context, obj, old T)
+	// Subresources are served below each object, by name: Status, Scale, Stream, or CustomSubresource.
+	Subresources map[string]Subresource[T]
+}
+
+// Column is a column of kubectl get.
+type Column[T Object] struct {
+	// Name is the heading. Required.
+	Name string
+	// Type is that of OpenAPI: string, integer, number, boolean or date. Default: string.
+	Type string
+	// Description says what is shown.
+	Description string
+	// Priority above 0 hides the column without -o wide.
+	Priority int32
+	// Value returns the content of a cell: a text, a number, a bool, a pointer to one of them, or a time, which is shown
+	// as the time since then. Nothing is shown for nil. Required.
+	Value func(T) any
+}
+
+// NewStorage is a NewStorage. The error has all contradictions in the description, as a utilerrors.Aggregate.
+func (k Kind[T]) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter,
+	a authorizer.Authorizer) (map[string]rest.Storage, error) {
+	d, err := k.describe(scheme)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.addSelectableFields(); err != nil {
+		return nil, fmt.Errorf("kind %s: %w", d.gvk.Kind, err)
+	}
+	rules := newRules(d)
+	store := &genericregistry.Store{
+		NewFunc:                   func() runtime.Object { return newObject[T]() },
+		NewListFunc:               d.newList,
+		DefaultQualifiedResource:  d.resource,
+		SingularQualifiedResource: schema.GroupResource{Group: d.gvk.Group, Resource: strings.ToLower(d.gvk.Kind)},
+		CreateStrategy:            rules,
+		UpdateStrategy:            rules,
+		DeleteStrategy:            rules,
+		ResetFieldsStrategy:       rules,
+		TableConvertor:            d.table(),
+	}
+	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: optsGetter,
+		AttrFunc: d.attributes}); err != nil {
+		return nil, fmt.Errorf("complete store of %s: %w", d.resource, err)
+	}
+	storage := map[string]rest.Storage{d.resource.Resource: &kindREST{store, k.ShortNames, k.Categories}}
+	for name, subresource := range k.Subresources {
+		storage[d.resource.Resource+"/"+name] = subresource.newStorage(d, store, a, name)
+	}
+	return storage, nil
+}
+
+// kindREST adds to the store the names under which kubectl finds the resource.
+type kindREST struct {
+	*genericregistry.Store
+	shortNames, categories []string
+}
+
+func (r *kindREST) ShortNames() []string { return r.shortNames }
+func (r *kindREST) Categories() []string { return r.categories }
+
+func newObject[T Object]() T {
+	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) //nolint:forcetypeassert // it is a T
+}
+
+// description is a Kind with what its scheme says of it.
+type description[T Object] struct {
+	Kind[T]
+	scheme   *runtime.Scheme
+	gvk      schema.GroupVersionKind // of the hub
+	resource schema.GroupResource
+	versions []schema.GroupVersion // that serve the kind
+	list     reflect.Type
+	// hasStatus is whether there is the subresource status.
+	hasStatus bool
+}
+
+func (d *description[T]) newList() runtime.Object {
+	return reflect.New(d.list).Interface().(runtime.Object) //nolint:forcetypeassert // the scheme has it
+}
+
+// describe registers the hub as the internal version.
+func (k Kind[T]) describe(scheme *runtime.Scheme) (*description[T], error) {
+	d := &description[T]{Kind: k, scheme: scheme}
+	example := reflect.TypeFor[T]()
+	if example.Kind() != reflect.Pointer || example.Elem().Kind() != reflect.Struct {
+		return nil, fmt.Errorf("kind of %s: expected a pointer to a struct", example)
+	}
+	gvks, _, err := scheme.ObjectKinds(newObject[T]())
+	if err != nil {
+		return nil, fmt.Errorf("kind of %s: %w", example, err)
+	}
+	gvks = slices.DeleteFunc(slices.Clone(gvks), func(gvk schema.GroupVersionKind) bool {
+		return gvk.Version == runtime.APIVersionInternal
+	})
+	if len(gvks) == 0 || slices.ContainsFunc(gvks, func(gvk schema.GroupVersionKind) bool {
+		return gvk.GroupKind() != gvks[0].GroupKind()
+	}) {
+		return nil, fmt.Errorf("kind of %s: it is registered as %v, expected versions of one kind", example, gvks)
+	}
+	d.gvk = gvks[0]
+	list, err := scheme.New(d.gvk.GroupVersion().WithKind(d.gvk.Kind + "List"))
+	if err != nil {
+		return nil, fmt.Errorf("kind %s: %w", d.gvk.Kind, err)
+	}
+	d.list = reflect.TypeOf(list).Elem()
+	internal := schema.GroupVersion{Group: d.gvk.Group, Version: runtime.APIVersionInternal}
+	for suffix, obj := range map[string]runtime.Object{"": newObject[T](), "List": list} {
+		gvk := internal.WithKind(d.gvk.Kind + suffix)
+		switch known := scheme.AllKnownTypes()[gvk]; known {
+		case reflect.TypeOf(obj).Elem():
+		case nil:
+			scheme.AddKnownTypeWithName(gvk, obj)
+		default:
+			return nil, fmt.Errorf("kind %s: the type %s is registered as internal; remove it, or the Kind",
+				d.gvk.Kind, known)
+		}
+	}
+	d.resource = schema.GroupResource{Group: d.gvk.Group, Resource: k.Resource}
+	if k.Resource == "" {
+		plural, _ := meta.UnsafeGuessKindToResource(d.gvk)
+		d.resource.Resource = plural.Resource
+	}
+	for _, gv := range scheme.PrioritizedVersionsForGroup(d.gvk.Group) {
+		if scheme.Recognizes(gv.WithKind(d.gvk.Kind)) {
+			d.versions = append(d.versions, gv)
+		}
+	}
+	_, d.hasStatus = k.Subresources["status"].(Status[T])
+	return d, d.check()
+}
+
+// check returns all contradictions.
+func (d *description[T]) check() error {
+	var problems []error
+	if wrong := validation.IsDNS1123Label(d.resource.Resource); len(wrong) > 0 {
+		problems = append(problems, fmt.Errorf("resource %q: %s", d.resource.Resource, strings.Join(wrong, "; ")))
+	}
+	for i, c := range d.Columns {
+		switch {
+		case c.Name == "":
+			problems = append(problems, fmt.Errorf("column %d: it has no name", i+1))
+		case c.Value == nil:
+			problems = append(problems, fmt.Errorf("column %s: there is no function Value", c.Name))
+		case c.Type != "" && !slices.Contains(columnTypes, c.Type):
+			problems = append(problems, fmt.Errorf("column %s: the type is %q, expected one of %v", c.Name, c.Type,
+				columnTypes))
+		}
+	}
+	problems = append(problems, d.checkPaths()...)
+	problems = append(problems, d.checkSubresources()...)
+	for i, problem := range problems {
+		problems[i] = fmt.Errorf("kind %s: %w", d.gvk.Kind, problem)
+	}
+	return utilerrors.NewAggregate(problems)
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gadget describes the kind Gadget, the smallest complete kind: what a new kind costs.
+package gadget
+
+import (
+	"example.com/extension-apiserver/pkg/registry"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
+)
+
+// Kind is the kind Gadget.
+var Kind = registry.Kind[*v1.Gadget]{
+	ClusterScoped: true,
+	Categories:    []string{"workshop"},
+	Columns: []registry.Column[*v1.Gadget]{
+		{Name: "Purpose", Description: "What the gadget is for", Value: func(g *v1.Gadget) any { return g.Spec.Purpose }},
+	},
+}
