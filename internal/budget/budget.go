@@ -14,10 +14,11 @@ import (
 type Budget struct {
 	total, perUser int64
 
-	mutex sync.Mutex
-	taken int64
-	users map[string]int64 // what each has taken
-	queue []*waiting
+	mutex    sync.Mutex
+	taken    int64
+	reserved int64
+	users    map[string]int64 // what each has taken
+	queue    []*waiting
 }
 
 // waiting is a request that waits for a share. ready is closed when it has it.
@@ -64,7 +65,16 @@ func (b *Budget) Take(ctx context.Context, user string, share int64) (release fu
 	return nil, context.Cause(ctx)
 }
 
-// InUse returns what is taken in all.
+// Reserve takes an amount from the total for something that is not waited for, or gives it back if it is negative. What
+// one user may have remains for shares; one that is larger is given while there is no other.
+func (b *Budget) Reserve(amount int64) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	b.reserved += amount
+	b.admitWaiting()
+}
+
+// InUse returns what is taken in all, without what is reserved.
 func (b *Budget) InUse() int64 {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -79,7 +89,7 @@ func (b *Budget) admitWaiting() {
 			i++
 			continue
 		}
-		if b.taken+w.share > b.total {
+		if b.taken > 0 && b.taken+w.share > max(b.total-b.reserved, b.perUser) {
 			return
 		}
 		b.add(w.user, w.share)

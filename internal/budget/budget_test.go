@@ -66,6 +66,50 @@ func TestOrder(t *testing.T) {
 	})
 }
 
+// TestReserve: what is reserved is not given out, but for what one user may have, and one share that is larger.
+func TestReserve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, served := New(12, 4), 0
+		take := func(user string, share int64) (release func()) {
+			done := make(chan func(), 1)
+			go func() {
+				release, err := b.Take(t.Context(), user, share)
+				if err != nil {
+					t.Error(err)
+				}
+				served++
+				done <- release
+			}()
+			synctest.Wait()
+			return func() { (<-done)(); synctest.Wait() }
+		}
+		want := func(n int) {
+			t.Helper()
+			if synctest.Wait(); served != n {
+				t.Fatalf("%d are served, want %d", served, n)
+			}
+		}
+		b.Reserve(100)
+		first, second := take("a", 4), take("b", 1)
+		want(1)
+		first()
+		want(2)
+		third := take("a", 12)
+		want(2)
+		second()
+		want(3)
+		fourth := take("b", 4)
+		third()
+		want(4)
+		fifth := take("c", 8)
+		want(4)
+		b.Reserve(-100)
+		want(5)
+		fourth()
+		fifth()
+	})
+}
+
 // TestTakeEnds: a request that gives up has no share, and lets those behind it pass.
 func TestTakeEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,14 +8,15 @@ import "net/http"
 // takes 200 bytes more than its text.
 const maxFields = 128
 
-// WithHeaderLimit responds with 431 to a request with more than 128 different header fields. It must run before
-// authentication.
+// WithHeaderLimit responds with 431 to a request with more than 128 different header fields. It removes Range: the
+// library would copy OpenAPI documents once for each range. It must run before authentication.
 func WithHeaderLimit(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if len(req.Header) > maxFields {
 			http.Error(w, "too many header fields", http.StatusRequestHeaderFieldsTooLarge)
 			return
 		}
+		req.Header.Del("Range")
 		handler.ServeHTTP(w, req)
 	})
 }

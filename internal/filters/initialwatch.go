@@ -38,7 +38,7 @@ func (m *Memory) initialize(handler http.Handler, w http.ResponseWriter, req *ht
 		}
 		leave, pause = place, initialPause
 	}
-	giveBack, err := m.take(req, cost)
+	giveBack, err := m.take(req, cost, m.perUser)
 	if err != nil {
 		leave()
 		responsewriters.RespondWithError(w, req, err, m.serializer)

@@ -45,6 +45,8 @@ const (
 	// as much.
 	placeCost       = 60 << 10
 	selectorOfPlace = 512
+	// shortHead is the size in bytes of a head that costs nothing more.
+	shortHead = 4 << 10
 )
 
 // LongRunning ends watches and upgraded connections when their caller loses the permission by which they started, or
@@ -131,8 +133,9 @@ func (l *LongRunning) WithGrant(handler http.Handler) http.Handler {
 }
 
 // WithWatchLimit limits the number of open watches, and ends a watch that loses its permission. It must follow
-// authorization. Watches beyond the limit get 429.
-func (l *LongRunning) WithWatchLimit(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
+// authorization. Watches beyond the limit get 429. The memory of open watches is not there for other requests.
+func (l *LongRunning) WithWatchLimit(handler http.Handler, memory *Memory,
+	serializer runtime.NegotiatedSerializer) http.Handler {
 	open := fairness.New(l.watches)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
@@ -145,9 +148,10 @@ func (l *LongRunning) WithWatchLimit(handler http.Handler, serializer runtime.Ne
 		// path.
 		query := req.URL.Query()
 		selectors := len(query.Get("labelSelector")) + len(query.Get("fieldSelector"))
-		places := &watchPlaces{open: open, user: user.GetName(), most: l.watches.PerKey}
+		least := 1 + selectors/selectorOfPlace + (headSize(req)+placeCost-shortHead)/placeCost
+		places := &watchPlaces{open: open, memory: memory, user: user.GetName(), most: l.watches.PerKey}
 		defer places.release()
-		if err := places.take(req.Context(), 1+selectors/selectorOfPlace); err != nil {
+		if err := places.take(req.Context(), least); err != nil {
 			message := "too many watches are open; one with a long selector or large objects counts for several"
 			responsewriters.RespondWithError(w, req, apierrors.NewTooManyRequests(message, 10), serializer)
 			return
@@ -157,7 +161,7 @@ func (l *LongRunning) WithWatchLimit(handler http.Handler, serializer runtime.Ne
 		go l.confirm(ctx, cancel)
 		events := &eventWriter{ResponseWriter: w, written: func(size int) {
 			// The library keeps two buffers as large as the largest event.
-			if err := places.take(ctx, 1+selectors/selectorOfPlace+2*size/placeCost); err != nil {
+			if err := places.take(ctx, least+2*size/placeCost); err != nil {
 				cancel(apierrors.NewTooManyRequests("too many watches of large objects are open", 10))
 			}
 		}}
@@ -165,9 +169,22 @@ func (l *LongRunning) WithWatchLimit(handler http.Handler, serializer runtime.Ne
 	})
 }
 
+// headSize returns the bytes of a head, which a watch keeps until it ends. kube-apiserver repeats the query in a header
+// field.
+func headSize(req *http.Request) int {
+	size := len(req.RequestURI)
+	for name, values := range req.Header {
+		for _, value := range values {
+			size += len(name) + len(value)
+		}
+	}
+	return size
+}
+
 // watchPlaces are those that a watch has of the places of all watches.
 type watchPlaces struct {
 	open     *fairness.Slots
+	memory   *Memory
 	user     string
 	most     int
 	releases []func()
@@ -180,7 +197,11 @@ func (p *watchPlaces) take(ctx context.Context, count int) error {
 		if err != nil {
 			return err
 		}
-		p.releases = append(p.releases, release)
+		p.memory.budget.Reserve(placeCost)
+		p.releases = append(p.releases, func() {
+			release()
+			p.memory.budget.Reserve(-placeCost)
+		})
 	}
 	return nil
 }

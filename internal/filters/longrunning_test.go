@@ -138,7 +138,7 @@ func TestS12EndWatches(t *testing.T) {
 					if took > tc.within || !strings.Contains(fmt.Sprint(cause), tc.cause) {
 						t.Errorf("it ended after %s with %v, want %q within %s", took, cause, tc.cause, tc.within)
 					}
-				}), testCodecs)).ServeHTTP(httptest.NewRecorder(), req)
+				}), testMemory(t), testCodecs)).ServeHTTP(httptest.NewRecorder(), req)
 			})
 		})
 	}
@@ -148,12 +148,13 @@ func TestS12EndWatches(t *testing.T) {
 func TestLongSelectorWatches(t *testing.T) {
 	l := newLasting(&caller{}) // 30 watches of a user
 	for name, tc := range map[string]struct {
-		labels, fields int // bytes
-		open           int // short watches beside it
+		labels, fields, other int // bytes
+		open                  int // short watches beside it
 	}{
-		"short":    {100, 100, 29},
-		"two more": {selectorOfPlace, selectorOfPlace, 27},
-		"all":      {20 * selectorOfPlace, 20 * selectorOfPlace, 0},
+		"short":      {100, 100, 100, 29},
+		"two more":   {selectorOfPlace, selectorOfPlace, 0, 27},
+		"all":        {20 * selectorOfPlace, 20 * selectorOfPlace, 0, 0},
+		"long query": {0, 0, 2 * placeCost, 27},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var handler http.Handler
@@ -167,9 +168,9 @@ func TestLongSelectorWatches(t *testing.T) {
 				}
 				handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(req.Context(),
 					http.MethodGet, "/", nil))
-			}), testCodecs)
+			}), testMemory(t), testCodecs)
 			path := "/?labelSelector=" + strings.Repeat("a", tc.labels) + "&fieldSelector=" +
-				strings.Repeat("%61", tc.fields)
+				strings.Repeat("%61", tc.fields) + "&" + strings.Repeat("a", tc.other)
 			ctx := genericapirequest.WithRequestInfo(t.Context(),
 				&genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch"})
 			ctx = genericapirequest.WithUser(context.WithValue(ctx, grantKey{}, &grant{}),
@@ -217,7 +218,7 @@ func TestLargeEventWatches(t *testing.T) {
 			}
 			other := httptest.NewRequestWithContext(context.WithoutCancel(req.Context()), http.MethodGet, "/", nil)
 			handler.ServeHTTP(nestedWriter{httptest.NewRecorder(), event}, other)
-		}), testCodecs)
+		}), testMemory(t), testCodecs)
 		ctx := genericapirequest.WithRequestInfo(t.Context(),
 			&genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch"})
 		ctx = genericapirequest.WithUser(context.WithValue(ctx, grantKey{}, &grant{}), &user.DefaultInfo{Name: "ann"})
@@ -243,7 +244,7 @@ func TestUserWatches(t *testing.T) {
 	handler := newLasting(&caller{}).WithWatchLimit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		opened <- struct{}{}
 		<-end
-	}), testCodecs)
+	}), testMemory(t), testCodecs)
 	watch := func(name string) int {
 		ctx := genericapirequest.WithRequestInfo(t.Context(),
 			&genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch"})

@@ -19,13 +19,17 @@ import (
 	"github.com/munnerz/goautoneg"
 	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversionscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/features"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/storage/cacher/delegator"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 
 	"example.com/extension-apiserver/internal/budget"
@@ -79,7 +83,7 @@ const (
 type Memory struct {
 	budget     *budget.Budget
 	total      int64
-	perUser    int64 // what one user may have, and what any request counts for at the most
+	perUser    int64 // what one user may have, unless one request needs more
 	bodies     *fairness.Slots
 	read       *semaphore.Weighted // bodies in memory
 	watches    *fairness.Slots     // that send their initial events
@@ -226,7 +230,11 @@ func (m *Memory) admit(req *http.Request, cost, size int64) (release func(), err
 		leave()
 		return nil, err
 	}
-	giveBack, err := m.take(req, cost+bodyCost)
+	most := m.perUser
+	if size == 0 { // a list may need more
+		most = m.total
+	}
+	giveBack, err := m.take(req, cost+bodyCost, most)
 	if err != nil {
 		leave()
 		return nil, err
@@ -288,15 +296,15 @@ func userName(req *http.Request) string {
 	return ""
 }
 
-// take waits for a share of the memory. A small one needs none.
-func (m *Memory) take(req *http.Request, cost int64) (release func(), err error) {
+// take waits for a share of the memory, which is most at the most. A small one needs none.
+func (m *Memory) take(req *http.Request, cost, most int64) (release func(), err error) {
 	if cost <= smallCost {
 		return func() {}, nil
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	defer cancel(nil)
 	defer waits(ctx, func() { cancel(errGaveWay) })()
-	if release, err = m.budget.Take(ctx, userName(req), min(cost, m.perUser)); err != nil {
+	if release, err = m.budget.Take(ctx, userName(req), min(cost, most)); err != nil {
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("wait for memory: %v", err), 1)
 	}
 	return release, nil
@@ -363,25 +371,27 @@ func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo
 	if info.Name != "" && info.Namespace != "" {
 		objects, largest = min(objects, 1), m.sizes.Object(of, info.Namespace, info.Name)
 	}
-	if info.Verb == "list" && !fromEtcd && !pretty(req) && !transformed(req.Header.Get("Accept")) {
+	asTable := buffered(req.Header.Get("Accept"))
+	if info.Verb == "list" && !fromEtcd && !pretty(req) && !asTable {
 		return objects * listedCost, nil
 	}
 	// Those that are returned may be the largest.
 	size := objects * largest
-	json, stored := m.sizes.Large(of, info.Namespace)
-	// Other lists are streamed, or have the metadata alone. Small objects may be in other namespaces.
-	whole := query.Get("includeObject") == string(metav1.IncludeObject)
-	if info.Verb == "list" && whole && min(size, json)*wholeByteCost > m.perUser {
-		m.sizes.Forget(req.Context(), of)
-		if json, stored = m.sizes.Large(of, info.Namespace); min(size, json)*wholeByteCost > m.perUser {
-			return 0, apierrors.NewRequestEntityTooLargeError(
-				fmt.Sprintf("the list needs %d MiB of memory, and a user has %d MiB; list as JSON or protobuf, "+
-					"or use a limit of %d", min(size, json)*wholeByteCost>>20, m.perUser>>20,
-					max(1, m.perUser/wholeByteCost/largest)))
+	// Other lists are streamed, and small objects may be in other namespaces.
+	if info.Verb == "list" && asTable && query.Get("includeObject") != string(metav1.IncludeNone) {
+		if most := m.sizes.Most(of, info.Namespace, objects); most*wholeByteCost > m.perUser {
+			m.sizes.Forget(req.Context(), of)
+			if most = m.sizes.Most(of, info.Namespace, objects); most*wholeByteCost > m.perUser {
+				return 0, apierrors.NewRequestEntityTooLargeError(
+					fmt.Sprintf("the list needs %d MiB of memory, and a user has %d MiB; list as JSON or protobuf, "+
+						"or use a limit of %d", most*wholeByteCost>>20, m.perUser>>20,
+						max(1, m.perUser/wholeByteCost/largest)))
+			}
 		}
 	}
+	json, stored, growth := m.sizes.Large(of, info.Namespace)
 	if average := stats.EstimatedAverageObjectSizeBytes; average > 0 {
-		size = min(size, stats.ObjectCount*average+json-stored)
+		size = min(size, stats.ObjectCount*(average+growth)+json-stored)
 	}
 	return size*wholeByteCost + objects*wholeObjectCost, nil
 }
@@ -416,12 +426,21 @@ func pretty(req *http.Request) bool {
 	return strings.Contains(req.Header.Get("Accept"), "pretty")
 }
 
-// transformed reports whether the header Accept asks for a Table or for the metadata alone.
-func transformed(accept string) bool {
+// buffered reports whether the header Accept asks for a response that the library encodes as a whole: a Table. It
+// streams lists of metadata, as other lists, since StreamMetadata was called, but not with CBOR.
+func buffered(accept string) bool {
 	for _, clause := range goautoneg.ParseAccept(accept) {
-		if clause.Params["as"] != "" {
+		if as := clause.Params["as"]; as == "Table" ||
+			as != "" && utilfeature.DefaultFeatureGate.Enabled(features.CBORServingAndStorage) {
 			return true
 		}
 	}
 	return false
+}
+
+// StreamMetadata makes the library stream lists of metadata, as it does other lists. It changes a variable of the
+// process; call it before anything is served.
+func StreamMetadata() {
+	metainternalversionscheme.Codecs = serializer.NewCodecFactory(metainternalversionscheme.Scheme,
+		serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())
 }

@@ -81,7 +81,7 @@ func TestCostOfObjects(t *testing.T) {
 		{"list", "many", "resourceVersion=5", "application/json", "", streamed},
 		{"list", "many", "resourceVersion=0", "application/vnd.kubernetes.protobuf", "", streamed},
 		{"list", "many", "", table, "", all},
-		{"list", "many", "", metadata, "", all},
+		{"list", "many", "resourceVersion=0", metadata, "", streamed},
 		{"list", "many", "limit=500", table, "", size + 500*wholeObjectCost}, // these may be the largest
 		{"list", "many", "limit=10", table, "", 10 * (largestObject*wholeByteCost + wholeObjectCost)},
 		{"list", "many", "limit=500&resourceVersion=0", table, "", all},
@@ -146,7 +146,9 @@ func TestTooLargeList(t *testing.T) {
 		{"escapes", "includeObject=Object&limit=500", table, true},
 		{"escapes", "continue=x", "", false},
 		{"escapes", "includeObject=Object&limit=3", table, false},
-		{"escapes", "", table, false},
+		{"escapes", "", table, true},
+		{"escapes", "includeObject=None", table, false},
+		{"escapes", "", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", false},
 		{"escapes", "resourceVersion=0", "", false},
 		{"ns", "includeObject=Object", table, false},
 	} {
@@ -204,7 +206,7 @@ func TestMemory(t *testing.T) {
 			protobufValues(maxValues), false, 3},
 		"YAML": {"patch", "application/apply-patch+yaml",
 			strings.Repeat("a:\n", maxValues), false, 3},
-		"a list":                   {"deletecollection", "", "", false, 3},
+		"a list":                   {"deletecollection", "", "", false, 1},
 		"a read with a body":       {"list", "application/json", values, false, 4},
 		"a stream with a body":     {"connect", "application/json", values, false, 4},
 		"a stream of a write verb": {"create", "application/octet-stream", values, false, 4},

@@ -198,7 +198,7 @@ func (a *jsonResponse) writeYAML(req *http.Request, w http.ResponseWriter, m *Me
 		return notAcceptable(fmt.Sprintf("the answer is more than %d levels deep, which YAML indents; ask for JSON",
 			maxYAMLDepth))
 	}
-	release, err := m.take(req, int64(a.body.Len())*yamlAnswerByteCost)
+	release, err := m.take(req, int64(a.body.Len())*yamlAnswerByteCost, m.perUser)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,10 +26,14 @@ import (
 )
 
 const (
-	// small is the size in bytes up to which objects are not told apart.
+	// small is the size in bytes up to which Object does not tell objects apart, and writes are not limited.
 	small = 64 << 10
+	// named is the size in bytes up to which Large leaves objects out, unless their JSON is much longer than what is
+	// stored: a quarter and plainGrowth bytes.
+	named       = 16 << 10
+	plainGrowth = 1 << 10
 	// remembered is how many larger objects of a resource are.
-	remembered = 1000
+	remembered = 10_000
 	// maxStored is the size in bytes of a request that etcd accepts by default.
 	maxStored = 1.5 * 1024 * 1024
 	// checkPeriod is how often it is checked at most whether they still exist.
@@ -49,6 +54,9 @@ type resource struct {
 	prefix        string // of keys in etcd
 	objects       map[string]object
 	rest, largest int64
+	// floor is the size up to which objects are not remembered, since there are more than can be. growth is how many
+	// bytes their JSON is longer at the most than what is stored.
+	floor, growth int64
 	exists        func(ctx context.Context, name string) bool // nil until there is a storage
 	checked       time.Time                                   // when Forget last looked for deleted objects
 	writes        *writes                                     // nil until a large object is written
@@ -77,7 +85,7 @@ func (s *Sizes) Largest(of schema.GroupResource) int64 {
 }
 
 // Object returns the size of an object, or more: up to 64 KiB if the object is smaller than that, and up to the size of
-// the 1,000th largest object of the resource.
+// the 10,000th largest object of the resource.
 func (s *Sizes) Object(of schema.GroupResource, namespace, name string) int64 {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -88,14 +96,15 @@ func (s *Sizes) Object(of schema.GroupResource, namespace, name string) int64 {
 	return min(max(r.rest, r.objects[path.Join(namespace, name)].json), r.largest)
 }
 
-// Large returns the sum of the sizes of the up to 1,000 largest objects of a resource in a namespace, or in all if that
-// is empty, and how many bytes they are stored in. Objects of up to 64 KiB are not among them.
-func (s *Sizes) Large(of schema.GroupResource, namespace string) (json, stored int64) {
+// Large returns the sum of the sizes of the up to 10,000 largest objects of a resource in a namespace, or in all if
+// that is empty, and how many bytes they are stored in. Among them are those of more than 16 KiB, and those whose JSON
+// is much longer than what is stored. growth is how many bytes that is for each other object, at the most.
+func (s *Sizes) Large(of schema.GroupResource, namespace string) (json, stored, growth int64) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	r := s.resources[of]
 	if r == nil {
-		return 0, 0
+		return 0, 0, 0
 	}
 	for name, object := range r.objects {
 		if namespace == "" || strings.HasPrefix(name, namespace+"/") {
@@ -103,11 +112,32 @@ func (s *Sizes) Large(of schema.GroupResource, namespace string) (json, stored i
 			stored += object.stored
 		}
 	}
-	return json, stored
+	return json, stored, r.growth
 }
 
-// Forget makes Large leave out objects that have been deleted. It looks for them every 10 s at most, since it reads up
-// to 1,000 objects.
+// Most returns the sum of the sizes of as many of these objects as the limit says, the largest ones.
+func (s *Sizes) Most(of schema.GroupResource, namespace string, limit int64) (json int64) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	r := s.resources[of]
+	if r == nil {
+		return 0
+	}
+	var all []int64
+	for name, object := range r.objects {
+		if namespace == "" || strings.HasPrefix(name, namespace+"/") {
+			all = append(all, object.json)
+		}
+	}
+	slices.Sort(all)
+	for _, size := range all[max(0, int64(len(all))-limit):] {
+		json += size
+	}
+	return json
+}
+
+// Forget makes Large and Most leave out objects that have been deleted. It looks for them every 10 s at most, since it reads up
+// to 10,000 objects from the watch cache.
 func (s *Sizes) Forget(ctx context.Context, of schema.GroupResource) {
 	s.mutex.Lock()
 	r := s.resources[of]
@@ -221,12 +251,12 @@ func (t transformer) TransformToStorage(ctx context.Context, data []byte, key va
 // record keeps the size of an object. It must be called with the lock.
 func (s *Sizes) record(r *resource, key value.Context, size object) {
 	r.largest = max(r.largest, size.json)
-	if size.json <= r.rest {
+	if size.json <= named && size.json <= size.stored+size.stored/4+plainGrowth {
 		return
 	}
 	name, ok := strings.CutPrefix(string(key.AuthenticatedData()), r.prefix)
-	if !ok { // it could be any object
-		r.rest = size.json
+	if !ok || size.json <= r.floor { // it could be any object
+		r.forget(size)
 		return
 	}
 	if size.json <= r.objects[name].json {
@@ -245,8 +275,15 @@ func (r *resource) forgetSmallest() {
 			smallest = name
 		}
 	}
-	r.rest = max(r.rest, r.objects[smallest].json)
+	r.floor = r.objects[smallest].json
+	r.forget(r.objects[smallest])
 	delete(r.objects, smallest)
+}
+
+// forget counts an object that is not remembered.
+func (r *resource) forget(size object) {
+	r.rest = max(r.rest, size.json)
+	r.growth = max(r.growth, size.json-size.stored)
 }
 
 // JSONLength returns the length that data in JSON, protobuf or CBOR has when it is encoded as JSON, or more.

@@ -146,8 +146,8 @@ func TestLarge(t *testing.T) {
 	write(t, storage, "/registry/example.com/widgets/a/small", 10_000)
 	want := func(namespace string, want int64) {
 		t.Helper()
-		if json, stored := sizes.Large(widgets, namespace); json != want || stored != want {
-			t.Errorf("%q: got %d and %d, want %d", namespace, json, stored, want)
+		if json, stored, growth := sizes.Large(widgets, namespace); json != want || stored != want || growth != 0 {
+			t.Errorf("%q: got %d, %d and %d, want %d twice and 0", namespace, json, stored, growth, want)
 		}
 	}
 	want("", 500_000)
@@ -159,6 +159,33 @@ func TestLarge(t *testing.T) {
 	write(t, storage, "/registry/example.com/widgets/ab/w0", 200_000)
 	sizes.Forget(t.Context(), widgets) // too soon to look again
 	want("ab", 200_000)
+}
+
+// TestGrown: objects whose JSON is much longer than what is stored are known, however small they are.
+func TestGrown(t *testing.T) {
+	sizes, storage := stored(t)
+	for i := range remembered + 1 {
+		if i == remembered {
+			if json, stored, growth := sizes.Large(widgets, ""); json != 6000*remembered || stored != 1000*remembered ||
+				growth != 0 {
+				t.Errorf("got %d, %d and %d, want six times %d and no growth of others", json, stored, growth,
+					1000*remembered)
+			}
+		}
+		if _, err := storage.TransformToStorage(t.Context(), bytes.Repeat([]byte("<"), 1000),
+			value.DefaultContext(fmt.Sprintf("/registry/example.com/widgets/a/w%d", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, growth := sizes.Large(widgets, ""); growth != 5000 {
+		t.Errorf("got a growth of %d for what is not remembered, want 5000", growth)
+	}
+	if got := sizes.Most(widgets, "a", 10); got != 60_000 {
+		t.Errorf("got %d for ten objects, want 60000", got)
+	}
+	if got := sizes.Most(widgets, "b", 10); got != 0 {
+		t.Errorf("got %d in another namespace, want 0", got)
+	}
 }
 
 // TestJSONLength: no object is longer as JSON than is known from what is stored, and texts are not taken for much more.

@@ -117,7 +117,7 @@ func (c *serverConfig) authorizedFilters(config *genericapiserver.Config) []filt
 	memory := filters.NewMemory(config, c.sizes)
 	return []filter{
 		// Limit watches, and end a watch whose user is no longer authorized.
-		func(h http.Handler) http.Handler { return c.longRunning.WithWatchLimit(h, config.Serializer) },
+		func(h http.Handler) http.Handler { return c.longRunning.WithWatchLimit(h, memory, config.Serializer) },
 		// Reject upgrades that a web page requests.
 		func(h http.Handler) http.Handler {
 			return filters.WithOriginCheck(h, config.CorsAllowedOriginList, config.Serializer)

@@ -21,6 +21,8 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"example.com/extension-apiserver/internal/filters"
 )
 
 // defaultPort is above 1024, so that the server needs no privilege to bind it.
@@ -47,9 +49,10 @@ type Options struct {
 }
 
 // setGates adds the gates of the log flags, which are not among the library's own, and changes defaults. Neither is
-// possible once there are flags. The gates of k8s.io libraries are those of the process: two servers in one process
-// have the same.
+// possible once there are flags. It also makes lists of metadata be streamed. The gates of k8s.io libraries are those
+// of the process: two servers in one process have the same.
 var setGates = sync.OnceValue(func() error {
+	filters.StreamMetadata()
 	gates := utilfeature.DefaultMutableFeatureGate
 	return errors.Join(
 		logsapi.AddFeatureGates(gates),
