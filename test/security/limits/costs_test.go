@@ -49,6 +49,8 @@ type request struct {
 	timeout time.Duration
 	// upgrade makes it a request for an upgrade, too.
 	upgrade bool
+	// ranges is the header Range. Default: none.
+	ranges string
 }
 
 // client is a user of kube-apiserver.
@@ -90,6 +92,9 @@ func (c client) send(ctx context.Context, r request) (status, size int, err erro
 	}
 	if r.contentType != "" {
 		req.Header.Set("Content-Type", r.contentType)
+	}
+	if r.ranges != "" {
+		req.Header.Set("Range", r.ranges)
 	}
 	sender := c.http
 	if r.upgrade {
@@ -318,7 +323,13 @@ var (
 			jsonType+table)},
 		"watch, other zero": {200, get(largeObjects+"?watch=1&timeoutSeconds=4&resourceVersion=00",
 			jsonType)},
-		"OpenAPI":                     {40, get("/openapi/v2", jsonType)},
+		"watch, long query": {200, get(largeObjects+"?watch=1&timeoutSeconds=4&resourceVersion=1000000000&"+
+			strings.Repeat("a", 50_000), jsonType)},
+		"OpenAPI": {40, get("/openapi/v2", jsonType)},
+		"OpenAPI, ranges": {40, func(int) request {
+			return request{method: http.MethodGet, path: "/openapi/v3/apis/workshop.example.com/v1", accept: jsonType,
+				ranges: "bytes=0-0" + strings.Repeat(",0-0", 25_000)}
+		}},
 		"escaped, list":               {40, get(escapedObjects, jsonType)},
 		"escaped, list, pretty":       {40, get(escapedObjects+"?pretty=1", jsonType)},
 		"escaped, table with objects": {40, get(escapedObjects+"?includeObject=Object", jsonType+table)},
