@@ -49,8 +49,9 @@ type API struct {
 type Group struct {
 	// Name is a DNS subdomain with a dot, not in k8s.io or kubernetes.io, which are reserved.
 	Name string
-	// AddToScheme registers the internal and versioned kinds of the group with their defaults, conversions and
-	// validation, and the order of the versions (runtime.Scheme.SetVersionPriority), the preferred one first.
+	// AddToScheme registers the kinds of each version of the group with their defaults and conversions, the internal
+	// types of kinds that have any, and the order of the versions (runtime.Scheme.SetVersionPriority), the preferred one
+	// first.
 	AddToScheme func(*runtime.Scheme) error
 	// Validation registers the generated validation of the kinds, which clients do not import. Default: none, if
 	// AddToScheme registers it.
@@ -58,7 +59,8 @@ type Group struct {
 	// StorageVersion is the version in which objects are stored in etcd, for example v1. A kind without this version
 	// is stored in the preferred one of its versions.
 	StorageVersion string
-	// Kinds are served in each version that registers them.
+	// Kinds are served in each version that registers them: the NewStorage of a registry.Kind, or a function that makes
+	// the storage of a kind.
 	Kinds []registry.NewStorage
 	// IdentityReview is the version that serves the kind IdentityReview, for example v1. Default: none.
 	IdentityReview string

@@ -3,13 +3,46 @@
 package registry_test
 
 import (
+	"context"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"example.com/extension-apiserver/pkg/apiserver"
 	"example.com/extension-apiserver/pkg/registry"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
+
+// A kind is described by its Go type and a value. Its method NewStorage is listed in the Kinds of an apiserver.Group.
+func ExampleKind() {
+	kind := registry.Kind[*v1.Gadget]{
+		ClusterScoped: true,
+		ShortNames:    []string{"gd"},
+		Columns: []registry.Column[*v1.Gadget]{
+			{Name: "Purpose", Value: func(g *v1.Gadget) any { return g.Spec.Purpose }},
+		},
+		SelectableFields: map[string]func(*v1.Gadget) string{
+			"spec.purpose": func(g *v1.Gadget) string { return g.Spec.Purpose },
+		},
+		Validate: func(_ context.Context, g, old *v1.Gadget) field.ErrorList {
+			if old == nil && g.Spec.Purpose == g.Name {
+				return field.ErrorList{field.Invalid(field.NewPath("spec", "purpose"), g.Spec.Purpose,
+					"must differ from the name")}
+			}
+			return nil
+		},
+	}
+	group := apiserver.Group{
+		Name:           v1.SchemeGroupVersion.Group,
+		AddToScheme:    install.AddToScheme,
+		StorageVersion: "v1",
+		Kinds:          []registry.NewStorage{kind.NewStorage},
+	}
+	fmt.Println(len(group.Kinds))
+	// Output: 1
+}
 
 // Clients can select gadgets by their purpose. The storage of the kind calls its field "purpose".
 func ExampleAddSelectableFields() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package registry builds the API group of a server from the storage of its kinds.
+// Package registry describes kinds, and builds the API group of a server from them.
 package registry
 
 import (
