@@ -136,8 +136,8 @@ func (s *Sizes) Most(of schema.GroupResource, namespace string, limit int64) (js
 	return json
 }
 
-// Forget makes Large and Most leave out objects that have been deleted. It looks for them every 10 s at most, since it reads up
-// to 10,000 objects from the watch cache.
+// Forget makes Large and Most leave out objects that have been deleted. It looks for them every 10 s at most, since it
+// reads up to 10,000 objects from the watch cache.
 func (s *Sizes) Forget(ctx context.Context, of schema.GroupResource) {
 	s.mutex.Lock()
 	r := s.resources[of]

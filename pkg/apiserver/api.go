@@ -220,6 +220,7 @@ func (a API) NewScheme() (*runtime.Scheme, error) {
 			problems = append(problems, g.validateVersions(scheme)...)
 			problems = append(problems, g.validateKinds(scheme)...)
 		}
+		problems = append(problems, a.validateOpenAPI(scheme)...)
 	}
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("the API cannot be served: %w", utilerrors.NewAggregate(problems))

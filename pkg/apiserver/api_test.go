@@ -5,6 +5,7 @@ package apiserver
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	openapicommon "k8s.io/kube-openapi/pkg/common"
 
 	"example.com/extension-apiserver/pkg/embeddedetcd"
 	"example.com/extension-apiserver/pkg/registry"
@@ -101,6 +103,15 @@ func TestValidateAPI(t *testing.T) {
 		{"registration fails", func(_ *API, g *Group) {
 			g.AddToScheme = func(*runtime.Scheme) error { return fmt.Errorf("no such type") }
 		}, []string{"no such type"}},
+		{"no definition of a kind", func(a *API, _ *Group) {
+			a.OpenAPI = without(a.OpenAPI, v1.Gadget{}.OpenAPIModelName())
+		}, []string{"OpenAPI has no definition of com.example.workshop.v1.Gadget, which is Gadget in workshop.example.com/v1",
+			"OpenAPI has no definition of com.example.workshop.v1.Gadget, to which that of " +
+				"com.example.workshop.v1.GadgetList refers"}},
+		{"no definition of a field's type", func(a *API, _ *Group) {
+			a.OpenAPI = without(a.OpenAPI, v1.WidgetPart{}.OpenAPIModelName())
+		}, []string{"OpenAPI has no definition of com.example.workshop.v1.WidgetPart, to which that of " +
+			"com.example.workshop.v1.WidgetSpec refers"}},
 		{"no kinds", func(_ *API, g *Group) { g.Kinds = nil }, []string{"there are no kinds"}},
 		{"kind twice", func(_ *API, g *Group) { g.Kinds = append(g.Kinds, gadget.Kind.NewStorage) },
 			[]string{"register gadgets: two kinds have this resource"}},
@@ -126,6 +137,15 @@ func TestValidateAPI(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// without returns the definitions without one.
+func without(definitions openapicommon.GetOpenAPIDefinitions, name string) openapicommon.GetOpenAPIDefinitions {
+	return func(ref openapicommon.ReferenceCallback) map[string]openapicommon.OpenAPIDefinition {
+		all := maps.Clone(definitions(ref))
+		delete(all, name)
+		return all
 	}
 }
 

@@ -3,11 +3,57 @@
 package apiserver
 
 import (
+	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	openapiutil "k8s.io/kube-openapi/pkg/util"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
+
+// validateOpenAPI returns an error for each kind that has no definition, and for each definition that is missing and
+// that one of a kind refers to.
+func (a API) validateOpenAPI(scheme *runtime.Scheme) []error {
+	if a.OpenAPI == nil {
+		return nil // Validate reports it
+	}
+	definitions := a.openAPI(func(string) spec.Ref { return spec.Ref{} })
+	var problems []error
+	var reached []string
+	for _, g := range a.Groups {
+		for _, gv := range scheme.PrioritizedVersionsForGroup(g.Name) {
+			types := scheme.KnownTypes(gv)
+			for _, kind := range slices.Sorted(maps.Keys(types)) {
+				if types[kind].PkgPath() == reflect.TypeFor[metav1.ListOptions]().PkgPath() {
+					continue // the options of requests
+				}
+				name := openapiutil.GetCanonicalTypeName(reflect.New(types[kind]).Interface())
+				if _, ok := definitions[name]; !ok {
+					problems = append(problems, fmt.Errorf("OpenAPI has no definition of %s, which is %s in %s", name, kind,
+						gv))
+				} else if !slices.Contains(reached, name) {
+					reached = append(reached, name)
+				}
+			}
+		}
+	}
+	for i := 0; i < len(reached); i++ {
+		for _, name := range definitions[reached[i]].Dependencies {
+			if slices.Contains(reached, name) {
+				continue
+			}
+			reached = append(reached, name)
+			if _, ok := definitions[name]; !ok {
+				problems = append(problems, fmt.Errorf("OpenAPI has no definition of %s, to which that of %s refers", name,
+					reached[i]))
+			}
+		}
+	}
+	return problems
+}
 
 // servedKinds returns a namer that leaves internal versions out of the group, version and kind of a definition. A Go
 // type that is registered as internal and in a served version has both, and clients fail on a version that is not

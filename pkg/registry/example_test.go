@@ -5,11 +5,12 @@ package registry_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"example.com/extension-apiserver/pkg/apiserver"
 	"example.com/extension-apiserver/pkg/registry"
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
@@ -34,14 +35,13 @@ func ExampleKind() {
 			return nil
 		},
 	}
-	group := apiserver.Group{
-		Name:           v1.SchemeGroupVersion.Group,
-		AddToScheme:    install.AddToScheme,
-		StorageVersion: "v1",
-		Kinds:          []registry.NewStorage{kind.NewStorage},
+	scheme := runtime.NewScheme()
+	if err := install.AddToScheme(scheme); err != nil {
+		fmt.Println(err)
 	}
-	fmt.Println(len(group.Kinds))
-	// Output: 1
+	storage, err := kind.NewStorage(scheme, registry.Unconnected{}, nil)
+	fmt.Println(slices.Collect(maps.Keys(storage)), err)
+	// Output: [gadgets] <nil>
 }
 
 // Clients can select gadgets by their purpose. The storage of the kind calls its field "purpose".

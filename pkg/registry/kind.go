@@ -197,7 +197,7 @@ func (k Kind[T]) describe(scheme *runtime.Scheme) (*description[T], error) {
 			d.versions = append(d.versions, gv)
 		}
 	}
-	_, d.hasStatus = k.Subresources["status"].(Status[T])
+	_, d.hasStatus = k.Subresources["status"]
 	return d, d.check()
 }
 

@@ -346,7 +346,7 @@ func TestKindContradictions(t *testing.T) {
 		SelectableFields: map[string]func(*v1.Gadget) string{"spec.nothing": func(*v1.Gadget) string { return "" }, "spec": nil},
 		Paths:            map[string]map[string]string{"v9": {}, "v1": {}},
 		Subresources: map[string]Subresource[*v1.Gadget]{
-			"scale": Scale[*v1.Gadget]{}, "state": Status[*v1.Gadget]{}, "console": Stream[*v1.Gadget](nil), "nil": nil,
+			"scale": Scale[*v1.Gadget]{}, "state": Status[*v1.Gadget]{}, "status": &Status[*v1.Gadget]{}, "console": Stream[*v1.Gadget](nil), "nil": nil,
 			"raw": CustomSubresource[*v1.Gadget](nil),
 		},
 	}
@@ -359,7 +359,7 @@ func TestKindContradictions(t *testing.T) {
 		`column B: the type is "text", expected one of`, "selectable field spec.nothing: v1 has no such field",
 		"selectable field spec: there is no function", "paths of v9: expected another version", "paths of v1: expected",
 		"subresource scale: v1 has no int32 spec.replicas", "subresource scale: v1 has no int32 status.replicas",
-		"subresource state: it is a Status, whose name is status", "subresource state: v1 has no field Status",
+		"subresource state: it is a Status, whose name is status", "subresource status: v1 has no field Status",
 		"subresource console: there is no function", "subresource nil: it is nil", "subresource raw: there is no function",
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -41,16 +41,11 @@ func statusOf[T Object](obj T) reflect.Value {
 	return reflect.ValueOf(obj).Elem().FieldByName("Status")
 }
 
-func (s Status[T]) check(d *description[T], name string) []error {
-	var problems []error
+func (s Status[T]) check(_ *description[T], name string) []error {
 	if name != "status" {
-		problems = append(problems, errors.New("it is a Status, whose name is status"))
+		return []error{errors.New("it is a Status, whose name is status")}
 	}
-	hub := reflect.TypeFor[T]().Elem()
-	if f, ok := hub.FieldByName("Status"); !ok || fieldAt(hub, "status") != f.Type {
-		problems = append(problems, fmt.Errorf("%s has no field Status with the name status in JSON", d.gvk.Version))
-	}
-	return problems
+	return nil
 }
 
 func (s Status[T]) newStorage(d *description[T], store *genericregistry.Store, _ authorizer.Authorizer,
@@ -189,6 +184,11 @@ func (d *description[T]) checkSubresources() []error {
 		if s == nil {
 			problems = append(problems, fmt.Errorf("subresource %s: it is nil", name))
 			continue
+		}
+		hub := reflect.TypeFor[T]().Elem()
+		if f, ok := hub.FieldByName("Status"); name == "status" && (!ok || fieldAt(hub, "status") != f.Type) {
+			problems = append(problems, fmt.Errorf("subresource status: %s has no field Status with the name status in "+
+				"JSON", d.gvk.Version))
 		}
 		for _, problem := range s.check(d, name) {
 			problems = append(problems, fmt.Errorf("subresource %s: %w", name, problem))
