@@ -29,9 +29,15 @@ boilerplate=$scripts/boilerplate.go.txt
 # shellcheck source=/dev/null
 source "$codegen/kube_codegen.sh"
 roots=("${@%=*}")
-# Our types refer to types in these packages. The generators must not write them: root could change the module cache.
-others=(k8s.io/api/authentication/v1 k8s.io/api/autoscaling/v1)
-KUBE_CODEGEN_READONLY_PKGS+=("${others[@]}")
+# Every server has types of the first two packages. The others are those of k8s.io/api that the types refer to, with the packages that these
+# refer to. The generators must not write them: root could change the module cache.
+packages() { grep -rl '^// +k8s:openapi-gen=true' "$@" --include doc.go | xargs -n 1 dirname | sort | sed "s|^|$module/|"; }
+mapfile -t others < <({
+  printf '%s\n' k8s.io/api/authentication/v1 k8s.io/api/autoscaling/v1
+  # shellcheck disable=SC2046 # the words shall be split
+  go list -e -deps $(packages "${roots[@]}") | grep '^k8s.io/api/' || true
+} | sort -u)
+KUBE_CODEGEN_READONLY_PKGS+=("${others[@]}" k8s.io/apimachinery/pkg/util/intstr)
 # Protobuf code of a type that was deleted does not compile and would stop the other generators.
 find "${roots[@]}" -name generated.pb.go -o -name generated.proto | xargs -r rm -f
 
@@ -46,6 +52,15 @@ sed -i 's|^type Condition struct {$|// +k8s:validation-gen=true\n&|' "$work/apim
 cp go.mod "$work/validation.mod"
 cp go.sum "$work/validation.sum"
 go mod edit -replace "k8s.io/apimachinery=$work/apimachinery" "$work/validation.mod"
+# Types of k8s.io/api have rules whose code is in kube-apiserver. So it reads a copy of these types without rules, also for what they have of
+# metav1.
+cp -r "$(dir k8s.io/api)" "$work/api"
+chmod -R u+w "$work/api"
+for package in "${others[@]}"; do
+  sed -Ei -e '/^\s*\/\/ \+k8s:/d' -e 's|^\s.*\[\]metav1\..*`json:|\t// +k8s:eachVal=+k8s:opaqueType\n&|;t' \
+    -e 's|^\s.*metav1\..*`json:|\t// +k8s:opaqueType\n&|' "$work/${package#k8s.io/}/types.go"
+done
+go mod edit -replace "k8s.io/api=$work/api" "$work/validation.mod"
 
 # helpers runs NAME-gen for the packages that have its tag, with the further arguments.
 helpers() { # NAME FILE ARGUMENT...
@@ -146,12 +161,11 @@ missing=$(find "${roots[@]}" -name zz_generated.conversion.go | sort | while rea
 # repeats those of metav1 and the other packages below.
 echo "Generating OpenAPI definitions"
 (cd "$codegen" && go install k8s.io/kube-openapi/cmd/openapi-gen)
-packages() { grep -rl '^// +k8s:openapi-gen=true' "$@" --include doc.go | xargs -n 1 dirname | sort | sed "s|^|$module/|"; }
 gen_openapi() { # DIRECTORY TYPES
   # shellcheck disable=SC2046 # the words shall be split
   "$GOBIN/openapi-gen" --go-header-file "$boilerplate" --output-dir "$1" --output-pkg "$module/$1" --output-file zz_generated.openapi.go \
     --output-model-name-file zz_generated.model_name.go --report-filename /dev/null "${KUBE_CODEGEN_READONLY_PKGS[@]/#/--readonly-pkg=}" \
-    $(packages "$2") "${others[@]}" k8s.io/apimachinery/pkg/{apis/meta/v1,runtime,version,api/resource}
+    $(packages "$2") "${others[@]}" k8s.io/apimachinery/pkg/{apis/meta/v1,runtime,version,api/resource,util/intstr}
 }
 for pair; do gen_openapi "${pair#*=}" "${pair%=*}"; done
 
