@@ -99,7 +99,7 @@ func TestQuickstart(t *testing.T) {
 	d.rules(t, run)
 	t.Setenv("GOPROXY", "off") // all that is needed was downloaded
 	out = d.follow(t, "A second kind")
-	contains(t, "kind add", out, "created registry/backup/backuptarget/strategy.go", "changed README.md")
+	contains(t, "kind add", out, "created registry/backup/backuptarget/backuptarget.go", "changed README.md")
 	d.follow(t, "A controller")
 	d.follow(t, "A second version")
 	d.conversion(t)
@@ -164,8 +164,8 @@ func (d day) conversion(t *testing.T) {
 	v2 := filepath.Join("apis", "backup", "v2")
 	out := scripttest.Shell(t, d.dir, `sed -i 's|\bdescription\b|summary|; s|\bDescription string|Summary string|' `+v2+`/backupplan.go
 		! make generate 2>&1`)
-	for _, function := range []string{"Convert_backup_BackupPlanSpec_To_v2_BackupPlanSpec",
-		"Convert_v2_BackupPlanSpec_To_backup_BackupPlanSpec"} {
+	for _, function := range []string{"Convert_v1_BackupPlanSpec_To_v2_BackupPlanSpec",
+		"Convert_v2_BackupPlanSpec_To_v1_BackupPlanSpec"} {
 		contains(t, "a renamed field", out, "generate: write the function "+function)
 	}
 	scripttest.Write(t, filepath.Join(d.dir, v2, "conversion.go"), `package v2
@@ -173,21 +173,21 @@ func (d day) conversion(t *testing.T) {
 import (
 	"k8s.io/apimachinery/pkg/conversion"
 
-	"git.example.org/platform/backup/apis/backup"
+	v1 "git.example.org/platform/backup/apis/backup/v1"
 )
 
-func Convert_v2_BackupPlanSpec_To_backup_BackupPlanSpec(in *BackupPlanSpec, out *backup.BackupPlanSpec, s conversion.Scope) error {
-	return autoConvert_v2_BackupPlanSpec_To_backup_BackupPlanSpec(in, out, s)
+func Convert_v2_BackupPlanSpec_To_v1_BackupPlanSpec(in *BackupPlanSpec, out *v1.BackupPlanSpec, s conversion.Scope) error {
+	return autoConvert_v2_BackupPlanSpec_To_v1_BackupPlanSpec(in, out, s)
 }
 
-func Convert_backup_BackupPlanSpec_To_v2_BackupPlanSpec(in *backup.BackupPlanSpec, out *BackupPlanSpec, s conversion.Scope) error {
-	return autoConvert_backup_BackupPlanSpec_To_v2_BackupPlanSpec(in, out, s)
+func Convert_v1_BackupPlanSpec_To_v2_BackupPlanSpec(in *v1.BackupPlanSpec, out *BackupPlanSpec, s conversion.Scope) error {
+	return autoConvert_v1_BackupPlanSpec_To_v2_BackupPlanSpec(in, out, s)
 }
 `)
 	out = scripttest.Shell(t, d.dir, "make generate\n! go test -run TestRoundTrip .")
 	contains(t, "a conversion that loses a field", out, "--- FAIL: TestRoundTrip/backup.example.org/v2/BackupPlan ",
 		`-.*Description:`)
-	scripttest.Shell(t, d.dir, `cd `+v2+` && sed -i -z 's|return autoConvert_v2|out.Description = in.Summary\n\t&|; s|return autoConvert_backup|out.Summary = in.Description\n\t&|' conversion.go
+	scripttest.Shell(t, d.dir, `cd `+v2+` && sed -i -z 's|return autoConvert_v2|out.Description = in.Summary\n\t&|; s|return autoConvert_v1|out.Summary = in.Description\n\t&|' conversion.go
 		cd - && go test -run TestRoundTrip .`)
 	scripttest.Shell(t, d.dir, "git reset -q --hard && git clean -qfd")
 }
