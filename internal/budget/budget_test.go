@@ -66,7 +66,8 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// TestReserve: what is reserved is not given out, but for what one user may have, and one share that is larger.
+// TestReserve: requests get no share of a reserved amount. The budget of one user remains, and a larger share is given
+// while no other is in use.
 func TestReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, served := New(12, 4), 0

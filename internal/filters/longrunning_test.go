@@ -237,6 +237,37 @@ func (w nestedWriter) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
+// TestWatchMemory: other requests wait while watches hold the memory.
+func TestWatchMemory(t *testing.T) {
+	m := testMemory(t)
+	half := memoryTotal / 2
+	share := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		first, err := m.budget.Take(ctx, "ann", int64(half))
+		if err != nil {
+			return err
+		}
+		defer first()
+		second, err := m.budget.Take(ctx, "bob", int64(half))
+		if err == nil {
+			second()
+		}
+		return err
+	}
+	places := &watchPlaces{open: fairness.New(fairness.Limits{PerKey: half}), memory: m, user: "ann", most: half}
+	if err := places.take(t.Context(), half/placeCost); err != nil {
+		t.Fatal(err)
+	}
+	if err := share(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("two shares of half of the memory while watches hold a half: got %v, want that one waits", err)
+	}
+	places.release()
+	if err := share(); err != nil {
+		t.Errorf("the same without watches: %v", err)
+	}
+}
+
 // TestUserWatches: a user has so many watches open and no more; another user's are opened beside them.
 func TestUserWatches(t *testing.T) {
 	end := make(chan struct{})

@@ -377,19 +377,19 @@ func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo
 	}
 	// Those that are returned may be the largest.
 	size := objects * largest
-	// Other lists are streamed, and small objects may be in other namespaces.
-	if info.Verb == "list" && asTable && query.Get("includeObject") != string(metav1.IncludeNone) {
-		if most := m.sizes.Most(of, info.Namespace, objects); most*wholeByteCost > m.perUser {
-			m.sizes.Forget(req.Context(), of)
-			if most = m.sizes.Most(of, info.Namespace, objects); most*wholeByteCost > m.perUser {
-				return 0, apierrors.NewRequestEntityTooLargeError(
-					fmt.Sprintf("the list needs %d MiB of memory, and a user has %d MiB; list as JSON or protobuf, "+
-						"or use a limit of %d", most*wholeByteCost>>20, m.perUser>>20,
-						max(1, m.perUser/wholeByteCost/largest)))
-			}
-		}
-	}
 	json, stored, growth := m.sizes.Large(of, info.Namespace)
+	// Other lists are streamed, and small objects may be in other namespaces.
+	if info.Verb == "list" && asTable && query.Get("includeObject") != string(metav1.IncludeNone) &&
+		json*wholeByteCost > m.perUser && m.sizes.Most(of, info.Namespace, objects)*wholeByteCost > m.perUser {
+		m.sizes.Forget(req.Context(), of)
+		if most := m.sizes.Most(of, info.Namespace, objects); most*wholeByteCost > m.perUser {
+			return 0, apierrors.NewRequestEntityTooLargeError(
+				fmt.Sprintf("the list needs %d MiB of memory, and a user has %d MiB; list as JSON or protobuf, "+
+					"or use a limit of %d", most*wholeByteCost>>20, m.perUser>>20,
+					max(1, m.perUser/wholeByteCost/largest)))
+		}
+		json, stored, growth = m.sizes.Large(of, info.Namespace)
+	}
 	if average := stats.EstimatedAverageObjectSizeBytes; average > 0 {
 		size = min(size, stats.ObjectCount*(average+growth)+json-stored)
 	}

@@ -32,3 +32,15 @@ func BenchmarkLarge(b *testing.B) {
 		sizes.Large(widgets, "namespace-1")
 	}
 }
+
+// BenchmarkMost is what a Table costs more while objects need more memory than a user may have.
+func BenchmarkMost(b *testing.B) {
+	sizes := New()
+	r := sizes.resource(widgets, "/registry/example.com/widgets/")
+	for i := range remembered {
+		r.objects[fmt.Sprintf("namespace/w%d", i)] = object{int64(20_000 + i*7919%10_000), 10_000}
+	}
+	for b.Loop() {
+		sizes.Most(widgets, "namespace", 500)
+	}
+}

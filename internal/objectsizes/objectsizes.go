@@ -117,23 +117,29 @@ func (s *Sizes) Large(of schema.GroupResource, namespace string) (json, stored, 
 
 // Most returns the sum of the sizes of as many of these objects as the limit says, the largest ones.
 func (s *Sizes) Most(of schema.GroupResource, namespace string, limit int64) (json int64) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	r := s.resources[of]
-	if r == nil {
-		return 0
-	}
-	var all []int64
-	for name, object := range r.objects {
-		if namespace == "" || strings.HasPrefix(name, namespace+"/") {
-			all = append(all, object.json)
-		}
-	}
+	all := s.lengths(of, namespace)
 	slices.Sort(all)
 	for _, size := range all[max(0, int64(len(all))-limit):] {
 		json += size
 	}
 	return json
+}
+
+// lengths returns the sizes of these objects.
+func (s *Sizes) lengths(of schema.GroupResource, namespace string) []int64 {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	r := s.resources[of]
+	if r == nil {
+		return nil
+	}
+	all := make([]int64, 0, len(r.objects))
+	for name, object := range r.objects {
+		if namespace == "" || strings.HasPrefix(name, namespace+"/") {
+			all = append(all, object.json)
+		}
+	}
+	return all
 }
 
 // Forget makes Large and Most leave out objects that have been deleted. It looks for them every 10 s at most, since it

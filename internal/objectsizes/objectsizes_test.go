@@ -161,15 +161,15 @@ func TestLarge(t *testing.T) {
 	want("ab", 200_000)
 }
 
-// TestGrown: objects whose JSON is much longer than what is stored are known, however small they are.
+// TestGrown: Large counts small objects if their JSON is much longer than the stored bytes.
 func TestGrown(t *testing.T) {
 	sizes, storage := stored(t)
 	for i := range remembered + 1 {
 		if i == remembered {
 			if json, stored, growth := sizes.Large(widgets, ""); json != 6000*remembered || stored != 1000*remembered ||
 				growth != 0 {
-				t.Errorf("got %d, %d and %d, want six times %d and no growth of others", json, stored, growth,
-					1000*remembered)
+				t.Errorf("sizes of all objects: got %d as JSON, %d stored and growth %d, want %d, %d and 0", json, stored,
+					growth, 6000*remembered, 1000*remembered)
 			}
 		}
 		if _, err := storage.TransformToStorage(t.Context(), bytes.Repeat([]byte("<"), 1000),
@@ -178,13 +178,13 @@ func TestGrown(t *testing.T) {
 		}
 	}
 	if _, _, growth := sizes.Large(widgets, ""); growth != 5000 {
-		t.Errorf("got a growth of %d for what is not remembered, want 5000", growth)
+		t.Errorf("growth of the object that is not remembered: got %d, want 5000", growth)
 	}
 	if got := sizes.Most(widgets, "a", 10); got != 60_000 {
-		t.Errorf("got %d for ten objects, want 60000", got)
+		t.Errorf("size of ten objects: got %d, want 60000", got)
 	}
 	if got := sizes.Most(widgets, "b", 10); got != 0 {
-		t.Errorf("got %d in another namespace, want 0", got)
+		t.Errorf("size of objects in another namespace: got %d, want 0", got)
 	}
 }
 
