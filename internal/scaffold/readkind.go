@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scaffold
+
+import (
+	"fmt"
+	"go/ast"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// kind reads what a package of storage says of its kind.
+func (p *project) kind(pkg string) (Kind, error) {
+	dir := filepath.Join(p.dir, strings.TrimPrefix(pkg, p.module+"/"))
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return Kind{}, err
+	}
+	k := Kind{}
+	for _, entry := range entries {
+		if !strings.HasSuffix(entry.Name(), ".go") || strings.HasSuffix(entry.Name(), "_test.go") {
+			continue
+		}
+		s, err := readSource(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			return Kind{}, err
+		}
+		k.read(s)
+	}
+	k.Controller = exists(p.controller(k))
+	if k.Kind == "" || k.Plural == "" {
+		return Kind{}, fmt.Errorf("%s has neither a registry.Kind with a Resource, nor a store with NewFunc and "+
+			"DefaultQualifiedResource", p.shown(dir))
+	}
+	return k, nil
+}
+
+// read adds what a file says.
+func (k *Kind) read(s *source) {
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.CompositeLit); ok && k.readValue(s, lit) {
+			return false
+		}
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			k.readMethod(n)
+		case *ast.KeyValueExpr:
+			k.readField(n)
+		case *ast.CompositeLit:
+			k.readColumns(n)
+		case *ast.ValueSpec:
+			if n.Names[0].Name == "selectable" && len(n.Values) == 1 {
+				for _, name := range keys(n.Values[0]) {
+					k.Selectable = append(k.Selectable, Field{Path: name})
+				}
+			}
+		}
+		return true
+	})
+}
+
+// readValue reads a registry.Kind[*VERSION.KIND]{...}.
+func (k *Kind) readValue(s *source, lit *ast.CompositeLit) bool {
+	index, ok := lit.Type.(*ast.IndexExpr)
+	if !ok {
+		return false
+	}
+	pointer, isPointer := index.Index.(*ast.StarExpr)
+	if _, name, ok := selector(index.X); !ok || name != "Kind" || !isPointer {
+		return false
+	}
+	alias, name, ok := selector(pointer.X)
+	if !ok {
+		return false
+	}
+	path := s.imports()[alias]
+	k.Kind, k.hub, k.Namespaced = name, path[lastSlash(path)+1:], true
+	if k.Plural, ok = stringOf(fieldOf(lit, "Resource")); !ok {
+		k.Plural = plural(name)
+	}
+	if ident, ok := fieldOf(lit, "ClusterScoped").(*ast.Ident); ok && ident.Name == "true" {
+		k.Namespaced = false
+	}
+	k.ShortNames = texts(fieldOf(lit, "ShortNames"))
+	for _, path := range keys(fieldOf(lit, "SelectableFields")) {
+		k.Selectable = append(k.Selectable, Field{Path: path})
+	}
+	for _, name := range keys(fieldOf(lit, "Subresources")) {
+		k.addSubresource(name)
+	}
+	if columns, ok := fieldOf(lit, "Columns").(*ast.CompositeLit); ok {
+		for _, element := range columns.Elts {
+			if column, ok := element.(*ast.CompositeLit); ok {
+				k.readColumns(column)
+			}
+		}
+	}
+	return true
+}
+
+func (k *Kind) addSubresource(name string) {
+	switch name {
+	case "status":
+		k.Status = true
+	case "scale":
+		k.Scale = true
+	default:
+		k.otherPaths = append(k.otherPaths, name)
+	}
+}
+
+// texts are the elements of a list of strings.
+func texts(e ast.Expr) []string {
+	if lit, ok := e.(*ast.CompositeLit); ok {
+		return textsOf(lit.Elts)
+	}
+	return nil
+}
+
+// textsOf returns the values of those that are string literals.
+func textsOf(all []ast.Expr) []string {
+	var out []string
+	for _, e := range all {
+		if text, ok := stringOf(e); ok {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+func (k *Kind) readMethod(f *ast.FuncDecl) {
+	if f.Recv == nil || f.Body == nil || len(f.Body.List) != 1 {
+		return
+	}
+	ret, ok := f.Body.List[0].(*ast.ReturnStmt)
+	if !ok || len(ret.Results) != 1 {
+		return
+	}
+	switch f.Name.Name {
+	case "NamespaceScoped":
+		ident, ok := ret.Results[0].(*ast.Ident)
+		k.Namespaced = ok && ident.Name == "true"
+	case "ShortNames":
+		k.ShortNames = append(k.ShortNames, texts(ret.Results[0])...)
+	}
+}
+
+func (k *Kind) readField(kv *ast.KeyValueExpr) {
+	if path, ok := stringOf(kv.Key); ok {
+		if _, sub, ok := strings.Cut(path, "/"); ok {
+			k.addSubresource(sub)
+		}
+		return
+	}
+	key, ok := kv.Key.(*ast.Ident)
+	if !ok {
+		return
+	}
+	switch key.Name {
+	case "NewFunc":
+		ast.Inspect(kv.Value, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.CompositeLit); ok {
+				_, k.Kind, _ = selector(lit.Type)
+			}
+			return true
+		})
+	case "DefaultQualifiedResource":
+		if call, ok := kv.Value.(*ast.CallExpr); ok && len(call.Args) == 1 {
+			k.Plural, _ = stringOf(call.Args[0])
+		}
+	}
+}
+
+// readColumns takes those columns that this program writes: their description is the path.
+func (k *Kind) readColumns(lit *ast.CompositeLit) {
+	name, ok := stringOf(fieldOf(lit, "Name"))
+	if !ok {
+		return
+	}
+	path, _ := stringOf(fieldOf(lit, "Description"))
+	if name == "Name" || name == "Age" || fieldOf(lit, "Type") == nil {
+		return
+	}
+	k.Columns = append(k.Columns, Field{Path: path})
+}
+
+// keys are those of a map of strings.
+func keys(e ast.Expr) []string {
+	var names []ast.Expr
+	if lit, ok := e.(*ast.CompositeLit); ok {
+		for _, element := range lit.Elts {
+			if kv, ok := element.(*ast.KeyValueExpr); ok {
+				names = append(names, kv.Key)
+			}
+		}
+	}
+	return textsOf(names)
+}
+
+// differences says how a kind that is there differs from one that is asked for.
+func (k Kind) differences(want Kind) []error {
+	var problems []error
+	differ := func(what string, have, want any) {
+		if fmt.Sprint(have) != fmt.Sprint(want) {
+			problems = append(problems, fmt.Errorf("%s exists with %s %v, not %v", k.Kind, what, have, want))
+		}
+	}
+	scope := map[bool]string{true: "Namespaced", false: "Cluster"}
+	differ("the plural", k.Plural, want.Plural)
+	differ("the scope", scope[k.Namespaced], scope[want.Namespaced])
+	differ("the subresources", k.subresources(), want.subresources())
+	differ("an example controller:", k.Controller, want.Controller)
+	differ("the short names", k.ShortNames, want.ShortNames)
+	differ("the selectable fields", paths(k.Selectable), paths(want.Selectable))
+	differ("the columns", paths(k.Columns), paths(want.Columns))
+	return problems
+}
+
+func (k Kind) subresources() []string {
+	var out []string
+	if k.Status {
+		out = append(out, "status")
+	}
+	if k.Scale {
+		out = append(out, "scale")
+	}
+	return out
+}
+
+func paths(fields []Field) []string {
+	var out []string
+	for _, f := range fields {
+		out = append(out, f.Path)
+	}
+	slices.Sort(out)
+	return out
+}
