@@ -153,7 +153,7 @@ func (d day) rules(t *testing.T, run []string) {
 		`spec.retention\[0\].period: Unsupported value: "Hourly"`, `spec.retention\[0\].keep: Invalid value: -1`)
 	out = scripttest.Shell(t, d.dir, environment+`
 		! kubectl patch bp sample --type=merge -p '{"spec":{"schedule":"0 4 * * *"}}'`)
-	contains(t, "a change of the schedule", out, "spec.schedule: Invalid value: .*immutable")
+	contains(t, "a change of the schedule", out, "spec.schedule: Invalid value: field is immutable")
 	running.Interrupt(t)
 }
 

@@ -96,6 +96,9 @@ func (b Base) Enforce(ctx context.Context, obj, old runtime.Object, handwritten 
 		rest.DeclarativeValidationConfig{}))
 	for _, err := range errs {
 		shorten(err)
+		if err.Type == field.ErrorTypeInvalid && err.BadValue == nil {
+			err.BadValue = field.OmitValueType{} // that of +k8s:immutable, which would be shown as null
+		}
 	}
 	if more += moreGenerated; more > 0 {
 		rest := field.Forbidden(nil, fmt.Sprintf("there are %d more errors", more))

@@ -130,6 +130,15 @@ func TestEnforce(t *testing.T) {
 	}
 }
 
+// TestErrorWithoutValue: the generated rule +k8s:immutable gives no value, which the library would show as null.
+func TestErrorWithoutValue(t *testing.T) {
+	immutable := field.ErrorList{field.Invalid(field.NewPath("spec", "purpose"), nil, "field is immutable")}
+	got := newBase().Enforce(requestContext(t), gadget("measures", 6), gadget("weighs", 6), immutable)
+	if want := "spec.purpose: Invalid value: field is immutable"; len(got) != 1 || got[0].Error() != want {
+		t.Errorf("errors: got %v, want %s", got, want)
+	}
+}
+
 // TestEnforceWithoutVersion: where it is not known which version's rules hold, nothing is let through.
 func TestEnforceWithoutVersion(t *testing.T) {
 	got := newBase().Enforce(t.Context(), gadget("measures", 6), nil, nil)
