@@ -196,6 +196,12 @@ rename_models() { # FILE...
 # Clients of an older generator compile with newer libraries, and those of a newer one not with older: this is that of the oldest minor
 # version of Kubernetes whose client-go programs with the clients may use.
 client_codegen=$(go mod download -json k8s.io/code-generator@v0.36.3 | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+# externals are the apply configurations that client-go has for the types that the types refer to.
+externals=$(for package in "${others[@]}"; do
+  directory=applyconfigurations/${package#k8s.io/api/}
+  [ ! -d "$(dir k8s.io/client-go)/$directory" ] ||
+    sed -n "s|^type \(.*\)ApplyConfiguration struct {$|$package.\1:k8s.io/client-go/$directory|p" "$(dir k8s.io/client-go)/$directory"/*.go
+done | paste -sd,)
 # client-gen looks for types by directory, and only in the module of the directory that it runs in. The generator of apply configurations
 # looks for schemas by the Go path of a type, and clients by the name in OpenAPI.
 gen_clients() { # TYPES OPENAPI
@@ -246,7 +252,7 @@ EOF
     source "$client_codegen/kube_codegen.sh"
     cd "$module_directory"
     kube::codegen::gen_client --boilerplate "$boilerplate" --with-watch --with-applyconfig --applyconfig-openapi-schema "$schema" \
-      --plural-exceptions "$(plurals "$types")" --output-dir "$types/client" --output-pkg "$module/$1/client" "$types"
+      --applyconfig-externals "$externals" --plural-exceptions "$(plurals "$types")" --output-dir "$types/client" --output-pkg "$module/$1/client" "$types"
   )
   mapfile -t files < <(find "$types/client/applyconfiguration" -name '*.go')
   models "$1" | rename_models "${files[@]}"
