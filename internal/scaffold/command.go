@@ -210,14 +210,21 @@ func newKindCommand() *cobra.Command {
 func newVersionCommand() *cobra.Command {
 	cmd := cli.Group(&cobra.Command{Use: "version", Short: "Add or delete a version of a group"})
 	var group, fromGroup string
+	var hub bool
 	add := &cobra.Command{
-		Use:     "add VERSION",
-		Short:   "Add a version, which is a copy of the preferred one at first",
-		Example: `  scaffold version add v2`,
-		Args:    cobra.ExactArgs(1),
-		RunE:    onProject(func(w work, p *project, args []string) error { return w.addVersion(p, group, args[0]) }),
+		Use:   "add VERSION",
+		Short: "Add a version, which is a copy of the hub at first",
+		Example: `  scaffold version add v2
+  scaffold version add v2 --hub`,
+		Args: cobra.ExactArgs(1),
+		RunE: onProject(func(w work, p *project, args []string) error {
+			return w.addVersion(p, group, args[0], hub)
+		}),
 	}
 	add.Flags().StringVar(&group, "group", "", "API group. Default: the only one.")
+	add.Flags().BoolVar(&hub, "hub", false,
+		"Make it the hub: rules and hooks get its types, and the others are converted to it. What is stored does not "+
+			"change.")
 	del := &cobra.Command{
 		Use:     "delete VERSION",
 		Short:   "Delete a version that is not the stored one",

@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -214,7 +215,7 @@ func TestNamesake(t *testing.T) {
 func TestVersions(t *testing.T) {
 	p := newProject(t)
 	g := only(t, p).Group
-	if err := p.addVersion(g, "v1", "v2beta1"); err != nil {
+	if err := p.addVersion(g, "v1", "v2beta1", []string{"v1"}); err != nil {
 		t.Fatal(err)
 	}
 	parses(t, p)
@@ -236,6 +237,72 @@ func TestVersions(t *testing.T) {
 			if !strings.Contains(string(text), w) {
 				t.Errorf("%s has no %q:\n%s", file, w, text)
 			}
+		}
+	}
+}
+
+// TestMoveHub: rules and hooks get the types of the new version, and conversions to the old hub convert to it.
+func TestMoveHub(t *testing.T) {
+	p := newProject(t)
+	g := only(t, p).Group
+	if err := p.addVersion(g, "v1", "v1beta1", []string{"v1"}); err != nil {
+		t.Fatal(err)
+	}
+	const conversions = `// Package v1beta1 has conversions.
+package v1beta1
+
+import (
+	"k8s.io/apimachinery/pkg/conversion"
+
+	v1 "git.example.org/team/backup/apis/backup/v1"
+)
+
+// Convert_v1_BackupPlan_To_v1beta1_BackupPlan is written by hand.
+func Convert_v1_BackupPlan_To_v1beta1_BackupPlan(in *v1.BackupPlan, out *BackupPlan, s conversion.Scope) error {
+	return autoConvert_v1_BackupPlan_To_v1beta1_BackupPlan(in, out, s)
+}
+
+func Convert_v1beta1_BackupPlan_To_v1_BackupPlan(in *BackupPlan, out *v1.BackupPlan, s conversion.Scope) error {
+	return autoConvert_v1beta1_BackupPlan_To_v1_BackupPlan(in, out, s)
+}
+`
+	path := p.path("apis", "backup", "v1beta1", "conversion.go")
+	if err := os.WriteFile(path, []byte(conversions), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(p.addVersion(g, "v1", "v2", nil), p.moveHub(g, "v1", "v2")); err != nil {
+		t.Fatal(err)
+	}
+	parses(t, p)
+	if hubs, err := p.hubs(g); err != nil || !slices.Equal(hubs, []string{"v2"}) {
+		t.Errorf("hubs: got %q, %v, want v2 alone", hubs, err)
+	}
+	text, err := os.ReadFile(path)
+	want := strings.NewReplacer("_v1_", "_v2_", "v1.", "v2.", `v1 "`, `v2 "`, `backup/v1"`, `backup/v2"`).Replace(conversions)
+	if diff := cmp.Diff(want, string(text)); err != nil || diff != "" {
+		t.Errorf("conversions (-want +got, %v):\n%s", err, diff)
+	}
+	for version, hubs := range map[string][]string{"v1beta1": {"v2"}, "v1": {"v2"}, "v2": nil} {
+		text, err := os.ReadFile(p.path("apis", "backup", version, "doc.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, tag := range regexp.MustCompile(`conversion-gen=.*/(v\w+)`).FindAllSubmatch(text, -1) {
+			got = append(got, string(tag[1]))
+		}
+		if !slices.Equal(got, hubs) {
+			t.Errorf("%s is converted to %q, want %q", version, got, hubs)
+		}
+	}
+	rules, err := filepath.Glob(p.path("registry", "backup", "*", "*.go"))
+	if err != nil || len(rules) != 2 {
+		t.Fatalf("got the files of rules %q, %v, want two", rules, err)
+	}
+	for _, file := range rules {
+		text, err := os.ReadFile(file)
+		if err != nil || strings.Contains(string(text), "v1.BackupPlan") || !strings.Contains(string(text), "*v2.BackupPlan") {
+			t.Errorf("%s is not about v2 alone (%v):\n%s", file, err, text)
 		}
 	}
 }

@@ -7,15 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"go/ast"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+
+	"golang.org/x/tools/go/ast/astutil"
 )
 
-// addVersion adds a version to a group: a copy of the preferred one, and a line at the end of the list in install.go.
-func (w work) addVersion(p *project, group, version string) error {
+// addVersion adds a version to a group, at the end of the list in install.go: a copy of the hub, whose place it may
+// take, or of the preferred version if the kinds have internal types.
+func (w work) addVersion(p *project, group, version string, hub bool) error {
 	problems := append(validateVersion(version), checkTools()...)
 	g, err := p.group(group)
 	if err != nil {
@@ -28,7 +33,15 @@ func (w work) addVersion(p *project, group, version string) error {
 	if err != nil {
 		return err
 	}
+	hubs, err := p.hubs(g.Group)
+	if err != nil {
+		return err
+	}
 	if slices.Contains(versions, version) {
+		if hub && !slices.Equal(hubs, []string{version}) {
+			return fmt.Errorf("the version %s of %s is there, and not the hub; docs/add-a-resource.md of the kit says "+
+				"how to make it the hub by hand", version, g.Name)
+		}
 		fmt.Fprintf(w.out, "The version %s of %s is there already.\n", version, g.Name)
 		return nil
 	}
@@ -36,15 +49,28 @@ func (w work) addVersion(p *project, group, version string) error {
 		return fmt.Errorf("%s is there, and is not served; remove it, or add its line to install.go",
 			p.shown(p.path("apis", g.Package, version)))
 	}
+	from := versions[0]
+	if len(hubs) > 0 {
+		from = hubs[0]
+	}
+	if hub && len(hubs) != 1 {
+		return fmt.Errorf("make %s the hub of %s: the kinds have the hubs %q, expected one", version, g.Name, hubs)
+	}
 	return w.change(p, fmt.Sprintf(`Added the version %s, a copy of %s. Change its types; the
 conversions of what has the same name are generated, others are yours
 (https://pkg.go.dev/k8s.io/code-generator/cmd/conversion-gen), and TestRoundTrip names what one
 loses. The first version in install.go is preferred and stored: let a release serve both before
-another takes its place.`, version, versions[0]),
-		func(p *project) error { return p.addVersion(g.Group, versions[0], version) })
+another takes its place.`, version, from),
+		func(p *project) error {
+			if hub {
+				return errors.Join(p.addVersion(g.Group, from, version, nil), p.moveHub(g.Group, from, version))
+			}
+			return p.addVersion(g.Group, from, version, hubs)
+		})
 }
 
-func (p *project) addVersion(g Group, from, version string) error {
+// addVersion copies a version. The copy is converted to the hubs.
+func (p *project) addVersion(g Group, from, version string, hubs []string) error {
 	names, err := filepath.Glob(p.path("apis", g.Package, from, "*.go"))
 	if err != nil {
 		return err
@@ -52,10 +78,6 @@ func (p *project) addVersion(g Group, from, version string) error {
 	word := regexp.MustCompile(`\b` + regexp.QuoteMeta(from) + `\b`)
 	to := p.path("apis", g.Package, version)
 	if err := os.MkdirAll(to, 0o755); err != nil { //nolint:gosec // as Git makes it
-		return err
-	}
-	hubs, err := p.hubs(g)
-	if err != nil {
 		return err
 	}
 	for _, name := range names {
@@ -69,10 +91,10 @@ func (p *project) addVersion(g Group, from, version string) error {
 			return err
 		}
 		text := renameVersion(s, word, version)
-		switch base {
-		case "doc.go":
+		switch {
+		case base == "doc.go":
 			text = p.withPeers(g, text, hubs)
-		case "register.go":
+		case base == "register.go" && len(hubs) > 0:
 			text = withLocalBuilder(text)
 		}
 		if err := os.WriteFile(filepath.Join(to, base), text, 0o644); err != nil { //nolint:gosec // as Git writes it
@@ -88,6 +110,106 @@ func (p *project) addVersion(g Group, from, version string) error {
 		return err
 	}
 	return errors.Join(s.importAs("", p.pkg("apis", g.Package, version)), s.write())
+}
+
+// moveHub makes a copy of the hub the hub.
+func (p *project) moveHub(g Group, from, to string) error {
+	versions, err := p.versions(g)
+	if err != nil {
+		return err
+	}
+	var files []string // that are for the hub
+	for _, version := range versions {
+		dir := p.path("apis", g.Package, version)
+		switch version {
+		case to:
+			continue
+		case from:
+			err = errors.Join(edit(filepath.Join(dir, "register.go"), withLocalBuilder),
+				edit(filepath.Join(dir, "doc.go"), func(text []byte) []byte {
+					return p.withPeers(g, text, []string{to})
+				}))
+		default:
+			err = edit(filepath.Join(dir, "doc.go"), func(text []byte) []byte {
+				return bytes.Replace(text, p.peer(g, from), p.peer(g, to), 1)
+			})
+		}
+		if err != nil {
+			return err
+		}
+		conversions, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil {
+			return err
+		}
+		files = append(files, conversions...)
+	}
+	err = filepath.WalkDir(p.path("registry"), func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(path) == ".go" {
+			files = append(files, path)
+		}
+		return err
+	})
+	for _, file := range files {
+		if !strings.HasPrefix(filepath.Base(file), "zz_generated.") {
+			err = errors.Join(err, p.followHub(g, file, from, to))
+		}
+	}
+	return err
+}
+
+// followHub makes a file that imports a hub import another, and gives conversions the names that they need for it.
+func (p *project) followHub(g Group, path, from, to string) error {
+	s, err := readSource(path)
+	if err != nil {
+		return err
+	}
+	alias := ""
+	for name, path := range s.imports() {
+		if path == p.pkg("apis", g.Package, from) {
+			alias = name
+		}
+	}
+	if alias == "" {
+		return nil
+	}
+	astutil.RewriteImport(s.fset, s.file, p.pkg("apis", g.Package, from), p.pkg("apis", g.Package, to))
+	rename := func(ident *ast.Ident) {
+		if ident != nil && ident.Name == from {
+			ident.Name = to
+		}
+	}
+	for _, spec := range s.file.Imports {
+		if spec.Path.Value == strconv.Quote(p.pkg("apis", g.Package, to)) {
+			rename(spec.Name)
+		}
+	}
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok && alias == from {
+			if ident, ok := sel.X.(*ast.Ident); ok {
+				rename(ident)
+			}
+		}
+		return true
+	})
+	if err := s.print(); err != nil {
+		return err
+	}
+	s.text = conversionName.ReplaceAllFunc(s.text, func(name []byte) []byte {
+		return bytes.Replace(name, []byte("_"+from+"_"), []byte("_"+to+"_"), 1)
+	})
+	return s.write()
+}
+
+// conversionName is one that conversion-gen calls, in the code and the comments.
+var conversionName = regexp.MustCompile(`\b(auto)?Convert_\w+_To_\w+`)
+
+// edit changes the text of a file.
+func edit(path string, change func([]byte) []byte) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, change(text), 0o644) //nolint:gosec // as Git writes it
 }
 
 // hubs are the versions that the others are converted to: those of the Go types of the kinds.
@@ -112,12 +234,17 @@ func (p *project) hubs(g Group) ([]string, error) {
 // withPeers adds to a doc.go the tags of the conversions to the hubs.
 func (p *project) withPeers(g Group, text []byte, hubs []string) []byte {
 	for _, hub := range hubs {
-		tag := "// +k8s:conversion-gen=" + p.pkg("apis", g.Package, hub) + "\n"
-		if !bytes.Contains(text, []byte(tag)) {
-			text = bytes.Replace(text, []byte("// +k8s:defaulter-gen="), []byte(tag+"// +k8s:defaulter-gen="), 1)
+		if tag := p.peer(g, hub); !bytes.Contains(text, tag) {
+			before := []byte("// +k8s:defaulter-gen=")
+			text = bytes.Replace(text, before, slices.Concat(tag, before), 1)
 		}
 	}
 	return text
+}
+
+// peer is the line of a doc.go that names a hub.
+func (p *project) peer(g Group, hub string) []byte {
+	return []byte("// +k8s:conversion-gen=" + p.pkg("apis", g.Package, hub) + "\n")
 }
 
 // withLocalBuilder adds to a register.go the name that generated conversions register with.
@@ -182,8 +309,8 @@ func (w work) deleteVersion(p *project, group, version string) error {
 		return err
 	}
 	if slices.Contains(hubs, version) {
-		problems = append(problems, fmt.Errorf("%s is the hub: the Go type of a kind in registry/%s is its, and the "+
-			"other versions are converted to it", version, g.Package))
+		problems = append(problems, fmt.Errorf("%s is the hub: the kinds in registry/%s have its Go types; make "+
+			"another the hub first, such as a new one: scaffold version add VERSION --hub", version, g.Package))
 	}
 	kinds, err := p.kindsOf(g, version)
 	if err != nil {
