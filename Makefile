@@ -100,8 +100,8 @@ test-security: needs-test controlplane build ## Attack the server for a minute i
 	ATTACK_FOR=$(or $(ATTACK_FOR),60s) ATTACK_P99=1s go test -timeout 120m -run '^($(or $(RUN),TestAttacks|TestCosts|TestUnread|TestCancelled|TestGeneratedRequests|TestLargeWrites))$$' -v ./test/security/limits
 
 .PHONY: test-quickstart
-test-quickstart: needs-kind-generate controlplane ## Follow docs/quickstart.md, and upgrade a project (20 minutes). Needs Docker for kind.
-	go test -tags quickstart -timeout 40m -v -run '^Test(Quickstart|Deployed|Upgrade|AddKind)$$' ./test/docs
+test-quickstart: needs-kind-generate controlplane ## Make projects: as docs/quickstart.md says, with types of Kubernetes, and an upgrade (25 minutes). Needs Docker for kind.
+	go test -tags quickstart -timeout 50m -v -run '^Test(Quickstart|Deployed|Upgrade|AddKind|UpstreamTypes)$$' ./test/docs ./test/project
 
 .PHONY: test-fips
 test-fips: needs-fips controlplane build-fips ## Test the binaries of `make build-fips`.
