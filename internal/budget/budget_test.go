@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // TestOrder: shares are given in order; a user who has enough is passed over, and nobody else.
@@ -62,6 +63,35 @@ func TestOrder(t *testing.T) {
 		release("d1")
 		if b.taken != 0 || len(b.users) != 0 || len(b.queue) != 0 {
 			t.Errorf("got %d taken, %d users and %d waiting, want none", b.taken, len(b.users), len(b.queue))
+		}
+	})
+}
+
+// TestFair: users get shares in turn, even if one has waited for longer.
+func TestFair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(2, 2)
+		var served []string
+		take := func(user string) {
+			go func() {
+				release, err := b.Take(t.Context(), user, 1)
+				if err != nil {
+					t.Error(err)
+				}
+				served = append(served, user)
+				<-time.After(time.Minute)
+				release()
+			}()
+			synctest.Wait()
+		}
+		for range 4 {
+			take("a")
+			<-time.After(time.Second)
+		}
+		take("b")
+		<-time.After(time.Hour)
+		if want := []string{"a", "a", "b", "a", "a"}; !slices.Equal(served, want) {
+			t.Errorf("served %q, want %q", served, want)
 		}
 	})
 }

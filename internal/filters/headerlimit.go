@@ -2,21 +2,70 @@
 
 package filters
 
-import "net/http"
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+)
 
 // maxFields is the number of header fields with different names. A request holds its fields until it ends, and each
 // takes 200 bytes more than its text.
 const maxFields = 128
 
-// WithHeaderLimit responds with 431 to a request with more than 128 different header fields. It removes Range: the
-// library would copy OpenAPI documents once for each range. It must run before authentication.
-func WithHeaderLimit(handler http.Handler) http.Handler {
+// WithHeaderLimit responds with 431 to a request with more than 128 different header fields, and with 400 to one with
+// costly selectors. It removes Range: the library would copy OpenAPI documents once for each range. It must run before
+// authentication.
+func WithHeaderLimit(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if len(req.Header) > maxFields {
 			http.Error(w, "too many header fields", http.StatusRequestHeaderFieldsTooLarge)
 			return
 		}
+		if err := checkSelectors(req.URL.Query()); err != nil {
+			responsewriters.RespondWithError(w, req, err, serializer)
+			return
+		}
 		req.Header.Del("Range")
 		handler.ServeHTTP(w, req)
 	})
+}
+
+const (
+	// maxRequirements is the number of requirements in the selectors of a request, maxSetValues the number of values in
+	// their sets. Each is compared with each object: together that takes about as long as a list of the objects.
+	maxRequirements = 100
+	maxSetValues    = 1000
+)
+
+// checkSelectors returns an error with the status 400 if the selectors have too many requirements or values. In a label
+// selector the values of a set are in parentheses.
+func checkSelectors(query url.Values) error {
+	requirements, values, inSet := 0, 0, false
+	for _, name := range []string{"labelSelector", "fieldSelector"} {
+		if query.Get(name) != "" {
+			requirements++
+		}
+		for _, char := range []byte(query.Get(name)) {
+			switch {
+			case char == '(' && name == "labelSelector":
+				inSet = true
+				values++
+			case char == ')':
+				inSet = false
+			case char == ',' && inSet:
+				values++
+			case char == ',':
+				requirements++
+			}
+		}
+	}
+	if requirements > maxRequirements || values > maxSetValues {
+		return apierrors.NewBadRequest(fmt.Sprintf("the selectors have %d requirements, and sets with %d values; %d "+
+			"and %d are accepted", requirements, values, maxRequirements, maxSetValues))
+	}
+	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"strings"
 	"testing"
 )
 
@@ -28,9 +30,40 @@ func TestHeaderLimit(t *testing.T) {
 			if got := req.Header.Get("Range"); got != "" {
 				t.Errorf("the handler gets the range %s", got)
 			}
-		})).ServeHTTP(rec, req)
+		}), testCodecs).ServeHTTP(rec, req)
 		if rec.Code != code {
 			t.Errorf("%d fields: got %d, want %d", fields, rec.Code, code)
+		}
+	}
+}
+
+// TestSelectors: requirements are counted in both selectors, and values of sets apart from them.
+func TestSelectors(t *testing.T) {
+	many := func(n int, text string) string { return strings.Repeat(text+",", n-1) + text }
+	for name, tc := range map[string]struct {
+		labels, fields string
+		fails          bool
+	}{
+		"none":                     {},
+		"as many labels as may be": {labels: many(maxRequirements, "!a")},
+		"too many labels":          {labels: many(maxRequirements+1, "!a"), fails: true},
+		"too many sets":            {labels: many(maxRequirements+1, "a in (b,c)"), fails: true},
+		"as many values as may be": {labels: "a in (" + many(maxSetValues, "b") + ")"},
+		"too many values":          {labels: "a in (" + many(maxSetValues+1, "b") + ")", fails: true},
+		"as many fields as may be": {fields: many(maxRequirements, "metadata.name!=(")},
+		"too many fields":          {fields: many(maxRequirements+1, "metadata.name!=("), fails: true},
+		"too many in both":         {labels: many(60, "!a"), fields: many(60, "metadata.name!=a"), fails: true},
+	} {
+		query := url.Values{"labelSelector": {tc.labels}, "fieldSelector": {tc.fields}}
+		rec := httptest.NewRecorder()
+		WithHeaderLimit(http.NotFoundHandler(), testCodecs).ServeHTTP(rec,
+			httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/?"+query.Encode(), nil))
+		want := http.StatusNotFound
+		if tc.fails {
+			want = http.StatusBadRequest
+		}
+		if rec.Code != want {
+			t.Errorf("%s: got %d and %s, want %d", name, rec.Code, rec.Body, want)
 		}
 	}
 }

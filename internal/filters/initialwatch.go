@@ -22,7 +22,7 @@ import (
 // since a version.
 func (m *Memory) initialize(handler http.Handler, w http.ResponseWriter, req *http.Request,
 	info *genericapirequest.RequestInfo) {
-	cost := initialByteCost * m.sizes.Largest(resourceOf(info))
+	cost := initialByteCost * m.sizes.Largest(resourceOf(info), info.Namespace)
 	if cost <= smallCost {
 		handler.ServeHTTP(w, req)
 		return

@@ -41,12 +41,11 @@ const (
 	confirmLimit = 75 * time.Second
 	// ReservedWatches of a user are accepted even when there are as many in all as may be.
 	ReservedWatches = 20
-	// placeCost is the memory in bytes of a watch, selectorOfPlace the number of bytes of a watch's selectors that cost
-	// as much.
-	placeCost       = 60 << 10
-	selectorOfPlace = 512
-	// shortHead is the size in bytes of a head that costs nothing more.
-	shortHead = 4 << 10
+	// placeCost is the memory in bytes of a watch with a short head and small events. watchCost is that of a watch
+	// without them, to which a byte of the selectors, the head and the largest event adds so many.
+	placeCost                         = 76 << 10
+	watchCost                         = 60 << 10
+	selectorCost, headCost, eventCost = 68, 2, 2
 )
 
 // LongRunning ends watches and upgraded connections when their caller loses the permission by which they started, or
@@ -144,11 +143,10 @@ func (l *LongRunning) WithWatchLimit(handler http.Handler, memory *Memory,
 			return
 		}
 		user, _ := genericapirequest.UserFrom(req.Context())
-		// The library keeps a selector of n bytes in 68 n bytes of memory. RequestInfo has none for /watch/ in the
-		// path.
+		// RequestInfo has no selectors for /watch/ in the path.
 		query := req.URL.Query()
 		selectors := len(query.Get("labelSelector")) + len(query.Get("fieldSelector"))
-		least := 1 + selectors/selectorOfPlace + (headSize(req)+placeCost-shortHead)/placeCost
+		least := watchCost + selectorCost*selectors + headCost*headSize(req)
 		places := &watchPlaces{open: open, memory: memory, user: user.GetName(), most: l.watches.PerKey}
 		defer places.release()
 		if err := places.take(req.Context(), least); err != nil {
@@ -161,7 +159,7 @@ func (l *LongRunning) WithWatchLimit(handler http.Handler, memory *Memory,
 		go l.confirm(ctx, cancel)
 		events := &eventWriter{ResponseWriter: w, written: func(size int) {
 			// The library keeps two buffers as large as the largest event.
-			if err := places.take(ctx, least+2*size/placeCost); err != nil {
+			if err := places.take(ctx, least+eventCost*size); err != nil {
 				cancel(apierrors.NewTooManyRequests("too many watches of large objects are open", 10))
 			}
 		}}
@@ -190,9 +188,9 @@ type watchPlaces struct {
 	releases []func()
 }
 
-// take takes as many places as are missing to count, or to the most that a user may have.
-func (p *watchPlaces) take(ctx context.Context, count int) error {
-	for len(p.releases) < min(count, p.most) {
+// take takes as many places as are missing for the memory in bytes, or to the most that a user may have.
+func (p *watchPlaces) take(ctx context.Context, memory int) error {
+	for len(p.releases) < min((memory+placeCost-1)/placeCost, p.most) {
 		release, err := p.open.Take(ctx, p.user)
 		if err != nil {
 			return err

@@ -152,9 +152,9 @@ func TestLongSelectorWatches(t *testing.T) {
 		open                  int // short watches beside it
 	}{
 		"short":      {100, 100, 100, 29},
-		"two more":   {selectorOfPlace, selectorOfPlace, 0, 27},
-		"all":        {20 * selectorOfPlace, 20 * selectorOfPlace, 0, 0},
-		"long query": {0, 0, 2 * placeCost, 27},
+		"one more":   {600, 600, 0, 28},
+		"all":        {20_000, 20_000, 0, 0},
+		"long query": {0, 0, placeCost, 27},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var handler http.Handler
@@ -193,7 +193,7 @@ func TestLargeEventWatches(t *testing.T) {
 		beside bool
 		ends   bool
 	}{
-		"small":                    {placeCost / 4, true, false},
+		"small":                    {placeCost / 16, true, false},
 		"large, alone":             {20 * placeCost, false, false},
 		"large, beside another":    {10 * placeCost, true, true},
 		"larger than all, alone":   {100 * placeCost, false, false},
@@ -256,7 +256,7 @@ func TestWatchMemory(t *testing.T) {
 		return err
 	}
 	places := &watchPlaces{open: fairness.New(fairness.Limits{PerKey: half}), memory: m, user: "ann", most: half}
-	if err := places.take(t.Context(), half/placeCost); err != nil {
+	if err := places.take(t.Context(), half); err != nil {
 		t.Fatal(err)
 	}
 	if err := share(); !errors.Is(err, context.DeadlineExceeded) {

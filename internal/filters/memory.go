@@ -129,10 +129,6 @@ func (m *Memory) WithLimit(handler http.Handler, streams func(*genericapirequest
 			m.initialize(handler, w, req, info)
 			return
 		}
-		if err := checkSelector(req.URL.Query().Get("labelSelector")); err != nil {
-			responsewriters.RespondWithError(w, req, err, m.serializer)
-			return
-		}
 		size := int64(0)
 		if writes.Has(info.Verb) {
 			if size = req.ContentLength; size < 0 || size > m.maxBody {
@@ -184,30 +180,6 @@ func (m *Memory) checkWrites(req *http.Request, info *genericapirequest.RequestI
 	if delay := m.sizes.WriteDelay(resourceOf(info), userName(req)); delay > 0 {
 		return apierrors.NewTooManyRequests("objects of more than 64 KiB are stored too fast",
 			int(math.Ceil(delay.Seconds())))
-	}
-	return nil
-}
-
-// maxRequirements is the number of requirements in a label selector. Each is compared with each object.
-const maxRequirements = 100
-
-// checkSelector returns an error with the status 400 if a label selector has too many requirements: commas outside of
-// parentheses.
-func checkSelector(selector string) error {
-	requirements, inSet := 1, false
-	for _, char := range []byte(selector) {
-		switch {
-		case char == '(':
-			inSet = true
-		case char == ')':
-			inSet = false
-		case char == ',' && !inSet:
-			requirements++
-		}
-	}
-	if requirements > maxRequirements {
-		return apierrors.NewBadRequest(fmt.Sprintf("the label selector has %d requirements, and may have %d",
-			requirements, maxRequirements))
 	}
 	return nil
 }
@@ -367,7 +339,7 @@ func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo
 	if options.Limit > 0 && options.ResourceVersion != "0" && (!selects || !fromEtcd) {
 		objects = min(objects, options.Limit)
 	}
-	largest := m.sizes.Largest(of)
+	largest := m.sizes.Largest(of, info.Namespace)
 	if info.Name != "" && info.Namespace != "" {
 		objects, largest = min(objects, 1), m.sizes.Object(of, info.Namespace, info.Name)
 	}

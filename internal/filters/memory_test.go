@@ -407,17 +407,3 @@ func TestLargeWrites(t *testing.T) {
 		})
 	}
 }
-
-// TestSelectors: the values of a requirement do not count, the number of requirements does.
-func TestSelectors(t *testing.T) {
-	for selector, fails := range map[string]bool{
-		"": false, "a in (" + strings.Repeat("x,", 5000) + "x)": false,
-		strings.Repeat("!a,", maxRequirements-1) + "!a":      false,
-		strings.Repeat("!a,", maxRequirements) + "!a":        true,
-		strings.Repeat("a in (b,c),", maxRequirements) + "b": true,
-	} {
-		if err := checkSelector(selector); apierrors.IsBadRequest(err) != fails || fails != (err != nil) {
-			t.Errorf("%.30s with %d bytes: got %v, want an error: %t", selector, len(selector), err, fails)
-		}
-	}
-}

@@ -46,6 +46,7 @@ type seats struct {
 	utilflowcontrol.Interface
 	fromFrontProxy func(context.Context) bool
 	direct         *fairness.Slots // of users
+	turns          *turns
 
 	mutex    sync.Mutex
 	taken    map[*seat]struct{}
@@ -54,14 +55,17 @@ type seats struct {
 }
 
 // NewSeats returns a flow controller that takes seats from requests which wait for their client or for memory, if
-// others wait for them. fromFrontProxy reports whether a request came through kube-apiserver.
-func NewSeats(flowControl utilflowcontrol.Interface,
-	fromFrontProxy func(context.Context) bool) utilflowcontrol.Interface {
-	return newSeats(flowControl, fromFrontProxy)
+// others wait for them. fromFrontProxy reports whether a request came through kube-apiserver. Lists wait for their turn
+// before they wait for seats.
+func NewSeats(flowControl utilflowcontrol.Interface, fromFrontProxy func(context.Context) bool,
+	counts flowcontrolrequest.StorageObjectCountTracker) utilflowcontrol.Interface {
+	return newSeats(flowControl, fromFrontProxy, counts)
 }
 
-func newSeats(flowControl utilflowcontrol.Interface, fromFrontProxy func(context.Context) bool) *seats {
+func newSeats(flowControl utilflowcontrol.Interface, fromFrontProxy func(context.Context) bool,
+	counts flowcontrolrequest.StorageObjectCountTracker) *seats {
 	return &seats{Interface: flowControl, fromFrontProxy: fromFrontProxy,
+		turns: newTurns(max(1, runtime.GOMAXPROCS(0)-freeCores), counts),
 		direct: fairness.New(fairness.Limits{
 			PerKey: max(userDirect, coreDirect*runtime.GOMAXPROCS(0)), Queued: maxRequests}),
 		taken: map[*seat]struct{}{}, waiting: map[*seat]struct{}{}}
@@ -152,6 +156,12 @@ func (s *seats) Handle(ctx context.Context, digest utilflowcontrol.RequestDigest
 			// The library classifies the request, and responds with 429 since it is not executed.
 			execFn = func() {}
 		}
+	}
+	endTurn, err := s.turns.wait(ctx, seat.user, digest.RequestInfo)
+	if err == nil {
+		defer endTurn()
+	} else {
+		execFn = func() {}
 	}
 	s.Interface.Handle(ctx, digest, func(schema *flowcontrolv1.FlowSchema,
 		level *flowcontrolv1.PriorityLevelConfiguration, distinguisher string) {

@@ -74,14 +74,25 @@ func (s *Sizes) Known(of schema.GroupResource) bool {
 	return s.resources[of] != nil
 }
 
-// Largest returns the size of the largest object of a resource: 0 if it has none, or they are not stored in etcd.
-func (s *Sizes) Largest(of schema.GroupResource) int64 {
+// Largest returns the size of the largest object of a resource in a namespace, or in all if that is empty: 0 if it has
+// none, or they are not stored in etcd. For one namespace it is at least that of what Object does not tell apart.
+func (s *Sizes) Largest(of schema.GroupResource, namespace string) int64 {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if r := s.resources[of]; r != nil {
+	r := s.resources[of]
+	if r == nil {
+		return 0
+	}
+	if namespace == "" {
 		return r.largest
 	}
-	return 0
+	largest := r.rest
+	for name, object := range r.objects {
+		if strings.HasPrefix(name, namespace+"/") {
+			largest = max(largest, object.json)
+		}
+	}
+	return min(largest, r.largest)
 }
 
 // Object returns the size of an object, or more: up to 64 KiB if the object is smaller than that, and up to the size of

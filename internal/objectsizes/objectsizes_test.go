@@ -92,7 +92,7 @@ func TestSizes(t *testing.T) {
 		if got := sizes.Object(widgets, namespace, name); got != object {
 			t.Errorf("%s/%s: got %d, want %d", namespace, name, got, object)
 		}
-		if got := sizes.Largest(widgets); got != largest {
+		if got := sizes.Largest(widgets, ""); got != largest {
 			t.Errorf("the largest: got %d, want %d", got, largest)
 		}
 	}
@@ -109,12 +109,17 @@ func TestSizes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("", "clusterwide", 600_000, 600_000)
+	for namespace, largest := range map[string]int64{"a": 500_000, "quiet": small} {
+		if got := sizes.Largest(widgets, namespace); got != largest {
+			t.Errorf("the largest in namespace %s: got %d, want %d", namespace, got, largest)
+		}
+	}
 	write(t, storage, "/elsewhere/b", 100_000) // it could be any object
 	want("a", "b", 100_000, 600_000)
 
 	other := schema.GroupResource{Group: "example.com", Resource: "others"}
 	if !sizes.Known(widgets) || sizes.Known(other) || sizes.Object(other, "a", "large") != 0 ||
-		sizes.Largest(other) != 0 {
+		sizes.Largest(other, "") != 0 {
 		t.Error("a resource that is not stored has sizes, or one that is stored has none")
 	}
 }

@@ -97,8 +97,8 @@ func (c *serverConfig) unauthenticatedFilters(config *genericapiserver.Config) [
 		func(h http.Handler) http.Handler {
 			return filters.WithRequestLimit(h, serving.FromFrontProxy, config.Serializer)
 		},
-		// Limit header fields.
-		filters.WithHeaderLimit,
+		// Limit header fields and selectors.
+		func(h http.Handler) http.Handler { return filters.WithHeaderLimit(h, config.Serializer) },
 		// Close connections while the server shuts down.
 		c.draining.WithConnectionClose,
 		// Allow one request per HTTP/2 connection without credentials.
@@ -225,7 +225,8 @@ func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface)
 		return fmt.Errorf("apply options: %w", err)
 	}
 	if c.generic.FlowControl != nil { // nil if priority and fairness is off
-		c.generic.FlowControl = filters.NewSeats(c.generic.FlowControl, serving.FromFrontProxy)
+		c.generic.FlowControl = filters.NewSeats(c.generic.FlowControl, serving.FromFrontProxy,
+			c.generic.StorageObjectCountTracker)
 	}
 	c.generic.AdmissionControl = filters.WithObjectLimits(c.generic.AdmissionControl, &c.patches)
 	reviewer, err := o.newReviewer()

@@ -139,12 +139,13 @@ func (s *sender) watches(b *testing.B) {
 	var events atomic.Int64
 	got := make(chan struct{}, 1)
 	for range watchers {
-		resp, err := s.open(ctx, http.MethodGet, s.path("v1", "")+"?watch=true&fieldSelector=metadata.name%3Dlisted-2&"+
-			"resourceVersion=0", "")
-		if err != nil {
-			b.Fatal(err)
-		}
 		go func() {
+			resp, err := s.open(ctx, http.MethodGet, s.path("v1", "")+
+				"?watch=true&fieldSelector=metadata.name%3Dlisted-2&resourceVersion=0", "")
+			if err != nil {
+				b.Error(err)
+				return
+			}
 			defer resp.Body.Close()
 			for lines := bufio.NewReaderSize(resp.Body, 1<<20); ; {
 				if _, err := lines.ReadSlice('\n'); err != nil {

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filters
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/storage"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+)
+
+// TestTurns: lists of many objects compute one after the other, users in turn; other requests do not wait. A turn ends
+// when the list does, or after a while.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		counts := flowcontrolrequest.NewStorageObjectCountTracker()
+		counts.Set("many", storage.Stats{ObjectCount: manyObjects + 1})
+		counts.Set("large", storage.Stats{ObjectCount: 3, EstimatedAverageObjectSizeBytes: manyBytes})
+		counts.Set("few", storage.Stats{ObjectCount: manyObjects, EstimatedAverageObjectSizeBytes: 1})
+		s := newSeats(&oneLevel{}, func(context.Context) bool { return true }, counts)
+		var began []string
+		finish := make(chan struct{})
+		send := func(name, verb, resource, object string) {
+			go s.Handle(withSeat(t.Context()), utilflowcontrol.RequestDigest{User: &user.DefaultInfo{Name: name},
+				RequestInfo: &genericapirequest.RequestInfo{Verb: verb, Resource: resource, Name: object}},
+				func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string) {},
+				func() flowcontrolrequest.WorkEstimate { return flowcontrolrequest.WorkEstimate{InitialSeats: 1} },
+				func(bool) {}, func() {
+					began = append(began, name+" "+verb)
+					<-finish
+				})
+			synctest.Wait()
+		}
+		s.turns = newTurns(1, counts)
+		send("x", "list", "large", "")
+		began = nil
+		for range userWaiting + 1 { // one too many
+			send("a", "list", "many", "")
+		}
+		send("b", "deletecollection", "many", "")
+		if len(began) > 0 {
+			t.Fatalf("%q began without a turn", began)
+		}
+		send("c", "get", "many", "one")
+		send("c", "list", "many", "one")
+		send("c", "list", "few", "")
+		send("c", "create", "many", "")
+		if want := []string{"c get", "c list", "c list", "c create"}; !slices.Equal(began, want) {
+			t.Errorf("got %q, want that %q do not wait", began, want)
+		}
+		began = nil
+		<-time.After(longTurn + time.Millisecond)
+		<-time.After(longTurn)
+		close(finish)
+		synctest.Wait()
+		want := append([]string{"a list", "b deletecollection"}, slices.Repeat([]string{"a list"}, userWaiting-1)...)
+		if !slices.Equal(began[:2], want[:2]) || len(began) != len(want) {
+			t.Errorf("in turn %q began, want %q", began, want)
+		}
+	})
+}
