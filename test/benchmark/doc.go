@@ -5,9 +5,10 @@
 //
 //	go test ./test/benchmark -run '^$' -bench 'Konnectivity|Agents' -benchtime 1x -v
 //
-// Two servers of the sample, such as those of two commits, are compared by
+// Two servers of the sample, such as those of two commits, are compared in rounds by
 //
-//	go test ./test/benchmark -run '^$' -bench Requests -benchtime 1000x -count 10 -timeout 1h \
-//	  -servers=/tmp/a,/tmp/b >/tmp/requests
+//	for round in $(seq 10); do
+//	  go test ./test/benchmark -run '^$' -bench Requests -benchtime 1000x -servers=/tmp/a,/tmp/b
+//	done >/tmp/requests
 //	go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da -col /server /tmp/requests
 package benchmark
