@@ -7,10 +7,11 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 )
 
-// Budget gives out shares to users in turn, and to each in the order in which it asked for them. A user who has as much
-// as one may have is passed over.
+// Budget gives the next share to the user who had least for the shortest time since it began to wait, as in start-time
+// fair queueing, and to each in the order in which it asked. A user who has as much as one may have is passed over.
 type Budget struct {
 	total, perUser int64
 
@@ -19,20 +20,23 @@ type Budget struct {
 	reserved int64
 	users    map[string]*userShares // who have a share or wait for one
 	queue    []*waiting
-	given    int // shares, so far
+	now      float64 // the used of the user who got the last share, before that
 }
 
-// userShares are those of a user. waits is how many it waits for; last is when it got one, as a number of shares.
+// userShares are those of a user. waits is how many it waits for; used is the sum of its shares times the seconds that
+// it had them, and of what others had used when it came.
 type userShares struct {
-	taken       int64
-	waits, last int
+	taken int64
+	waits int
+	used  float64
 }
 
-// waiting is a request that waits for a share. ready is closed when it has it.
+// waiting is a request that waits for a share. ready is closed when it has it, and since is when that was.
 type waiting struct {
 	user  string
 	share int64
 	ready chan struct{}
+	since time.Time
 }
 
 // New returns a Budget of total. A user may have perUser of it, or one share that is larger.
@@ -43,18 +47,19 @@ func New(total, perUser int64) *Budget {
 // Take waits for a share until the context ends. One that is larger than the total counts for the total. Call release,
 // once, to give it back. A request that has a share must not ask for another: it might wait for itself.
 func (b *Budget) Take(ctx context.Context, user string, share int64) (release func(), err error) {
-	w := &waiting{user, min(share, b.total), make(chan struct{})}
+	w := &waiting{user: user, share: min(share, b.total), ready: make(chan struct{})}
 	release = func() {
 		b.mutex.Lock()
 		defer b.mutex.Unlock()
 		b.taken -= w.share
 		b.users[user].taken -= w.share
+		b.users[user].used += float64(w.share) * time.Since(w.since).Seconds()
 		b.forget(user)
 		b.admitWaiting()
 	}
 	b.mutex.Lock()
 	if b.users[user] == nil {
-		b.users[user] = &userShares{last: b.given - 1} // before the user who has just got one
+		b.users[user] = &userShares{used: b.now}
 	}
 	b.users[user].waits++
 	b.queue = append(b.queue, w)
@@ -102,11 +107,11 @@ func (b *Budget) admitWaiting() {
 		if b.taken > 0 && b.taken+w.share > max(b.total-b.reserved, b.perUser) {
 			return
 		}
-		b.given++
 		b.taken += w.share
 		user := b.users[w.user]
 		user.taken += w.share
-		user.last = b.given
+		b.now = max(b.now, user.used)
+		w.since = time.Now()
 		b.leaveQueue(i)
 		close(w.ready)
 	}
@@ -120,7 +125,7 @@ func (b *Budget) next() int {
 		if user.taken > 0 && user.taken+w.share > b.perUser {
 			continue
 		}
-		if next < 0 || user.last < b.users[b.queue[next].user].last {
+		if next < 0 || user.used < b.users[b.queue[next].user].used {
 			next = i
 		}
 	}

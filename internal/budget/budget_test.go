@@ -67,7 +67,7 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// TestFair: users get shares in turn, even if one has waited for longer.
+// TestFair: who has had shares for a shorter time is next, even if others have waited for longer.
 func TestFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(2, 2)

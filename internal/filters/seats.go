@@ -122,6 +122,16 @@ func neverInterrupt(ctx context.Context) {
 	}
 }
 
+// waitsFor returns for how long the request has been waiting for its client or for memory.
+func (s *seat) waitsFor() time.Duration {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.interrupt == nil {
+		return 0
+	}
+	return time.Since(s.idleSince)
+}
+
 // mayGiveWay returns whether the request waits, and has waited for long.
 func (s *seat) mayGiveWay() bool {
 	s.mutex.Lock()
@@ -157,7 +167,7 @@ func (s *seats) Handle(ctx context.Context, digest utilflowcontrol.RequestDigest
 			execFn = func() {}
 		}
 	}
-	endTurn, err := s.turns.wait(ctx, seat.user, digest.RequestInfo)
+	endTurn, err := s.turns.wait(ctx, seat, digest.RequestInfo)
 	if err == nil {
 		defer endTurn()
 	} else {

@@ -4,7 +4,6 @@ package filters
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -19,8 +18,9 @@ const (
 	freeCores = 1
 	// manyObjects is the number of objects of a resource from which its lists have turns, manyBytes that of their bytes.
 	manyObjects, manyBytes = 500, 1 << 20
-	// longTurn is when a turn ends: the list is computed, or waits for its client.
-	longTurn = 250 * time.Millisecond
+	// longTurn is when a turn ends that has not ended. turnChecks is how often it is looked whether the list waits for
+	// its client.
+	longTurn, turnChecks = 250 * time.Millisecond, 25 * time.Millisecond
 	// userWaiting is how many lists of a user wait for their turns, allWaiting those of all; reservedWaiting of each are
 	// accepted. They have seats in kube-apiserver, for which others wait.
 	userWaiting, allWaiting, reservedWaiting = 8, 40, 2
@@ -41,25 +41,40 @@ func newTurns(all int, counts flowcontrolrequest.StorageObjectCountTracker) *tur
 		fairness.New(fairness.Limits{PerKey: userWaiting, Total: allWaiting, Reserved: reservedWaiting}), counts}
 }
 
-// wait waits until a request may compute. Call end when it has.
-func (t *turns) wait(ctx context.Context, user string, info *genericapirequest.RequestInfo) (end func(), err error) {
+// wait waits until a request may compute. Call end when it has. The turn ends before that if the request waits for its
+// client, or takes long.
+func (t *turns) wait(ctx context.Context, s *seat, info *genericapirequest.RequestInfo) (end func(), err error) {
 	if !t.needed(info) {
 		return func() {}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, longWait)
 	defer cancel()
-	leave, err := t.waiting.Take(ctx, user)
+	leave, err := t.waiting.Take(ctx, s.user)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	release, err := t.budget.Take(ctx, user, 1)
+	release, err := t.budget.Take(ctx, s.user, 1)
 	if err != nil {
 		return nil, err
 	}
-	release = sync.OnceFunc(release)
-	timer := time.AfterFunc(longTurn, release)
-	return func() { timer.Stop(); release() }, nil
+	ended := make(chan struct{})
+	go func() {
+		defer release()
+		ticker := time.NewTicker(turnChecks)
+		defer ticker.Stop()
+		for range longTurn / turnChecks {
+			select {
+			case <-ended:
+				return
+			case <-ticker.C:
+			}
+			if s.waitsFor() >= turnChecks/2 {
+				return
+			}
+		}
+	}()
+	return func() { close(ended) }, nil
 }
 
 // needed returns whether a request reads many objects.
