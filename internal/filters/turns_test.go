@@ -46,6 +46,7 @@ func TestTurns(t *testing.T) {
 		s.turns = newTurns(1, counts)
 		send("unread", "list", "large", "")
 		began = nil
+		userWaiting := int(mostWaiting / unknownList)
 		for range userWaiting + 1 { // one too many
 			send("a", "list", "many", "")
 		}
@@ -72,4 +73,28 @@ func TestTurns(t *testing.T) {
 			t.Errorf("%q began, want %d", began, 1+userWaiting)
 		}
 	})
+}
+
+// TestWaitingLists: the longer the lists of a user take the fewer of them may wait.
+func TestWaitingLists(t *testing.T) {
+	for took, want := range map[time.Duration]int{0: manyWaiting, 50 * time.Millisecond: 5, longTurn: leastWaiting} {
+		all := newTurns(1, noCounts)
+		user, err := all.enter("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.leave(user)
+		for range 20 {
+			all.took(user, took)
+		}
+		waiting := 0
+		for err == nil {
+			if _, err = all.enter("a"); err == nil {
+				waiting++
+			}
+		}
+		if waiting != want && waiting != want-1 { // the mean is not quite reached
+			t.Errorf("%d lists that take %s wait, want %d", waiting, took, want)
+		}
+	}
 }

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package limits
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestReaders: another user is served while three users read as much as each of them may, through kube-apiserver.
+func TestReaders(t *testing.T) {
+	_, writer := costlyUsers(t)
+	const namespace = "middling"
+	if _, err := shared.Client(t).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	middling := fmt.Sprintf("/apis/%s/namespaces/%s/widgets", gadgets.GroupVersion(), namespace)
+	for i := range 3 {
+		status, _, err := writer.send(t.Context(), request{method: http.MethodPost, path: middling, contentType: jsonType,
+			body: widget(fmt.Sprintf("w%d", i), 28_500, 0, "x")})
+		if err != nil || status != http.StatusCreated {
+			t.Fatalf("create an object: %d, %v", status, err)
+		}
+	}
+	var readers []client
+	for i := range 3 {
+		readers = append(readers, clientOf(t, shared.User(t, fmt.Sprintf("reader-%d", i), rbacv1.PolicyRule{
+			APIGroups: []string{gadgets.Group}, Resources: []string{"widgets"}, Verbs: []string{"list", "watch"}})))
+	}
+	for name, tc := range map[string]struct {
+		path     string
+		parallel int
+	}{
+		// Each has as much as costs nothing more in selectors, head and events.
+		"watches": {middling + "?watch=1&labelSelector=" + strings.TrimSuffix(strings.Repeat("!abcdefg,", 55), ",") +
+			"&x=" + strings.Repeat("x", 1500), 1000},
+		"lists": {smallObjects + "?resourceVersion=0", 20},
+	} {
+		t.Run(name, func(t *testing.T) { readersDuring(t, readers, tc.path, tc.parallel) })
+	}
+}
+
+// readersDuring checks that the server survives so many requests at a time of each reader, and serves another user.
+func readersDuring(t *testing.T, readers []client, path string, parallel int) {
+	t.Helper()
+	lasts, err := time.ParseDuration(attackFor())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := shared.Servers[0].ResetVmHWM(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), lasts)
+	defer cancel()
+	done := make(chan string)
+	var all sync.WaitGroup
+	var mutex sync.Mutex
+	statuses := map[int]int{}
+	for _, reader := range readers {
+		for range parallel {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					status, _, _ := reader.send(ctx, request{method: http.MethodGet, path: path}) // it may end at any time
+					mutex.Lock()
+					statuses[status]++
+					mutex.Unlock()
+					if status != http.StatusOK {
+						sleep(ctx, time.Second)
+					}
+				}
+			})
+		}
+	}
+	go func() { all.Wait(); close(done) }()
+	latencies, failed := othersDuring(t, target{shared.Servers[0], gadgets.GroupVersion(), "widgets"}, done)
+	slices.Sort(latencies)
+	p99, peak := latencies[len(latencies)*99/100], peakMemory(t)
+	t.Logf("%v; peak %d MiB; another user's %d lists: p99 %s, %d failed", statuses, peak>>10, len(latencies),
+		p99.Round(time.Millisecond), failed)
+	if killed, err := container.killed(); killed > 0 || err != nil {
+		t.Errorf("the kernel killed %d processes: %v", killed, err)
+	}
+	if peak > memoryLimit {
+		t.Errorf("the peak is %d MiB, want at most %d", peak>>10, memoryLimit>>10)
+	}
+	if failed > 0 {
+		t.Errorf("%d lists of another user, or probes, failed; want none", failed)
+	}
+	checkLatency(t, "", p99)
+}
