@@ -82,6 +82,7 @@ const (
 // is one seat.
 type Memory struct {
 	budget     *budget.Budget
+	turns      *Turns
 	total      int64
 	perUser    int64 // what one user may have, unless one request needs more
 	bodies     *fairness.Slots
@@ -96,7 +97,7 @@ type Memory struct {
 
 // NewMemory returns a Memory of half of GOMEMLIMIT, or of 192 MiB if that is not set. A user has at most a third of
 // it.
-func NewMemory(config *genericapiserver.Config, sizes *objectsizes.Sizes) *Memory {
+func NewMemory(config *genericapiserver.Config, sizes *objectsizes.Sizes, turns *Turns) *Memory {
 	maxBody := config.MaxRequestBodyBytes
 	if maxBody <= 0 { // as the handlers understand it
 		maxBody = math.MaxInt64 / (byteCost + valueCost) / 2
@@ -107,7 +108,7 @@ func NewMemory(config *genericapiserver.Config, sizes *objectsizes.Sizes) *Memor
 	}
 	sizes.LimitWrites(total/2, total/3)
 	return &Memory{
-		budget: budget.New(total, total/memoryUsers), total: total, perUser: total / memoryUsers,
+		budget: budget.New(total, total/memoryUsers), total: total, perUser: total / memoryUsers, turns: turns,
 		bodies: fairness.New(fairness.Limits{PerKey: userBodies, Queued: waitingBodies}),
 		read:   semaphore.NewWeighted(allBodies), watches: fairness.New(fairness.Limits{PerKey: userInitial}),
 		counts: config.StorageObjectCountTracker,
@@ -158,6 +159,8 @@ func (m *Memory) WithLimit(handler http.Handler, streams func(*genericapirequest
 			return
 		}
 		defer release()
+		req, end := m.turns.withTurn(req, info)
+		defer end()
 		if writes.Has(info.Verb) {
 			var stop func()
 			req, stop = m.waitForHandler(req)

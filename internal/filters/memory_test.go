@@ -53,7 +53,7 @@ func testMemory(t *testing.T) *Memory {
 		}
 	}
 	return NewMemory(&genericapiserver.Config{StorageObjectCountTracker: counts, MaxRequestBodyBytes: 3 << 20,
-		Serializer: testCodecs, RequestTimeout: time.Minute}, sizes)
+		Serializer: testCodecs, RequestTimeout: time.Minute}, sizes, NewTurns(counts))
 }
 
 // memoryRequest is a request of a user.

@@ -46,7 +46,7 @@ type seats struct {
 	utilflowcontrol.Interface
 	fromFrontProxy func(context.Context) bool
 	direct         *fairness.Slots // of users
-	turns          *turns
+	turns          *Turns
 
 	mutex    sync.Mutex
 	taken    map[*seat]struct{}
@@ -55,17 +55,16 @@ type seats struct {
 }
 
 // NewSeats returns a flow controller that takes seats from requests which wait for their client or for memory, if
-// others wait for them. fromFrontProxy reports whether a request came through kube-apiserver. Lists wait for their turn
-// before they wait for seats.
+// others wait for them. fromFrontProxy reports whether a request came through kube-apiserver. Lists that have turns take
+// one seat.
 func NewSeats(flowControl utilflowcontrol.Interface, fromFrontProxy func(context.Context) bool,
-	counts flowcontrolrequest.StorageObjectCountTracker) utilflowcontrol.Interface {
-	return newSeats(flowControl, fromFrontProxy, counts)
+	turns *Turns) utilflowcontrol.Interface {
+	return newSeats(flowControl, fromFrontProxy, turns)
 }
 
 func newSeats(flowControl utilflowcontrol.Interface, fromFrontProxy func(context.Context) bool,
-	counts flowcontrolrequest.StorageObjectCountTracker) *seats {
-	return &seats{Interface: flowControl, fromFrontProxy: fromFrontProxy,
-		turns: newTurns(max(1, runtime.GOMAXPROCS(0)-freeCores), counts),
+	turns *Turns) *seats {
+	return &seats{Interface: flowControl, fromFrontProxy: fromFrontProxy, turns: turns,
 		direct: fairness.New(fairness.Limits{
 			PerKey: max(userDirect, coreDirect*runtime.GOMAXPROCS(0)), Queued: maxRequests}),
 		taken: map[*seat]struct{}{}, waiting: map[*seat]struct{}{}}
@@ -167,12 +166,6 @@ func (s *seats) Handle(ctx context.Context, digest utilflowcontrol.RequestDigest
 			execFn = func() {}
 		}
 	}
-	endTurn, err := s.turns.wait(ctx, seat, digest.RequestInfo)
-	if err == nil {
-		defer endTurn()
-	} else {
-		execFn = func() {}
-	}
 	s.Interface.Handle(ctx, digest, func(schema *flowcontrolv1.FlowSchema,
 		level *flowcontrolv1.PriorityLevelConfiguration, distinguisher string) {
 		seat.level = level.Name
@@ -180,6 +173,9 @@ func (s *seats) Handle(ctx context.Context, digest utilflowcontrol.RequestDigest
 	}, func() flowcontrolrequest.WorkEstimate {
 		estimate := workEstimator()
 		seat.width = estimate.MaxSeats()
+		if s.turns.needed(digest.RequestInfo) {
+			estimate.InitialSeats = 1 // others need not wait for the seats of those that wait for their turns
+		}
 		return estimate
 	}, func(inQueue bool) {
 		s.queue(seat, inQueue)

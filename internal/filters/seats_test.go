@@ -76,7 +76,7 @@ func TestGiveWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				level := &oneLevel{}
-				s := newSeats(level, func(context.Context) bool { return true }, noCounts)
+				s := newSeats(level, func(context.Context) bool { return true }, NewTurns(noCounts))
 				ctx, end := context.WithTimeout(t.Context(), time.Second)
 				defer end()
 				send := func(name string, width uint64, serve func(context.Context)) {
@@ -138,7 +138,7 @@ var noCounts = flowcontrolrequest.NewStorageObjectCountTracker()
 func TestDirectRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proxied := false
-		s := newSeats(&oneLevel{}, func(context.Context) bool { return proxied }, noCounts)
+		s := newSeats(&oneLevel{}, func(context.Context) bool { return proxied }, NewTurns(noCounts))
 		places := max(userDirect, coreDirect*runtime.GOMAXPROCS(0))
 		send := func(ctx context.Context, name, verb string, execute func()) {
 			go s.Handle(withSeat(ctx), utilflowcontrol.RequestDigest{User: &user.DefaultInfo{Name: name},

@@ -4,15 +4,26 @@ package filters
 
 import (
 	"context"
+	"errors"
 	"maps"
+	"net/http"
+	"runtime"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+	"k8s.io/client-go/tools/cache"
 
 	"example.com/extension-apiserver/internal/budget"
-	"example.com/extension-apiserver/internal/fairness"
 )
 
 const (
@@ -23,9 +34,8 @@ const (
 	// longTurn is when a turn ends that has not ended. turnChecks is how often it is looked whether the list waits for
 	// its client.
 	longTurn, turnChecks = 250 * time.Millisecond, 25 * time.Millisecond
-	// mostWaiting is how long the lists of a user that wait for their turns may take together, as far as is known: they
-	// have seats in kube-apiserver, for which others wait. leastWaiting and manyWaiting bound their number. unknownList
-	// is how long a list of a new user takes.
+	// mostWaiting is how long the lists of a user that wait for their turns may take together, as far as is known.
+	// leastWaiting and manyWaiting bound their number. unknownList is how long a list of a new user takes.
 	mostWaiting, unknownList  = 250 * time.Millisecond, 25 * time.Millisecond
 	leastWaiting, manyWaiting = 2, 100
 	// knownListers is how many users are known.
@@ -34,9 +44,10 @@ const (
 	longWait = 15 * time.Second
 )
 
-// turns are those of lists of many objects, which users have one after the other. Priority and fairness lets more lists
-// compute at a time than there are cores, and small requests wait for seats behind them.
-type turns struct {
+// Turns are those of lists of many objects, which users have one after the other, since small requests wait where all
+// cores compute lists. A list has its turn when its objects have been read, and before that if they are not read from
+// the watch cache: it does not wait for anything in its turn, but for its client.
+type Turns struct {
 	budget *budget.Budget
 	counts flowcontrolrequest.StorageObjectCountTracker
 
@@ -50,52 +61,91 @@ type lister struct {
 	typical time.Duration
 }
 
-func newTurns(all int, counts flowcontrolrequest.StorageObjectCountTracker) *turns {
-	return &turns{budget: budget.New(int64(all), int64(all+1)/2), counts: counts, listers: map[string]*lister{}}
+// NewTurns returns Turns on all cores but one.
+func NewTurns(counts flowcontrolrequest.StorageObjectCountTracker) *Turns {
+	return newTurns(max(1, runtime.GOMAXPROCS(0)-freeCores), counts)
 }
 
-// wait waits until a request may compute. Call end when it has. The turn ends before that if the request waits for its
-// client, or takes long.
-func (t *turns) wait(ctx context.Context, s *seat, info *genericapirequest.RequestInfo) (end func(), err error) {
+func newTurns(all int, counts flowcontrolrequest.StorageObjectCountTracker) *Turns {
+	return &Turns{budget: budget.New(int64(all), int64(all+1)/2), counts: counts, listers: map[string]*lister{}}
+}
+
+// needed returns whether a request reads many objects.
+func (t *Turns) needed(info *genericapirequest.RequestInfo) bool {
+	if info == nil || info.Verb != "list" && info.Verb != "deletecollection" || info.Name != "" {
+		return false
+	}
+	stats, _ := t.counts.Get(resourceOf(info).String()) // what was known at last does where that is old
+	return stats.ObjectCount > manyObjects || stats.ObjectCount*stats.EstimatedAverageObjectSizeBytes > manyBytes
+}
+
+type turnKey struct{}
+
+// turn is that of a request.
+type turn struct {
+	all   *Turns
+	user  string
+	seat  *seat // nil without priority and fairness
+	had   bool
+	ended chan struct{}
+}
+
+// withTurn returns the request with its turn, if it needs one. Call end when it has been served.
+func (t *Turns) withTurn(req *http.Request, info *genericapirequest.RequestInfo) (with *http.Request, end func()) {
 	if !t.needed(info) {
-		return func() {}, nil
+		return req, func() {}
+	}
+	own := &turn{all: t, user: userName(req), ended: make(chan struct{})}
+	own.seat, _ = req.Context().Value(seatKey{}).(*seat)
+	return req.WithContext(context.WithValue(req.Context(), turnKey{}, own)), func() { close(own.ended) }
+}
+
+// awaitTurn waits for the turn of a request, if it needs one and has not had it. It ends when the request does or waits
+// for its client, or takes long. The error has the status 429.
+func awaitTurn(ctx context.Context) error {
+	own, ok := ctx.Value(turnKey{}).(*turn)
+	if !ok || own.had {
+		return nil
+	}
+	own.had = true
+	user, err := own.all.enter(own.user)
+	if err != nil {
+		return apierrors.NewTooManyRequests(err.Error(), 1)
 	}
 	ctx, cancel := context.WithTimeout(ctx, longWait)
 	defer cancel()
-	user, err := t.enter(s.user)
+	release, err := own.all.budget.Take(ctx, own.user, 1)
+	own.all.leave(user)
 	if err != nil {
-		return nil, err
+		return apierrors.NewTooManyRequests("wait for a turn: "+err.Error(), 1)
 	}
-	release, err := t.budget.Take(ctx, s.user, 1)
-	t.leave(user)
-	if err != nil {
-		return nil, err
-	}
-	ended := make(chan struct{})
 	go func() {
 		began := time.Now()
-		defer func() {
-			t.took(user, time.Since(began))
-			release()
-		}()
-		ticker := time.NewTicker(turnChecks)
-		defer ticker.Stop()
-		for range longTurn / turnChecks {
-			select {
-			case <-ended:
-				return
-			case <-ticker.C:
-			}
-			if s.waitsFor() >= turnChecks/2 {
-				return
-			}
-		}
+		own.run()
+		own.all.took(user, time.Since(began))
+		release()
 	}()
-	return func() { close(ended) }, nil
+	return nil
+}
+
+// run returns when the turn is over.
+func (t *turn) run() {
+	ticker := time.NewTicker(turnChecks)
+	defer ticker.Stop()
+	for range longTurn / turnChecks {
+		select {
+		case <-t.ended:
+			return
+		case <-ticker.C:
+		}
+		if t.seat != nil && t.seat.waitsFor() >= turnChecks/2 {
+			return
+		}
+	}
 }
 
 // enter counts a list that waits. It returns an error if too many of the user do.
-func (t *turns) enter(user string) (*lister, error) {
+func (t *Turns) enter(user string) (*lister, error) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	l := t.listers[user]
@@ -107,29 +157,60 @@ func (t *turns) enter(user string) (*lister, error) {
 		t.listers[user] = l
 	}
 	if l.waiting >= manyWaiting || l.waiting >= leastWaiting && time.Duration(l.waiting+1)*l.typical > mostWaiting {
-		return nil, fairness.ErrFull
+		return nil, errors.New("too many lists of this user wait for their turns")
 	}
 	l.waiting++
 	return l, nil
 }
 
-func (t *turns) leave(l *lister) {
+func (t *Turns) leave(l *lister) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	l.waiting--
 }
 
-func (t *turns) took(l *lister, turn time.Duration) {
+func (t *Turns) took(l *lister, turn time.Duration) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	l.typical = (3*l.typical + turn) / 4
 }
 
-// needed returns whether a request reads many objects.
-func (t *turns) needed(info *genericapirequest.RequestInfo) bool {
-	if info == nil || info.Verb != "list" && info.Verb != "deletecollection" || info.Name != "" {
-		return false
+// InStorage returns options for storages in which lists wait for their turns.
+func InStorage(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter { return inStorage{getter} }
+
+type inStorage struct{ generic.RESTOptionsGetter }
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (g inStorage) GetRESTOptions(of schema.GroupResource, example kruntime.Object) (generic.RESTOptions, error) {
+	options, err := g.RESTOptionsGetter.GetRESTOptions(of, example)
+	if err != nil {
+		return options, err
 	}
-	stats, _ := t.counts.Get(resourceOf(info).String()) // what was known at last does where that is old
-	return stats.ObjectCount > manyObjects || stats.ObjectCount*stats.EstimatedAverageObjectSizeBytes > manyBytes
+	decorator := options.Decorator
+	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string,
+		keyFunc func(kruntime.Object) (string, error), newFunc, newListFunc func() kruntime.Object,
+		attributes storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface,
+		storagefactory.DestroyFunc, error) {
+		s, destroy, err := decorator(config, prefix, keyFunc, newFunc, newListFunc, attributes, triggers, indexers)
+		if err != nil || s == nil {
+			return s, destroy, err
+		}
+		return turnStorage{s}, destroy, nil
+	}
+	return options, nil
+}
+
+type turnStorage struct{ storage.Interface }
+
+// GetList implements storage.Interface.
+func (s turnStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list kruntime.Object) error {
+	if opts.Predicate.Continue != "" || opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact {
+		if err := awaitTurn(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.Interface.GetList(ctx, key, opts, list); err != nil {
+		return err
+	}
+	return awaitTurn(ctx)
 }

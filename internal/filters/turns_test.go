@@ -4,16 +4,19 @@ package filters
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage"
-	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 )
 
@@ -25,34 +28,42 @@ func TestTurns(t *testing.T) {
 		counts.Set("many", storage.Stats{ObjectCount: manyObjects + 1})
 		counts.Set("large", storage.Stats{ObjectCount: 3, EstimatedAverageObjectSizeBytes: manyBytes})
 		counts.Set("few", storage.Stats{ObjectCount: manyObjects, EstimatedAverageObjectSizeBytes: 1})
-		s := newSeats(&oneLevel{}, func(context.Context) bool { return true }, counts)
+		turns := newTurns(1, counts)
 		var began []string
+		refused := 0
 		finish := make(chan struct{})
 		send := func(name, verb, resource, object string) {
-			ctx := withSeat(t.Context())
-			go s.Handle(ctx, utilflowcontrol.RequestDigest{User: &user.DefaultInfo{Name: name},
-				RequestInfo: &genericapirequest.RequestInfo{Verb: verb, Resource: resource, Name: object}},
-				func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string) {},
-				func() flowcontrolrequest.WorkEstimate { return flowcontrolrequest.WorkEstimate{InitialSeats: 1} },
-				func(bool) {}, func() {
-					began = append(began, name+" "+verb)
-					if name == "unread" {
-						defer waits(ctx, func() {})()
+			go func() {
+				ctx := genericapirequest.WithUser(withSeat(t.Context()), &user.DefaultInfo{Name: name})
+				req, end := turns.withTurn(httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil),
+					&genericapirequest.RequestInfo{Verb: verb, Resource: resource, Name: object})
+				defer end()
+				for range 2 { // a request has one turn
+					if err := awaitTurn(req.Context()); err != nil {
+						if !apierrors.IsTooManyRequests(err) {
+							t.Error(err)
+						}
+						refused++
+						return
 					}
-					<-finish
-				})
+				}
+				began = append(began, name+" "+verb)
+				if name == "unread" {
+					defer waits(ctx, func() {})()
+				}
+				<-finish
+			}()
 			synctest.Wait()
 		}
-		s.turns = newTurns(1, counts)
 		send("unread", "list", "large", "")
 		began = nil
 		userWaiting := int(mostWaiting / unknownList)
-		for range userWaiting + 1 { // one too many
+		for range userWaiting + 1 {
 			send("a", "list", "many", "")
 		}
 		send("b", "deletecollection", "many", "")
-		if len(began) > 0 {
-			t.Fatalf("%q began without a turn", began)
+		if len(began) > 0 || refused != 1 {
+			t.Fatalf("%q began without a turn, and %d were refused, want 1", began, refused)
 		}
 		send("c", "get", "many", "one")
 		send("c", "list", "many", "one")
@@ -96,5 +107,42 @@ func TestWaitingLists(t *testing.T) {
 		if waiting != want && waiting != want-1 { // the mean is not quite reached
 			t.Errorf("%d lists that take %s wait, want %d", waiting, took, want)
 		}
+	}
+}
+
+// listing is a storage that tells whether a list had its turn when it was asked for the objects.
+type listing struct {
+	storage.Interface
+	had bool
+}
+
+func (l *listing) GetList(ctx context.Context, _ string, _ storage.ListOptions, _ runtime.Object) error {
+	l.had = ctx.Value(turnKey{}).(*turn).had
+	return nil
+}
+
+// TestTurnInStorage: a list waits for its turn when it has been read from the watch cache, where it may wait for etcd.
+// One that is read from etcd waits before that.
+func TestTurnInStorage(t *testing.T) {
+	counts := flowcontrolrequest.NewStorageObjectCountTracker()
+	counts.Set("many", storage.Stats{ObjectCount: manyObjects + 1})
+	for name, tc := range map[string]struct {
+		opts   storage.ListOptions
+		before bool
+	}{
+		"from the watch cache": {storage.ListOptions{}, false},
+		"a page":               {storage.ListOptions{Predicate: storage.SelectionPredicate{Continue: "x"}}, true},
+		"an exact version":     {storage.ListOptions{ResourceVersionMatch: metav1.ResourceVersionMatchExact}, true},
+	} {
+		req, end := newTurns(1, counts).withTurn(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil),
+			&genericapirequest.RequestInfo{Verb: "list", Resource: "many"})
+		inner := &listing{}
+		if err := (turnStorage{inner}).GetList(req.Context(), "", tc.opts, nil); err != nil {
+			t.Fatal(err)
+		}
+		if had := req.Context().Value(turnKey{}).(*turn).had; !had || inner.had != tc.before {
+			t.Errorf("%s: had its turn: %t, and when the objects were read: %t, want %t", name, had, inner.had, tc.before)
+		}
+		end()
 	}
 }

@@ -37,6 +37,7 @@ type serverConfig struct {
 	draining       filters.Draining
 	patches        filters.Patches
 	sizes          *objectsizes.Sizes
+	turns          *filters.Turns
 	alarms         *alarms
 }
 
@@ -114,7 +115,7 @@ func (c *serverConfig) unauthenticatedFilters(config *genericapiserver.Config) [
 
 // authorizedFilters returns the filters that run after authorization, in order.
 func (c *serverConfig) authorizedFilters(config *genericapiserver.Config) []filter {
-	memory := filters.NewMemory(config, c.sizes)
+	memory := filters.NewMemory(config, c.sizes, c.turns)
 	return []filter{
 		// Limit watches, and end a watch whose user is no longer authorized.
 		func(h http.Handler) http.Handler { return c.longRunning.WithWatchLimit(h, memory, config.Serializer) },
@@ -199,7 +200,8 @@ func (o *Options) applyStorage(c *serverConfig) error {
 		return fmt.Errorf("apply storage: %w", err)
 	}
 	c.sizes = objectsizes.New()
-	c.generic.RESTOptionsGetter = c.sizes.Observe(c.generic.RESTOptionsGetter)
+	c.turns = filters.NewTurns(c.generic.StorageObjectCountTracker)
+	c.generic.RESTOptionsGetter = filters.InStorage(c.sizes.Observe(c.generic.RESTOptionsGetter))
 	c.alarms = newAlarms()
 	c.generic.AddReadyzChecks(c.alarms)
 	return nil
@@ -225,8 +227,7 @@ func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface)
 		return fmt.Errorf("apply options: %w", err)
 	}
 	if c.generic.FlowControl != nil { // nil if priority and fairness is off
-		c.generic.FlowControl = filters.NewSeats(c.generic.FlowControl, serving.FromFrontProxy,
-			c.generic.StorageObjectCountTracker)
+		c.generic.FlowControl = filters.NewSeats(c.generic.FlowControl, serving.FromFrontProxy, c.turns)
 	}
 	c.generic.AdmissionControl = filters.WithObjectLimits(c.generic.AdmissionControl, &c.patches)
 	reviewer, err := o.newReviewer()
