@@ -121,14 +121,11 @@ func neverInterrupt(ctx context.Context) {
 	}
 }
 
-// waitsFor returns for how long the request has been waiting for its client or for memory.
-func (s *seat) waitsFor() time.Duration {
+// waitsNow returns whether the request is waiting for its client or for memory.
+func (s *seat) waitsNow() bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.interrupt == nil {
-		return 0
-	}
-	return time.Since(s.idleSince)
+	return s.interrupt != nil
 }
 
 // mayGiveWay returns whether the request waits, and has waited for long.

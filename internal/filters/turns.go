@@ -33,7 +33,7 @@ const (
 	manyObjects, manyBytes = 500, 1 << 20
 	// longTurn is when a turn ends that has not ended. turnChecks is how often it is looked whether the list waits for
 	// its client.
-	longTurn, turnChecks = 250 * time.Millisecond, 25 * time.Millisecond
+	longTurn, turnChecks = 250 * time.Millisecond, 10 * time.Millisecond
 	// mostWaiting is how long the lists of a user that wait for their turns may take together, as far as is known.
 	// leastWaiting and manyWaiting bound their number. unknownList is how long a list of a new user takes.
 	mostWaiting, unknownList  = 250 * time.Millisecond, 25 * time.Millisecond
@@ -138,7 +138,7 @@ func (t *turn) run() {
 			return
 		case <-ticker.C:
 		}
-		if t.seat != nil && t.seat.waitsFor() >= turnChecks/2 {
+		if t.seat != nil && t.seat.waitsNow() {
 			return
 		}
 	}
