@@ -167,13 +167,16 @@ func (l *LongRunning) WithWatchLimit(handler http.Handler, memory *Memory,
 	})
 }
 
+// valueSize is what a header field costs without its text, in bytes.
+const valueSize = 40
+
 // headSize returns the bytes of a head, which a watch keeps until it ends. kube-apiserver repeats the query in a header
 // field.
 func headSize(req *http.Request) int {
 	size := len(req.RequestURI)
 	for name, values := range req.Header {
 		for _, value := range values {
-			size += len(name) + len(value)
+			size += len(name) + len(value) + valueSize
 		}
 	}
 	return size

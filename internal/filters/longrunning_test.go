@@ -149,12 +149,14 @@ func TestLongSelectorWatches(t *testing.T) {
 	l := newLasting(&caller{}) // 30 watches of a user
 	for name, tc := range map[string]struct {
 		labels, fields, other int // bytes
+		values                int // empty header fields
 		open                  int // short watches beside it
 	}{
-		"short":      {100, 100, 100, 29},
-		"one more":   {600, 600, 0, 28},
-		"all":        {20_000, 20_000, 0, 0},
-		"long query": {0, 0, placeCost, 27},
+		"short":       {100, 100, 100, 0, 29},
+		"one more":    {600, 600, 0, 0, 28},
+		"all":         {20_000, 20_000, 0, 0, 0},
+		"long query":  {0, 0, placeCost, 0, 27},
+		"many values": {0, 0, 0, placeCost / valueSize, 27},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var handler http.Handler
@@ -177,7 +179,9 @@ func TestLongSelectorWatches(t *testing.T) {
 				&user.DefaultInfo{Name: "ann"})
 			for range 2 { // all places are given back
 				rec := httptest.NewRecorder()
-				handler.ServeHTTP(rec, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
+				req := httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil)
+				req.Header["A"] = make([]string, tc.values)
+				handler.ServeHTTP(rec, req)
 				if rec.Code != http.StatusOK || open != tc.open {
 					t.Errorf("got %d, and %d short watches beside it, want 200 and %d", rec.Code, open, tc.open)
 				}

@@ -36,7 +36,7 @@ const (
 	longTurn, turnChecks = 250 * time.Millisecond, 10 * time.Millisecond
 	// mostWaiting is how long the lists of a user that wait for their turns may take together, as far as is known.
 	// leastWaiting and manyWaiting bound their number. unknownList is how long a list of a new user takes.
-	mostWaiting, unknownList  = 250 * time.Millisecond, 25 * time.Millisecond
+	mostWaiting, unknownList  = time.Second, 25 * time.Millisecond
 	leastWaiting, manyWaiting = 2, 100
 	// knownListers is how many users are known.
 	knownListers = 10_000
