@@ -67,16 +67,20 @@ func readersDuring(t *testing.T, readers []client, path string, parallel int) {
 	var all sync.WaitGroup
 	var mutex sync.Mutex
 	statuses := map[int]int{}
+	if testing.Short() {
+		parallel = max(20, parallel/4)
+	}
 	for _, reader := range readers {
-		for range parallel {
+		for i := range parallel {
 			all.Go(func() {
+				sleep(ctx, time.Duration(i)*10*time.Millisecond)
 				for ctx.Err() == nil {
 					status, _, _ := reader.send(ctx, request{method: http.MethodGet, path: path}) // it may end at any time
 					mutex.Lock()
 					statuses[status]++
 					mutex.Unlock()
 					if status != http.StatusOK {
-						sleep(ctx, time.Second)
+						sleep(ctx, 5*time.Second)
 					}
 				}
 			})
