@@ -55,8 +55,8 @@ type seats struct {
 }
 
 // NewSeats returns a flow controller that takes seats from requests which wait for their client or for memory, if
-// others wait for them. fromFrontProxy reports whether a request came through kube-apiserver. Lists that have turns take
-// one seat.
+// others wait for them. fromFrontProxy reports whether a request came through kube-apiserver. Lists that have turns
+// take one seat.
 func NewSeats(flowControl utilflowcontrol.Interface, fromFrontProxy func(context.Context) bool,
 	turns *Turns) utilflowcontrol.Interface {
 	return newSeats(flowControl, fromFrontProxy, turns)

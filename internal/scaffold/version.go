@@ -128,11 +128,12 @@ func (p *project) moveHub(g Group, from, to string) error {
 			err = errors.Join(edit(filepath.Join(dir, "register.go"), withLocalBuilder),
 				edit(filepath.Join(dir, "doc.go"), func(text []byte) []byte {
 					return p.withPeers(g, text, []string{to})
-				}))
+				}), p.checkPeer(g, from, to))
 		default:
 			err = edit(filepath.Join(dir, "doc.go"), func(text []byte) []byte {
 				return bytes.Replace(text, p.peer(g, from), p.peer(g, to), 1)
 			})
+			err = errors.Join(err, p.checkPeer(g, version, to))
 		}
 		if err != nil {
 			return err
@@ -240,6 +241,17 @@ func (p *project) withPeers(g Group, text []byte, hubs []string) []byte {
 		}
 	}
 	return text
+}
+
+// checkPeer returns an error if a version is not converted to a hub: its doc.go was not as this program writes it.
+func (p *project) checkPeer(g Group, version, hub string) error {
+	path := p.path("apis", g.Package, version, "doc.go")
+	text, err := os.ReadFile(path)
+	if err == nil && !bytes.Contains(text, p.peer(g, hub)) {
+		err = fmt.Errorf("%s has neither a tag of conversion-gen that can be replaced, nor a line \"// +k8s:defaulter-gen="+
+			"TypeMeta\" to put one before", p.shown(path))
+	}
+	return err
 }
 
 // peer is the line of a doc.go that names a hub.

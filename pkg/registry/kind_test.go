@@ -230,6 +230,26 @@ func TestKindValidate(t *testing.T) {
 	}
 }
 
+// TestKindSelectablePanic: an object for which the function of a selectable field panics is not stored. One that is
+// stored does not stop the server.
+func TestKindSelectablePanic(t *testing.T) {
+	kind := widgets
+	kind.SelectableFields = map[string]func(*v1.Widget) string{
+		"spec.model": func(*v1.Widget) string { panic("no model") },
+	}
+	d := mustDescribe(t, kind)
+	_, selected, err := d.attributes(storedWidget(nil))
+	if value, ok := selected["spec.model"]; err != nil || !ok || value != "" {
+		t.Errorf("attributes: got %v, %v, want no error and an empty value", selected, err)
+	}
+	defer func() {
+		if reason := recover(); reason != "no model" {
+			t.Errorf("validation: got the panic %v, want that of the function", reason)
+		}
+	}()
+	newRules(d).Validate(t.Context(), storedWidget(nil))
+}
+
 // TestKindSelectableFields: each version selects by its own names.
 func TestKindSelectableFields(t *testing.T) {
 	d := mustDescribe(t, widgets)

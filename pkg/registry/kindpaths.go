@@ -4,6 +4,7 @@ package registry
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
 // pathIn returns the path that a version has for a field of the hub.
@@ -126,8 +128,8 @@ func (d *description[T]) attributes(obj runtime.Object) (labels.Set, fields.Set,
 		return nil, nil, fmt.Errorf("select %s: expected %s, found %T", d.resource, reflect.TypeFor[T](), obj)
 	}
 	set := make(fields.Set, len(d.SelectableFields)+2)
-	for path, value := range d.SelectableFields {
-		set[path] = value(object)
+	for path := range d.SelectableFields {
+		set[path] = d.valueOf(object, path)
 	}
 	set["metadata.name"] = object.GetName()
 	if !d.ClusterScoped {
@@ -136,26 +138,40 @@ func (d *description[T]) attributes(obj runtime.Object) (labels.Set, fields.Set,
 	return object.GetLabels(), set, nil
 }
 
+// valueOf returns the value of a selectable field. The watch cache asks for those of stored objects, where a panic
+// would end the process: then the value is empty. Validation calls the function, too, so that its request fails.
+func (d *description[T]) valueOf(object T, path string) (value string) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			value = ""
+			utilruntime.HandleError(fmt.Errorf("select %s %s by %s: the function panics: %v", d.resource,
+				object.GetName(), path, reason))
+		}
+	}()
+	return d.SelectableFields[path](object)
+}
+
 // checkPaths returns an error for each path that the hub or another version does not have.
 func (d *description[T]) checkPaths() []error {
 	var problems []error
 	hub := reflect.TypeFor[T]().Elem()
-	for path, value := range d.SelectableFields {
+	for _, path := range slices.Sorted(maps.Keys(d.SelectableFields)) {
 		switch {
-		case value == nil:
+		case d.SelectableFields[path] == nil:
 			problems = append(problems, fmt.Errorf("selectable field %s: there is no function", path))
 		case fieldAt(hub, path) == nil:
 			problems = append(problems, fmt.Errorf("selectable field %s: %s has no such field", path, d.gvk.Version))
 		}
 	}
-	for version, paths := range d.Paths {
-		gv := schema.GroupVersion{Group: d.gvk.Group, Version: version}
+	for _, version := range slices.Sorted(maps.Keys(d.Paths)) {
+		paths, gv := d.Paths[version], schema.GroupVersion{Group: d.gvk.Group, Version: version}
 		if !slices.Contains(d.versions, gv) || version == d.gvk.Version {
 			problems = append(problems, fmt.Errorf("paths of %s: expected another version of the kind, such as those "+
 				"in %v, and not the hub, %s", version, d.versions, d.gvk.Version))
 			continue
 		}
-		for path, in := range paths {
+		for _, path := range slices.Sorted(maps.Keys(paths)) {
+			in := paths[path]
 			if fieldAt(hub, path) == nil {
 				problems = append(problems, fmt.Errorf("paths of %s: %s has no field %s", version, d.gvk.Version, path))
 			}

@@ -103,6 +103,9 @@ func (r rules[T]) validateUpdate(ctx context.Context, obj, old runtime.Object,
 // request's version.
 func (r rules[T]) handwritten(ctx context.Context, validate func(context.Context, T, T) field.ErrorList,
 	obj, old T) field.ErrorList {
+	for _, value := range r.SelectableFields {
+		value(obj) // an object for which it panics is not stored
+	}
 	if validate == nil {
 		return nil
 	}
@@ -112,7 +115,7 @@ func (r rules[T]) handwritten(ctx context.Context, validate func(context.Context
 	}
 	path := func(path string) string { return r.pathIn(version, path) }
 	ctx = context.WithValue(ctx, fieldPathKey{}, path)
-	errs := validate(ctx, obj, old)
+	errs := slices.Clone(validate(ctx, obj, old)) // the rule may return the same errors again
 	if len(errs) > 0 && !reflect.ValueOf(old).IsNil() {
 		stored := validate(ctx, old, old)
 		errs = slices.DeleteFunc(errs, func(err *field.Error) bool {
@@ -122,8 +125,10 @@ func (r rules[T]) handwritten(ctx context.Context, validate func(context.Context
 			})
 		})
 	}
-	for _, err := range errs {
-		err.Field = path(err.Field)
+	for i, err := range errs {
+		renamed := *err
+		renamed.Field = path(err.Field)
+		errs[i] = &renamed
 	}
 	return errs
 }

@@ -36,7 +36,7 @@ type NewStorage func(*runtime.Scheme, generic.RESTOptionsGetter, authorizer.Auth
 func NewAPIGroupInfo(name string, kinds []NewStorage, scheme *runtime.Scheme, codecs serializer.CodecFactory,
 	optsGetter generic.RESTOptionsGetter, a authorizer.Authorizer) (*genericapiserver.APIGroupInfo, error) {
 	group := &group{versions: scheme.PrioritizedVersionsForGroup(name), scheme: scheme,
-		byVersion: map[string]map[string]rest.Storage{}}
+		byVersion: map[string]map[string]rest.Storage{}, kinds: map[string]string{}}
 	var problems []error
 	for _, newStorage := range kinds {
 		resources, err := newStorage(scheme, clientErrors{optsGetter}, a)
@@ -66,6 +66,7 @@ type group struct {
 	versions  []schema.GroupVersion
 	scheme    *runtime.Scheme
 	byVersion map[string]map[string]rest.Storage
+	kinds     map[string]string // of each resource and subresource
 }
 
 // add serves one resource under each version that knows its kind. A subresource follows its parent: its own
@@ -80,6 +81,10 @@ func (g *group) add(path string, resources map[string]rest.Storage) error {
 	if err != nil {
 		return fmt.Errorf("register %s: %w", path, err)
 	}
+	if other, ok := g.kinds[path]; ok { // also in another version: their objects have the same keys in etcd
+		return fmt.Errorf("register %s: two kinds have this resource: %s and %s", path, other, kind)
+	}
+	g.kinds[path] = kind
 	served := false
 	for _, gv := range g.versions {
 		if !g.scheme.Recognizes(gv.WithKind(kind)) {
@@ -87,9 +92,6 @@ func (g *group) add(path string, resources map[string]rest.Storage) error {
 		}
 		if g.byVersion[gv.Version] == nil {
 			g.byVersion[gv.Version] = map[string]rest.Storage{}
-		}
-		if _, ok := g.byVersion[gv.Version][path]; ok {
-			return fmt.Errorf("register %s: two kinds have this resource", path)
 		}
 		if err := g.checkList(gv, path, main); err != nil {
 			return err

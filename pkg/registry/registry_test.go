@@ -177,7 +177,7 @@ func TestKindErrors(t *testing.T) {
 func TestSubresourceFollowsItsParent(t *testing.T) {
 	scale := &virtual{&metav1.PartialObjectMetadata{}}
 	group := &group{versions: []schema.GroupVersion{v1.SchemeGroupVersion}, scheme: newScheme(t),
-		byVersion: map[string]map[string]rest.Storage{}}
+		byVersion: map[string]map[string]rest.Storage{}, kinds: map[string]string{}}
 	if err := group.add("gadgets/scale", map[string]rest.Storage{"gadgets": &virtual{&v1.Gadget{}},
 		"gadgets/scale": scale}); err != nil {
 		t.Fatal(err)
