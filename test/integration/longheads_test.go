@@ -29,7 +29,7 @@ func TestLongHeads(t *testing.T) {
 		want   int
 	}{
 		"a selector of 60 kB": {nil, selector(60_000), http.StatusOK},
-		"a selector of 70 kB": {nil, selector(70_000), http.StatusServiceUnavailable},
+		"a query of 80 kB":    {nil, selector(60_000) + "&x=" + strings.Repeat("a", 20_000), http.StatusServiceUnavailable},
 		"1,000 groups":        {groups(1000), "", http.StatusOK},
 		"1,500 groups":        {groups(1500), "", http.StatusServiceUnavailable},
 	} {
