@@ -390,7 +390,7 @@ func TestKindContradictions(t *testing.T) {
 	other.Paths = map[string]map[string]string{"v1alpha1": {"spec.nothing": "spec.design", "spec.model": "spec.nothing"}}
 	_, err = other.NewStorage(sampleScheme(), Unconnected{}, nil)
 	for _, want := range []string{"paths of v1alpha1: v1 has no field spec.nothing",
-		"paths of v1alpha1: it has no field spec.nothing"} {
+		"paths of v1alpha1: it has no field spec.nothing", "subresource scale: v1alpha1 has no spec.replicas; Paths"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to contain %q", err, want)
 		}

@@ -99,6 +99,11 @@ func (s Scale[T]) check(d *description[T], name string) []error {
 	if s.Selector != "" {
 		expect(s.Selector, reflect.String)
 	}
+	for _, gv := range d.versions {
+		if in := d.pathIn(gv.Version, s.SpecReplicas); gv != d.gvk.GroupVersion() && fieldAt(d.typeIn(gv), in) == nil {
+			problems = append(problems, fmt.Errorf("%s has no %s; Paths say which name it has there", gv.Version, in))
+		}
+	}
 	return problems
 }
 
