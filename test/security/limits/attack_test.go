@@ -254,6 +254,27 @@ func startAttack(t *testing.T, name string, target target, done chan<- string) {
 	}()
 }
 
+// survived waits until an attack is done, and checks the memory of the server and what another user noticed. what tells
+// of the attack, afterwards.
+func survived(t *testing.T, done <-chan string, what func() string) {
+	t.Helper()
+	latencies, failed := othersDuring(t, target{shared.Servers[0], gadgets.GroupVersion(), "widgets"}, done)
+	slices.Sort(latencies)
+	p99, peak := latencies[len(latencies)*99/100], peakMemory(t)
+	t.Logf("%s; peak %d MiB; another user's %d lists: p99 %s, %d failed", what(), peak>>10, len(latencies),
+		p99.Round(time.Millisecond), failed)
+	if killed, err := container.killed(); killed > 0 || err != nil {
+		t.Errorf("the kernel killed %d processes: %v", killed, err)
+	}
+	if peak > memoryLimit {
+		t.Errorf("the peak is %d MiB, want at most %d", peak>>10, memoryLimit>>10)
+	}
+	if failed > 0 {
+		t.Errorf("%d lists of another user, or probes, failed; want none", failed)
+	}
+	checkLatency(t, "", p99)
+}
+
 // othersDuring sends the lists of another user until the attack is done. Each is of another namespace,
 // so kube-apiserver is asked about each.
 func othersDuring(t *testing.T, target target, done <-chan string) (latencies []time.Duration, failed int) {

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -510,24 +509,10 @@ func survives(t *testing.T, user client, sent costlyRequest) {
 		<-time.After(time.Until(began.Add(time.Second))) // another user lists meanwhile
 		close(done)
 	}()
-	latencies, failed := othersDuring(t, target{server, gadgets.GroupVersion(), "widgets"}, done)
-	took := time.Since(began)
-	peak := peakMemory(t)
-	slices.Sort(latencies)
-	p99 := latencies[len(latencies)*99/100]
-	t.Logf("%d at a time in %s: %v, %d MiB; peak %d MiB; another user's %d lists: p99 %s, %d failed", sent.parallel,
-		took.Round(time.Millisecond),
-		statuses, size>>20, peak>>10, len(latencies), p99.Round(time.Millisecond), failed)
-	if killed, err := container.killed(); killed > 0 || err != nil {
-		t.Errorf("the kernel killed %d processes: %v", killed, err)
-	}
-	if peak > memoryLimit {
-		t.Errorf("the peak is %d MiB, want at most %d", peak>>10, memoryLimit>>10)
-	}
-	if failed > 0 {
-		t.Errorf("%d lists of another user, or probes, failed; want none", failed)
-	}
-	checkLatency(t, "", p99)
+	survived(t, done, func() string {
+		return fmt.Sprintf("%d at a time in %s: %v, %d MiB", sent.parallel, time.Since(began).Round(time.Millisecond),
+			statuses, size>>20)
+	})
 	shared.Eventually(t, "the server to do nothing", envtest.Patience, func(ctx context.Context) error {
 		used, err := cpuDuring(ctx, t, time.Second)
 		if err == nil && used > 500*time.Millisecond {

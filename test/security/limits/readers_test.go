@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -87,19 +86,5 @@ func readersDuring(t *testing.T, readers []client, path string, parallel int) {
 		}
 	}
 	go func() { all.Wait(); close(done) }()
-	latencies, failed := othersDuring(t, target{shared.Servers[0], gadgets.GroupVersion(), "widgets"}, done)
-	slices.Sort(latencies)
-	p99, peak := latencies[len(latencies)*99/100], peakMemory(t)
-	t.Logf("%v; peak %d MiB; another user's %d lists: p99 %s, %d failed", statuses, peak>>10, len(latencies),
-		p99.Round(time.Millisecond), failed)
-	if killed, err := container.killed(); killed > 0 || err != nil {
-		t.Errorf("the kernel killed %d processes: %v", killed, err)
-	}
-	if peak > memoryLimit {
-		t.Errorf("the peak is %d MiB, want at most %d", peak>>10, memoryLimit>>10)
-	}
-	if failed > 0 {
-		t.Errorf("%d lists of another user, or probes, failed; want none", failed)
-	}
-	checkLatency(t, "", p99)
+	survived(t, done, func() string { return fmt.Sprint(statuses) })
 }

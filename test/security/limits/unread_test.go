@@ -126,18 +126,7 @@ func TestUnread(t *testing.T) {
 				})
 			}
 			go func() { all.Wait(); close(done) }()
-			latencies, failed := othersDuring(t, target{shared.Servers[0], gadgets.GroupVersion(), "widgets"}, done)
-			slices.Sort(latencies)
-			p99, peak := latencies[len(latencies)*99/100], peakMemory(t)
-			t.Logf("peak %d MiB; another user's %d lists: p99 %s, %d failed", peak>>10, len(latencies),
-				p99.Round(time.Millisecond), failed)
-			if peak > memoryLimit {
-				t.Errorf("the peak is %d MiB, want at most %d", peak>>10, memoryLimit>>10)
-			}
-			if failed > 0 {
-				t.Errorf("%d lists of another user, or probes, failed; want none", failed)
-			}
-			checkLatency(t, "", p99)
+			survived(t, done, func() string { return "unread" })
 		})
 	}
 }
