@@ -12,16 +12,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
-	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
-	"k8s.io/client-go/tools/cache"
 
 	"example.com/extension-apiserver/internal/budget"
 )
@@ -173,44 +165,4 @@ func (t *Turns) took(l *lister, turn time.Duration) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	l.typical = (3*l.typical + turn) / 4
-}
-
-// InStorage returns options for storages in which lists wait for their turns.
-func InStorage(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter { return inStorage{getter} }
-
-type inStorage struct{ generic.RESTOptionsGetter }
-
-// GetRESTOptions implements generic.RESTOptionsGetter.
-func (g inStorage) GetRESTOptions(of schema.GroupResource, example kruntime.Object) (generic.RESTOptions, error) {
-	options, err := g.RESTOptionsGetter.GetRESTOptions(of, example)
-	if err != nil {
-		return options, err
-	}
-	decorator := options.Decorator
-	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string,
-		keyFunc func(kruntime.Object) (string, error), newFunc, newListFunc func() kruntime.Object,
-		attributes storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface,
-		storagefactory.DestroyFunc, error) {
-		s, destroy, err := decorator(config, prefix, keyFunc, newFunc, newListFunc, attributes, triggers, indexers)
-		if err != nil || s == nil {
-			return s, destroy, err
-		}
-		return turnStorage{s}, destroy, nil
-	}
-	return options, nil
-}
-
-type turnStorage struct{ storage.Interface }
-
-// GetList implements storage.Interface.
-func (s turnStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list kruntime.Object) error {
-	if opts.Predicate.Continue != "" || opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact {
-		if err := awaitTurn(ctx); err != nil {
-			return err
-		}
-	}
-	if err := s.Interface.GetList(ctx, key, opts, list); err != nil {
-		return err
-	}
-	return awaitTurn(ctx)
 }

@@ -3,7 +3,6 @@
 package filters
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -12,8 +11,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage"
@@ -107,42 +104,5 @@ func TestWaitingLists(t *testing.T) {
 		if waiting != want && waiting != want-1 { // the mean is not quite reached
 			t.Errorf("%d lists that take %s wait, want %d", waiting, took, want)
 		}
-	}
-}
-
-// listing is a storage that tells whether a list had its turn when it was asked for the objects.
-type listing struct {
-	storage.Interface
-	had bool
-}
-
-func (l *listing) GetList(ctx context.Context, _ string, _ storage.ListOptions, _ runtime.Object) error {
-	l.had = ctx.Value(turnKey{}).(*turn).had
-	return nil
-}
-
-// TestTurnInStorage: a list waits for its turn when it has been read from the watch cache, where it may wait for etcd.
-// One that is read from etcd waits before that.
-func TestTurnInStorage(t *testing.T) {
-	counts := flowcontrolrequest.NewStorageObjectCountTracker()
-	counts.Set("many", storage.Stats{ObjectCount: manyObjects + 1})
-	for name, tc := range map[string]struct {
-		opts   storage.ListOptions
-		before bool
-	}{
-		"from the watch cache": {storage.ListOptions{}, false},
-		"a page":               {storage.ListOptions{Predicate: storage.SelectionPredicate{Continue: "x"}}, true},
-		"an exact version":     {storage.ListOptions{ResourceVersionMatch: metav1.ResourceVersionMatchExact}, true},
-	} {
-		req, end := newTurns(1, counts).withTurn(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil),
-			&genericapirequest.RequestInfo{Verb: "list", Resource: "many"})
-		inner := &listing{}
-		if err := (turnStorage{inner}).GetList(req.Context(), "", tc.opts, nil); err != nil {
-			t.Fatal(err)
-		}
-		if had := req.Context().Value(turnKey{}).(*turn).had; !had || inner.had != tc.before {
-			t.Errorf("%s: had its turn: %t, and when the objects were read: %t, want %t", name, had, inner.had, tc.before)
-		}
-		end()
 	}
 }

@@ -17,14 +17,14 @@ import (
 var (
 	// newConnections bounds the connections in the handshake, and until the head of the first request in
 	// HTTP/1.1: each costs up to 200 KiB, for a handshake of maxHandshake that has only short certificates,
-	// which is 160 MiB of the 512 MiB that the manifests allow. kube-apiserver opens one for each console,
+	// which is 80 MiB of the 512 MiB that the manifests allow. kube-apiserver opens one for each console,
 	// many at a time after a restart. Those that are reserved for an address are accepted even when all
 	// others are taken: kube-apiserver and the kubelet get through while many addresses attack.
-	newConnections = fairness.Limits{PerKey: 400, Total: 800, Reserved: 10}
+	newConnections = fairness.Limits{PerKey: 200, Total: 400, Reserved: 10}
 	// otherConnections bounds those of clients that turned out not to be the front proxy. Each costs up
-	// to 1 MiB, for a head of maxHead that has only short fields: 200 MiB. Users of the API come through
+	// to 1 MiB, for a head of maxHead that has only short fields: 100 MiB. Users of the API come through
 	// kube-apiserver.
-	otherConnections = fairness.Limits{PerKey: 100, Total: 200, Reserved: 10}
+	otherConnections = fairness.Limits{PerKey: 50, Total: 100, Reserved: 10}
 )
 
 // maxHandshake is how many bytes a client may send in the handshake: a chain of five certificates with

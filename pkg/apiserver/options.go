@@ -59,7 +59,7 @@ var setGates = sync.OnceValue(func() error {
 		// By its code, etcd's client 3.7.0 can keep a goroutine and two chunks of a streamed list that a client leaves
 		// early.
 		gates.OverrideDefault(features.EtcdRangeStream, false),
-		// By its code, each compressed watch that begins with a list keeps a gzip writer, and a server allows 3,000
+		// By its code, each compressed watch that begins with a list keeps a gzip writer, and a server allows 2,000
 		// watches.
 		gates.OverrideDefault(features.WatchListCompression, false),
 		// Lists would name an object that cannot be decoded to users who may not read it.
@@ -116,7 +116,7 @@ func NewOptions(api API) (*Options, error) {
 		Etcd:        etcd,
 		DataDir:     "/var/lib/" + api.Name, // where a container mounts a volume
 		Trust:       TrustOptions{BearerTokens: true},
-		Watches:     WatchLimits{PerUser: 1000, Total: 3000}, // 180 MiB of the 512 MiB that the manifests allow
+		Watches:     WatchLimits{PerUser: 1000, Total: 2000}, // 150 MiB of the 512 MiB that the manifests allow
 		Logs:        logsapi.NewLoggingConfiguration(),
 		api:         api,
 		scheme:      scheme,

@@ -170,12 +170,7 @@ func fillNamespaces(t *testing.T, admin kubernetes.Interface, writer client) {
 		})
 	}
 	all.Wait()
-	list, err := dynamic.NewForConfigOrDie(shared.Admin(t)).Resource(
-		gadgets.GroupVersion().WithResource("widgets")).List(t.Context(), metav1.ListOptions{Limit: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	filledVersion = list.GetResourceVersion()
+	filledVersion = currentVersion(t)
 	must(writer.send(t.Context(), request{method: http.MethodPost, path: smallObjects, contentType: jsonType,
 		body: widget("last", 0, 0, "")}))
 	shared.Eventually(t, "the server to know how large its objects are", envtest.Patience,
@@ -202,6 +197,17 @@ func costlyUsers(t *testing.T) (reader, writer client) {
 		clientOf(t, shared.User(t, "costly-writer", writes))
 	filled.Do(func() { fillNamespaces(t, admin, writer) })
 	return reader, writer
+}
+
+// currentVersion returns the resourceVersion of the widgets.
+func currentVersion(t *testing.T) string {
+	t.Helper()
+	list, err := dynamic.NewForConfigOrDie(shared.Admin(t)).Resource(
+		gadgets.GroupVersion().WithResource("widgets")).List(t.Context(), metav1.ListOptions{Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list.GetResourceVersion()
 }
 
 var (

@@ -145,7 +145,7 @@ func TestS37SlowHeaders(t *testing.T) {
 // TestS40Connections: idle connections of five addresses are accepted to a number, which the memory of the container
 // has room for, and another address is served by new ones beside them.
 func TestS40Connections(t *testing.T) {
-	const count, ofFirst, most, mostOfAddress, reserved = 600, 150, 200, 100, 5 * 10
+	const count, ofFirst, most, mostOfAddress, reserved = 600, 150, 100, 50, 5 * 10
 	server := shared.Servers[0]
 	before, err := server.Descriptors()
 	if err != nil {

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filters
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	goruntime "runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+func podVersion(version string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a", ResourceVersion: version}}
+}
+
+// TestLeftObjects: an object that has left the selectors of two watches is encoded once for each encoding. Another
+// version of it, and other events, are not shared.
+func TestLeftObjects(t *testing.T) {
+	var left leftObjects
+	share := func(events ...watch.Event) watch.Interface {
+		w := watch.NewFakeWithChanSize(len(events), false)
+		for _, event := range events {
+			w.Action(event.Type, event.Object)
+		}
+		return left.share(w)
+	}
+	a := share(watch.Event{Type: watch.Deleted, Object: podVersion("1")},
+		watch.Event{Type: watch.Deleted, Object: podVersion("2")},
+		watch.Event{Type: watch.Modified, Object: podVersion("3")})
+	defer a.Stop()
+	b := share(watch.Event{Type: watch.Deleted, Object: podVersion("1")})
+	defer b.Stop()
+	encodings := map[string]int{}
+	encode := func(event watch.Event, as runtime.Identifier) {
+		t.Helper()
+		text := string(as) + " of version " + event.Object.(metav1.Object).GetResourceVersion()
+		var written bytes.Buffer
+		err := event.Object.(runtime.CacheableObject).CacheEncode(as, func(o runtime.Object, w io.Writer) error {
+			encodings[text]++
+			_, err := fmt.Fprint(w, as, " of version ", o.(*corev1.Pod).ResourceVersion)
+			return err
+		}, &written)
+		if err != nil || written.String() != text {
+			t.Errorf("encoded %q, %v, want %q", &written, err, text)
+		}
+	}
+	first, second := <-a.ResultChan(), <-b.ResultChan()
+	encode(first, "JSON")
+	encode(second, "JSON")
+	encode(second, "protobuf")
+	encode(<-a.ResultChan(), "JSON")
+	for text, times := range encodings {
+		if times != 1 {
+			t.Errorf("%s: encoded %d times, want once", text, times)
+		}
+	}
+	if len(encodings) != 3 {
+		t.Errorf("encoded %v, want two encodings of version 1 and one of version 2", encodings)
+	}
+	if event := <-a.ResultChan(); event.Type != watch.Modified {
+		t.Errorf("got the event %s, want %s", event.Type, watch.Modified)
+	} else if _, ok := event.Object.(*corev1.Pod); !ok {
+		t.Errorf("got an object of the type %T, want that of the library", event.Object)
+	}
+}
+
+// TestLeftObjectsUnread: a watch whose client does not read ends when an object has left that it would have to copy.
+// What it has got before is sent. Stop ends one that waits for its client.
+func TestLeftObjectsUnread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var left leftObjects
+		library := watch.NewRaceFreeFake()
+		w := left.share(library)
+		for i := range eventsAhead + 1 {
+			library.Delete(podVersion(fmt.Sprint(i)))
+		}
+		synctest.Wait()
+		if !library.IsStopped() {
+			t.Error("the watch goes on, want it stopped")
+		}
+		got := 0
+		for range w.ResultChan() {
+			got++
+		}
+		if got != eventsAhead {
+			t.Errorf("the watch sent %d events, want %d", got, eventsAhead)
+		}
+
+		waiting := watch.NewRaceFreeFake()
+		w = left.share(waiting)
+		for range eventsAhead + 2 {
+			waiting.Modify(podVersion("1"))
+		}
+		synctest.Wait()
+		if waiting.IsStopped() {
+			t.Error("a watch with unread changes is stopped, want it to wait for its client")
+		}
+		w.Stop()
+		synctest.Wait() // synctest fails if the goroutine does not end
+	})
+}
+
+// TestLeftObjectsForgotten: what no watch has is forgotten.
+func TestLeftObjectsForgotten(t *testing.T) {
+	var left leftObjects
+	for i := range 1000 {
+		object := podVersion(fmt.Sprint(i))
+		left.of(object, object)
+	}
+	kept := podVersion("kept")
+	shared := left.of(kept, kept)
+	known := func() int {
+		left.mutex.Lock()
+		defer left.mutex.Unlock()
+		return len(left.known)
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for known() > 1 && time.Now().Before(deadline) {
+		goruntime.GC() // the cleanups run some time after it
+		goruntime.Gosched()
+	}
+	if n := known(); n != 1 {
+		t.Errorf("%d versions are known, want one", n)
+	}
+	if left.of(kept, kept) != shared {
+		t.Error("a version that a watch has is forgotten")
+	}
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filters
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
+)
+
+// InStorage returns options for storages in which lists wait for their turns, and watches share the objects that leave
+// their selectors.
+func InStorage(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter { return inStorage{getter} }
+
+type inStorage struct{ generic.RESTOptionsGetter }
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (g inStorage) GetRESTOptions(of schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	options, err := g.RESTOptionsGetter.GetRESTOptions(of, example)
+	if err != nil {
+		return options, err
+	}
+	decorator := options.Decorator
+	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string,
+		keyFunc func(runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object,
+		attributes storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface,
+		storagefactory.DestroyFunc, error) {
+		s, destroy, err := decorator(config, prefix, keyFunc, newFunc, newListFunc, attributes, triggers, indexers)
+		if err != nil || s == nil {
+			return s, destroy, err
+		}
+		return limitedStorage{s, &leftObjects{}}, destroy, nil
+	}
+	return options, nil
+}
+
+type limitedStorage struct {
+	storage.Interface
+	left *leftObjects
+}
+
+// GetList implements storage.Interface.
+func (s limitedStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	if opts.Predicate.Continue != "" || opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact {
+		if err := awaitTurn(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.Interface.GetList(ctx, key, opts, list); err != nil {
+		return err
+	}
+	return awaitTurn(ctx)
+}
+
+// Watch implements storage.Interface.
+func (s limitedStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	w, err := s.Interface.Watch(ctx, key, opts)
+	if err != nil || opts.Predicate.Empty() {
+		return w, err
+	}
+	return s.left.share(w), nil
+}
