@@ -48,16 +48,17 @@ const (
 	selectorCost, headCost, eventCost = 68, 2, 2
 )
 
-// LongRunning ends watches and upgraded connections when their caller loses the permission by which they started, or
-// when its certificate or token expires. kube-apiserver checks both at the start only. The front proxy's certificate
-// is not checked again: kube-apiserver authenticated the user when the request arrived, and a rotation of its CA
-// would end the sessions of all users.
+// LongRunning ends watches, logs and upgraded connections when their caller loses the permission by which they
+// started, or when its certificate or token expires. kube-apiserver checks both at the start only. The front proxy's
+// certificate is not checked again: kube-apiserver authenticated the user when the request arrived, and a rotation of
+// its CA would end the sessions of all users.
 type LongRunning struct {
 	authenticator authenticator.Request
 	authorizer    authorizer.UnconditionalAuthorizer
 	panics        *metrics.Counter // in upgraded connections
 	period, limit time.Duration
 	watches       fairness.Limits
+	stopped       chan struct{} // when logs end
 }
 
 // NewLongRunning returns a LongRunning that checks callers with the authenticator and the authorizer again, counts
@@ -65,7 +66,34 @@ type LongRunning struct {
 func NewLongRunning(a authenticator.Request, z authorizer.UnconditionalAuthorizer, panics *metrics.Counter, perUser,
 	total int) *LongRunning {
 	return &LongRunning{a, z, panics, confirmPeriod, confirmLimit,
-		fairness.Limits{PerKey: perUser, Total: total, Reserved: ReservedWatches}}
+		fairness.Limits{PerKey: perUser, Total: total, Reserved: ReservedWatches}, make(chan struct{})}
+}
+
+// Run ends logs after the delay that follows the end of the context, as the library ends watches. It returns then.
+func (l *LongRunning) Run(ctx context.Context, delay time.Duration) {
+	<-ctx.Done()
+	<-time.After(delay)
+	close(l.stopped)
+}
+
+// errStopped is the end of logs when the server stops.
+var errStopped = apierrors.NewServiceUnavailable("the server is shutting down")
+
+// isLog reports whether a request reads a log, which may take as long as its client likes. kube-apiserver, too, knows
+// it by the name of the subresource.
+func isLog(info *genericapirequest.RequestInfo) bool {
+	return info != nil && info.IsResourceRequest && info.Verb == "get" && info.Subresource == "log"
+}
+
+// WithLogs returns a check that takes logs, too, for long-running requests, which have no timeout. The filters that
+// follow authentication, such as priority and fairness, take them for short ones if they have seats: the library gives
+// long-running requests no seat at all, even those of unauthorized users.
+func WithLogs(longRunning genericapirequest.LongRunningRequestCheck,
+	seats bool) genericapirequest.LongRunningRequestCheck {
+	return func(req *http.Request, info *genericapirequest.RequestInfo) bool {
+		_, authenticated := genericapirequest.UserFrom(req.Context())
+		return longRunning(req, info) || isLog(info) && (!authenticated || !seats)
+	}
 }
 
 // grant is how a request was let in.
@@ -98,10 +126,11 @@ func RecordAllowed(ctx context.Context, attributes authorizer.Attributes) {
 	}
 }
 
-// isLongRunning returns whether a request can be a watch or an upgrade.
+// isLongRunning returns whether a request can be a watch, a log or an upgrade.
 func isLongRunning(req *http.Request) bool {
 	info, ok := genericapirequest.RequestInfoFrom(req.Context())
-	return ok && info.IsResourceRequest && (info.Verb == "watch" || httpstream.IsUpgradeRequest(req))
+	return ok && info.IsResourceRequest && (info.Verb == "watch" || isLog(info) ||
+		httpstream.IsUpgradeRequest(req))
 }
 
 // AuthenticateRequest implements authenticator.Request. It records the credentials of long-running requests.
@@ -131,14 +160,14 @@ func (l *LongRunning) WithGrant(handler http.Handler) http.Handler {
 	})
 }
 
-// WithWatchLimit limits the number of open watches, and ends a watch that loses its permission. It must follow
-// authorization. Watches beyond the limit get 429. The memory of open watches is not there for other requests.
+// WithWatchLimit limits the number of open watches and logs together, and ends one that loses its permission. It must
+// follow authorization. Those beyond the limit get 429. The memory of open ones is not there for other requests.
 func (l *LongRunning) WithWatchLimit(handler http.Handler, memory *Memory,
 	serializer runtime.NegotiatedSerializer) http.Handler {
 	open := fairness.New(l.watches)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
-		if !ok || !info.IsResourceRequest || info.Verb != "watch" {
+		if !ok || !info.IsResourceRequest || info.Verb != "watch" && !isLog(info) {
 			handler.ServeHTTP(w, req)
 			return
 		}
@@ -147,16 +176,31 @@ func (l *LongRunning) WithWatchLimit(handler http.Handler, memory *Memory,
 		query := req.URL.Query()
 		selectors := len(query.Get("labelSelector")) + len(query.Get("fieldSelector"))
 		least := watchCost + selectorCost*selectors + headCost*headSize(req)
+		if isLog(info) { // it has its object until it ends
+			least += objectByteCost * int(memory.sizes.Object(resourceOf(info), info.Namespace, info.Name))
+		}
 		places := &watchPlaces{open: open, memory: memory, user: user.GetName(), most: l.watches.PerKey}
 		defer places.release()
 		if err := places.take(req.Context(), least); err != nil {
-			message := "too many watches are open; one with a long selector or large objects counts for several"
+			message := "too many watches and logs are open; one with a long selector or large objects counts for several"
 			responsewriters.RespondWithError(w, req, apierrors.NewTooManyRequests(message, 10), serializer)
 			return
 		}
 		ctx, cancel := context.WithCancelCause(req.Context())
 		defer cancel(nil)
 		go l.confirm(ctx, cancel)
+		if isLog(info) {
+			leaveSeat(ctx)
+			go func() {
+				select {
+				case <-l.stopped:
+					cancel(errStopped)
+				case <-ctx.Done():
+				}
+			}()
+			handler.ServeHTTP(w, req.WithContext(ctx))
+			return
+		}
 		events := &eventWriter{ResponseWriter: w, written: func(size int) {
 			// The library keeps two buffers as large as the largest event.
 			if err := places.take(ctx, least+eventCost*size); err != nil {

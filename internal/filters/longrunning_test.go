@@ -109,6 +109,8 @@ func TestS12EndWatches(t *testing.T) {
 			c.unanswered = errors.New("no route")
 			time.AfterFunc(confirmPeriod, func() { c.unanswered = nil })
 		}, 0, ""},
+		{"log, no right", func(c *caller) { c.denied = errors.New("role gone") }, soon,
+			"the right to watch was taken away: role gone"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -117,6 +119,9 @@ func TestS12EndWatches(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
 				info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch", Resource: "gadgets"}
+				if strings.HasPrefix(tc.name, "log") {
+					info.Verb, info.Subresource = "get", "log"
+				}
 				req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(ctx, info),
 					http.MethodGet, "/", nil)
 				req.Header.Set("Authorization", "Bearer ann")

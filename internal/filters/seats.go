@@ -81,13 +81,21 @@ type seat struct {
 	idleSince time.Time
 	interrupt func() // ends the wait that goes on, if there is one
 	finished  bool
+	left      chan struct{} // closed when the request goes on without its seats
 }
 
 type seatKey struct{}
 
 // withSeat returns a context in which the request counts what it waits for.
 func withSeat(ctx context.Context) context.Context {
-	return context.WithValue(ctx, seatKey{}, &seat{width: 1})
+	return context.WithValue(ctx, seatKey{}, &seat{width: 1, left: make(chan struct{})})
+}
+
+// leaveSeat gives the seats of a log back, which goes on without them. Call it once.
+func leaveSeat(ctx context.Context) {
+	if s, ok := ctx.Value(seatKey{}).(*seat); ok {
+		close(s.left)
+	}
 }
 
 // waits notes that a request waits for its client, or for memory, until done is called. interrupt ends the wait. It
@@ -153,6 +161,11 @@ func (s *seats) Handle(ctx context.Context, digest utilflowcontrol.RequestDigest
 		return
 	}
 	seat.user = digest.User.GetName()
+	if isLog(digest.RequestInfo) {
+		var wait func()
+		execFn, wait = apart(seat, execFn)
+		defer wait()
+	}
 	// Watches have limits of their own. Requests without credentials are limited by their address.
 	if !s.fromFrontProxy(ctx) && digest.RequestInfo.Verb != "watch" && seat.user != user.Anonymous {
 		release, err := s.direct.Take(ctx, seat.user)
@@ -182,6 +195,31 @@ func (s *seats) Handle(ctx context.Context, digest utilflowcontrol.RequestDigest
 		defer s.leave(seat)
 		execFn()
 	})
+}
+
+// apart returns a function that returns when the request leaves its seats or ends, and another that waits for its end.
+func apart(seat *seat, execFn func()) (run, wait func()) {
+	ended := make(chan any, 1)
+	running := false
+	return func() {
+			running = true
+			go func() {
+				defer func() { ended <- recover() }()
+				execFn()
+			}()
+			select {
+			case <-seat.left:
+			case reason := <-ended:
+				ended <- reason
+			}
+		}, func() {
+			if !running {
+				return
+			}
+			if reason := <-ended; reason != nil {
+				panic(reason)
+			}
+		}
 }
 
 // queue notes that a request waits for its seats, or does not any more.

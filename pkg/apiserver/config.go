@@ -61,6 +61,7 @@ func (o *Options) config(in cluster, storage etcd) (*serverConfig, error) {
 	if err := o.applyRecommended(c, in.authentication); err != nil {
 		return nil, err
 	}
+	c.generic.LongRunningFunc = filters.WithLogs(c.generic.LongRunningFunc, c.generic.FlowControl != nil)
 	c.generic.AddReadyzChecks(c.permissions)
 	c.generic.BuildHandlerChainFunc = c.buildHandlerChain
 	return c, nil
@@ -108,7 +109,7 @@ func (c *serverConfig) unauthenticatedFilters(config *genericapiserver.Config) [
 		func(h http.Handler) http.Handler { return filters.WithPanicRecovery(h, c.panics) },
 		// Respond with 429 and a Status if the authorizer is too busy.
 		func(h http.Handler) http.Handler { return filters.WithStatusErrors(h, config.Serializer) },
-		// Record how the request was authenticated and authorized, for watches and upgraded connections.
+		// Record how the request was authenticated and authorized, for watches, logs and upgraded connections.
 		c.longRunning.WithGrant,
 	}
 }
@@ -117,7 +118,7 @@ func (c *serverConfig) unauthenticatedFilters(config *genericapiserver.Config) [
 func (c *serverConfig) authorizedFilters(config *genericapiserver.Config) []filter {
 	memory := filters.NewMemory(config, c.sizes, c.turns)
 	return []filter{
-		// Limit watches, and end a watch whose user is no longer authorized.
+		// Limit watches and logs, and end those whose user is no longer authorized.
 		func(h http.Handler) http.Handler { return c.longRunning.WithWatchLimit(h, memory, config.Serializer) },
 		// Reject upgrades that a web page requests.
 		func(h http.Handler) http.Handler {

@@ -25,6 +25,7 @@ type apiServer struct {
 	trust          *authentication.Trust
 	etcd           etcd
 	draining       *filters.Draining
+	longRunning    *filters.LongRunning
 	alarms         *alarms
 }
 
@@ -53,7 +54,7 @@ func (c *serverConfig) newServer() (*apiServer, error) {
 		return nil, err
 	}
 	return &apiServer{generic: generic, groups: groups, authentication: c.authentication, permissions: c.permissions,
-		trust: c.trust, etcd: c.etcd, draining: &c.draining, alarms: c.alarms}, nil
+		trust: c.trust, etcd: c.etcd, draining: &c.draining, longRunning: c.longRunning, alarms: c.alarms}, nil
 }
 
 // run serves until the context ends and the requests in flight have a response, or until the embedded etcd fails.
@@ -70,6 +71,7 @@ func (s *apiServer) run(ctx context.Context) error {
 	go s.trust.Run(served)
 	go s.alarms.run(served, s.etcd.transport)
 	go s.draining.Run(ctx, s.generic.ShutdownDelayDuration)
+	go s.longRunning.Run(ctx, s.generic.ShutdownDelayDuration)
 	go func() {
 		select {
 		case err := <-s.etcd.failed:

@@ -64,12 +64,17 @@ type Kind[T Object] struct {
 	// create. On update, errors that the stored object has too are ignored, so that an object that was stored before a
 	// rule existed can still be updated elsewhere. It must not change the objects.
 	Validate func(ctx context.Context, obj, old T) field.ErrorList
+	// Authorize returns an error, such as that of subresource.Authorize, unless the caller may create the object or change
+	// old to it: for fields that need another permission than the verb of the request. old is nil on create, where
+	// metadata.name may be empty. It is called for each change that is stored, also by subresources, before Validate. It
+	// must not change the objects.
+	Authorize func(ctx context.Context, a authorizer.Authorizer, obj, old T) error
 	// Warn returns warnings for the client. old is nil on create.
 	Warn func(ctx context.Context, obj, old T) []string
 	// PrepareForCreate and PrepareForUpdate change an object before it is validated. The status is reset already.
 	PrepareForCreate func(ctx context.Context, obj T)
 	PrepareForUpdate func(ctx context.Context, obj, old T)
-	// Subresources are served below each object, by name: Status, Scale, Stream, or CustomSubresource.
+	// Subresources are served below each object, by name: Status, Scale, Action, Log, Stream, or CustomSubresource.
 	Subresources map[string]Subresource[T]
 }
 
@@ -109,6 +114,8 @@ func (k Kind[T]) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptio
 		DeleteStrategy:            rules,
 		ResetFieldsStrategy:       rules,
 		TableConvertor:            d.table(),
+		BeginCreate:               d.authorizeCreate(a, rules),
+		BeginUpdate:               d.authorizeUpdate(a, rules),
 	}
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: optsGetter,
 		AttrFunc: d.attributes}); err != nil {
@@ -130,8 +137,9 @@ type kindREST struct {
 func (r *kindREST) ShortNames() []string { return r.shortNames }
 func (r *kindREST) Categories() []string { return r.categories }
 
-func newObject[T Object]() T {
-	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) //nolint:forcetypeassert // it is a T
+// newObject returns a new object of a pointer type.
+func newObject[P runtime.Object]() P {
+	return reflect.New(reflect.TypeFor[P]().Elem()).Interface().(P) //nolint:forcetypeassert // it is a P
 }
 
 // description is a Kind with what its scheme says of it.
@@ -175,16 +183,9 @@ func (k Kind[T]) describe(scheme *runtime.Scheme) (*description[T], error) {
 		return nil, fmt.Errorf("kind %s: %w", d.gvk.Kind, err)
 	}
 	d.list = reflect.TypeOf(list).Elem()
-	internal := schema.GroupVersion{Group: d.gvk.Group, Version: runtime.APIVersionInternal}
-	for suffix, obj := range map[string]runtime.Object{"": newObject[T](), "List": list} {
-		gvk := internal.WithKind(d.gvk.Kind + suffix)
-		switch known := scheme.AllKnownTypes()[gvk]; known {
-		case reflect.TypeOf(obj).Elem():
-		case nil:
-			scheme.AddKnownTypeWithName(gvk, obj)
-		default:
-			return nil, fmt.Errorf("kind %s: the type %s is registered as internal; remove it, or the Kind",
-				d.gvk.Kind, known)
+	for _, obj := range []runtime.Object{newObject[T](), list} {
+		if err := addInternal(scheme, obj); err != nil {
+			return nil, fmt.Errorf("kind %s: %w; remove it, or the Kind", d.gvk.Kind, err)
 		}
 	}
 	d.resource = schema.GroupResource{Group: d.gvk.Group, Resource: k.Resource}
@@ -199,6 +200,23 @@ func (k Kind[T]) describe(scheme *runtime.Scheme) (*description[T], error) {
 	}
 	_, d.hasStatus = k.Subresources["status"]
 	return d, d.check()
+}
+
+// addInternal registers a type as the internal one of its kind, too, unless it is.
+func addInternal(scheme *runtime.Scheme, obj runtime.Object) error {
+	gvks, _, err := scheme.ObjectKinds(obj)
+	if err != nil {
+		return err
+	}
+	gvk := schema.GroupVersion{Group: gvks[0].Group, Version: runtime.APIVersionInternal}.WithKind(gvks[0].Kind)
+	switch known := scheme.AllKnownTypes()[gvk]; known {
+	case reflect.TypeOf(obj).Elem():
+	case nil:
+		scheme.AddKnownTypeWithName(gvk, obj)
+	default:
+		return fmt.Errorf("the type %s is registered as internal", known)
+	}
+	return nil
 }
 
 // check returns all contradictions.

@@ -48,9 +48,12 @@ func (s Status[T]) check(_ *description[T], name string) []error {
 	return nil
 }
 
-func (s Status[T]) newStorage(d *description[T], store *genericregistry.Store, _ authorizer.Authorizer,
+func (s Status[T]) newStorage(d *description[T], store *genericregistry.Store, a authorizer.Authorizer,
 	_ string) rest.Storage {
-	return subresource.NewStatus(store, statusRules[T]{newRules(d), s})
+	rules := statusRules[T]{newRules(d), s}
+	statusStore := *store
+	statusStore.BeginUpdate = d.authorizeUpdate(a, rules)
+	return subresource.NewStatus(&statusStore, rules)
 }
 
 // Scale is the subresource scale, which kubectl scale and the HorizontalPodAutoscaler use. The paths are those of the

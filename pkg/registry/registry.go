@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -57,7 +56,7 @@ func NewAPIGroupInfo(name string, kinds []NewStorage, scheme *runtime.Scheme, co
 	if len(problems) > 0 {
 		return nil, utilerrors.NewAggregate(problems)
 	}
-	info := genericapiserver.NewDefaultAPIGroupInfo(name, scheme, metav1.ParameterCodec, codecs)
+	info := genericapiserver.NewDefaultAPIGroupInfo(name, scheme, runtime.NewParameterCodec(scheme), codecs)
 	info.VersionedResourcesStorageMap = group.byVersion
 	return &info, nil
 }
@@ -85,7 +84,7 @@ func (g *group) add(path string, resources map[string]rest.Storage) error {
 		return fmt.Errorf("register %s: two kinds have this resource: %s and %s", path, other, kind)
 	}
 	g.kinds[path] = kind
-	served := false
+	var served []schema.GroupVersion
 	for _, gv := range g.versions {
 		if !g.scheme.Recognizes(gv.WithKind(kind)) {
 			continue
@@ -97,12 +96,23 @@ func (g *group) add(path string, resources map[string]rest.Storage) error {
 			return err
 		}
 		g.byVersion[gv.Version][path] = resources[path]
-		served = true
+		if s, ok := resources[path].(inVersions); ok {
+			g.byVersion[gv.Version][path] = s.inVersion(gv)
+		}
+		served = append(served, gv)
 	}
-	if !served {
+	if len(served) == 0 {
 		return fmt.Errorf("register %s: no served version knows the kind %s", path, kind)
 	}
+	if err := addQueryOptions(g.scheme, resources[path], served); err != nil {
+		return fmt.Errorf("register %s: %w", path, err)
+	}
 	return nil
+}
+
+// inVersions is a storage that differs by the version in which it is served.
+type inVersions interface {
+	inVersion(schema.GroupVersion) rest.Storage
 }
 
 // checkList returns an error when the list of a kind is not registered: the library would answer 500 to

@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
@@ -108,6 +109,7 @@ func allowing() authorizer.Authorizer { return authorizerfactory.NewAlwaysAllowA
 
 // streamContext is that of a GET of the stream of a gadget.
 func streamContext(ctx context.Context, name string) context.Context {
+	ctx = genericapirequest.WithUser(ctx, &user.DefaultInfo{Name: "jane"})
 	return genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
 		IsResourceRequest: true, Verb: "get", APIGroup: group, APIVersion: "v1",
 		Namespace: "demo", Resource: "gadgets", Subresource: "console", Name: name,

@@ -172,7 +172,7 @@ func TestStreamFurtherRight(t *testing.T) {
 	c.hear(t, c.out, "gadget g")
 	mayGet.Store(false)
 	c.say(t, "show")
-	want := `gadgets.workshop.example.com "g" is forbidden: User "" cannot get resource "gadgets" in API group "workshop.example.com" in the namespace "demo"`
+	want := `gadgets.workshop.example.com "g" is forbidden: User "jane" cannot get resource "gadgets" in API group "workshop.example.com" in the namespace "demo"`
 	if err := c.end(t); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package registry
+
+import (
+	"context"
+	"errors"
+	"io"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"example.com/extension-apiserver/pkg/registry/subresource"
+)
+
+// Log returns the subresource log: a GET that responds with text, for as long as write writes and the client reads.
+// O are the options of the query, such as follow and tailLines. They are registered in each version of the group that
+// serves the kind; fields are texts, bools, int32 and int64, times, pointers to these, and lists of texts. A query that
+// does not fit is 400.
+//
+// The name is log: kube-apiserver ends GETs of other subresources after 60 s. See subresource.NewLog for the rest.
+func Log[T Object, O runtime.Object](
+	write func(ctx context.Context, obj T, options O, w io.Writer) error) Subresource[T] {
+	return log[T, O](write)
+}
+
+type log[T Object, O runtime.Object] func(ctx context.Context, obj T, options O, w io.Writer) error
+
+func (write log[T, O]) check(d *description[T], name string) []error {
+	var problems []error
+	if write == nil {
+		problems = append(problems, errors.New("there is no function"))
+	}
+	if name != "log" {
+		problems = append(problems, errors.New("it is a Log, whose name is log: kube-apiserver ends GETs of other "+
+			"subresources after 60 s"))
+	}
+	options := newObject[O]()
+	problems = append(problems, d.checkServed(options)...)
+	if len(problems) == 0 {
+		if _, err := queryFields(reflect.TypeFor[O]().Elem()); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return problems
+}
+
+func (write log[T, O]) newStorage(_ *description[T], store *genericregistry.Store, _ authorizer.Authorizer,
+	_ string) rest.Storage {
+	return subresource.NewLog(store, func() runtime.Object { return newObject[O]() },
+		func(ctx context.Context, obj, options runtime.Object, w io.Writer) error {
+			return write(ctx, obj.(T), options.(O), w) //nolint:forcetypeassert // a panic is counted
+		})
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package subresource
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/streaming/pkg/httpstream"
+)
+
+// logBegins is when the response to a request for a log begins that has written nothing yet.
+const logBegins = time.Second
+
+// WriteLog writes the log of an object. options are those of the query, as newOptions of NewLog returns them.
+//
+// Each write is sent at once, and waits for a client that reads slowly, up to a minute: no more than one write is in
+// memory. A write fails when the client is gone or the context is done. The context is done when the client is gone,
+// when the caller has lost the permission, and when the server stops. Then the function must return. A function that
+// follows returns nil at the end of what it follows.
+//
+// An error before the first write, and within a second, is the response: one of k8s.io/apimachinery/pkg/api/errors with
+// its status, any other with 500. Later the response breaks off, so that the client does not take it for a whole log,
+// and the error is in the server's log.
+type WriteLog func(ctx context.Context, obj, options runtime.Object, w io.Writer) error
+
+// NewLog returns the storage of "<resource>/log": a GET, whose response is text. objects are those of the main resource.
+// With this kit's server a log counts as a watch: its user may have as many watches and logs as --max-watches-per-user
+// says, and it ends within 46 s when the user loses the permission to get the subresource. It has no timeout.
+func NewLog(objects interface {
+	rest.Storage
+	rest.Getter
+}, newOptions func() runtime.Object, write WriteLog) rest.Storage {
+	return &logREST{objects, newOptions, write}
+}
+
+type logREST struct {
+	objects interface {
+		rest.Storage
+		rest.Getter
+	}
+	newOptions func() runtime.Object
+	write      WriteLog
+}
+
+var _ rest.Connecter = &logREST{}
+
+// New returns an object of the main resource, whose kind discovery shows.
+func (r *logREST) New() runtime.Object { return r.objects.New() }
+
+// Destroy does nothing: the store belongs to the main resource.
+func (*logREST) Destroy() {}
+
+// NewConnectOptions implements rest.Connecter.
+func (r *logREST) NewConnectOptions() (runtime.Object, bool, string) {
+	return r.newOptions(), false, ""
+}
+
+// ConnectMethods implements rest.Connecter.
+func (*logREST) ConnectMethods() []string { return []string{http.MethodGet} }
+
+// ProducesMIMETypes implements rest.StorageMetadata.
+func (*logREST) ProducesMIMETypes(string) []string { return []string{"text/plain"} }
+
+// ProducesObject implements rest.StorageMetadata.
+func (*logREST) ProducesObject(string) any { return "" }
+
+// Connect implements rest.Connecter.
+func (r *logREST) Connect(ctx context.Context, name string, options runtime.Object,
+	responder rest.Responder) (http.Handler, error) {
+	obj, err := r.objects.Get(ctx, name, &metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if httpstream.IsUpgradeRequest(req) {
+			responder.Error(apierrors.NewBadRequest("a log is read with a GET without the header Upgrade"))
+			return
+		}
+		out := &logWriter{ctx: ctx, w: w}
+		begin := time.AfterFunc(logBegins, out.begin)
+		err := r.write(ctx, obj, options, out)
+		begin.Stop()
+		out.end(err, responder)
+	}), nil
+}
+
+// logWriter sends each write at once.
+type logWriter struct {
+	ctx   context.Context // of the request
+	mutex sync.Mutex
+	w     http.ResponseWriter
+	begun bool
+	ended bool
+}
+
+// begin sends the header.
+func (l *logWriter) begin() {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.header()
+	l.flush()
+}
+
+func (l *logWriter) header() {
+	if l.begun || l.ended {
+		return
+	}
+	l.begun = true
+	l.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	l.w.Header().Set("X-Content-Type-Options", "nosniff")
+	l.w.WriteHeader(http.StatusOK)
+}
+
+func (l *logWriter) flush() {
+	if flusher, ok := l.w.(http.Flusher); ok && !l.ended {
+		flusher.Flush()
+	}
+}
+
+// Write implements io.Writer.
+func (l *logWriter) Write(p []byte) (int, error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.ctx.Err() != nil {
+		return 0, context.Cause(l.ctx)
+	}
+	if l.ended {
+		return 0, http.ErrBodyNotAllowed
+	}
+	l.header()
+	n, err := l.w.Write(p)
+	l.flush()
+	return n, err
+}
+
+// end sends what is left to say. It breaks the response off if the log is not whole.
+func (l *logWriter) end(err error, responder rest.Responder) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if cause := context.Cause(l.ctx); cause != nil {
+		err = cause
+	}
+	if err == nil {
+		l.header()
+	}
+	l.ended = true
+	switch {
+	case err == nil:
+	case !l.begun:
+		responder.Error(err)
+	default:
+		if !errors.Is(err, context.Canceled) {
+			klog.FromContext(l.ctx).Error(err, "Breaking off a log")
+		}
+		panic(http.ErrAbortHandler)
+	}
+}
