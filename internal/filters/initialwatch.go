@@ -19,26 +19,35 @@ import (
 )
 
 // initialize makes a watch wait until there is memory for what it sends first: the objects there are, or the events
-// since a version.
+// since a version. If it sends many objects, it waits for its turn, as a list of them does.
 func (m *Memory) initialize(handler http.Handler, w http.ResponseWriter, req *http.Request,
 	info *genericapirequest.RequestInfo) {
 	cost := initialByteCost * m.sizes.Largest(resourceOf(info), info.Namespace)
-	if cost <= smallCost {
+	sendsObjects, turn := initialEvents(req.URL.Query()), func() {}
+	if sendsObjects {
+		req, turn = m.turns.withTurn(req, info)
+	}
+	if cost <= smallCost && !hasTurn(req.Context()) {
 		handler.ServeHTTP(w, req)
 		return
 	}
 	// Those that wait have seats of priority and fairness, for which others wait.
-	leave, pause := func() {}, laterPause
-	if initialEvents(req.URL.Query()) {
+	leave, pause := turn, laterPause
+	if sendsObjects {
 		place, err := m.watches.Take(req.Context(), userName(req))
 		if err != nil {
 			responsewriters.RespondWithError(w, req, apierrors.NewTooManyRequests(
 				"too many watches of this user begin at once", 2), m.serializer)
 			return
 		}
-		leave, pause = place, initialPause
+		leave, pause = func() { turn(); place() }, initialPause
 	}
 	giveBack, err := m.take(req, cost, m.perUser)
+	if err == nil {
+		if err = awaitTurn(req.Context()); err != nil {
+			giveBack()
+		}
+	}
 	if err != nil {
 		leave()
 		responsewriters.RespondWithError(w, req, err, m.serializer)

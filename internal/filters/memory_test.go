@@ -289,7 +289,8 @@ func TestBodiesOfUser(t *testing.T) {
 	})
 }
 
-// TestInitialEvents: a watch has memory until its initial events are sent, and only if it sends some.
+// TestInitialEvents: a watch has memory until its initial events are sent, and only if it sends some. It has a turn for
+// many objects.
 func TestInitialEvents(t *testing.T) {
 	for query, want := range map[string]int64{
 		"":                   initialByteCost * largestObject,
@@ -313,6 +314,13 @@ func TestInitialEvents(t *testing.T) {
 				m.WithLimit(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 					w.(http.Flusher).Flush() // the head
 					has("at its beginning", want)
+					turns := int64(1)
+					if query == "resourceVersion=5" {
+						turns = 0
+					}
+					if got := m.turns.budget.InUse(); got != turns {
+						t.Errorf("%q: the watch has %d turns, want %d", query, got, turns)
+					}
 					switch end {
 					case "flush":
 						utilflowcontrol.WatchInitialized(req.Context())
@@ -331,6 +339,11 @@ func TestInitialEvents(t *testing.T) {
 					}
 					synctest.Wait()
 					has("after its initial events", 0)
+					<-time.After(turnChecks)
+					synctest.Wait()
+					if got := m.turns.budget.InUse(); got != 0 {
+						t.Errorf("%q, %s: the watch has %d turns after its initial events", query, end, got)
+					}
 				}), func(*genericapirequest.RequestInfo) bool { return false }).ServeHTTP(httptest.NewRecorder(), req)
 			})
 		}

@@ -16,8 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// InStorage returns options for storages in which lists wait for their turns, and watches share the objects that leave
-// their selectors.
+// InStorage returns options for storages in which lists wait for their turns, and watches share their events.
 func InStorage(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter { return inStorage{getter} }
 
 type inStorage struct{ generic.RESTOptionsGetter }
@@ -37,14 +36,14 @@ func (g inStorage) GetRESTOptions(of schema.GroupResource, example runtime.Objec
 		if err != nil || s == nil {
 			return s, destroy, err
 		}
-		return limitedStorage{s, &leftObjects{}}, destroy, nil
+		return limitedStorage{s, &sharedEvents{}}, destroy, nil
 	}
 	return options, nil
 }
 
 type limitedStorage struct {
 	storage.Interface
-	left *leftObjects
+	events *sharedEvents
 }
 
 // GetList implements storage.Interface.
@@ -63,8 +62,8 @@ func (s limitedStorage) GetList(ctx context.Context, key string, opts storage.Li
 // Watch implements storage.Interface.
 func (s limitedStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	w, err := s.Interface.Watch(ctx, key, opts)
-	if err != nil || opts.Predicate.Empty() {
-		return w, err
+	if err != nil {
+		return nil, err
 	}
-	return s.left.share(w), nil
+	return s.events.share(w), nil
 }

@@ -64,7 +64,7 @@ func newTurns(all int, counts flowcontrolrequest.StorageObjectCountTracker) *Tur
 
 // needed returns whether a request reads many objects.
 func (t *Turns) needed(info *genericapirequest.RequestInfo) bool {
-	if info == nil || info.Verb != "list" && info.Verb != "deletecollection" || info.Name != "" {
+	if info == nil || info.Verb != "list" && info.Verb != "deletecollection" && info.Verb != "watch" || info.Name != "" {
 		return false
 	}
 	stats, _ := t.counts.Get(resourceOf(info).String()) // what was known at last does where that is old
@@ -91,6 +91,8 @@ func (t *Turns) withTurn(req *http.Request, info *genericapirequest.RequestInfo)
 	own.seat, _ = req.Context().Value(seatKey{}).(*seat)
 	return req.WithContext(context.WithValue(req.Context(), turnKey{}, own)), func() { close(own.ended) }
 }
+
+func hasTurn(ctx context.Context) bool { return ctx.Value(turnKey{}) != nil }
 
 // awaitTurn waits for the turn of a request, if it needs one and has not had it. It ends when the request does or waits
 // for its client, or takes long. The error has the status 429.

@@ -10,6 +10,9 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"example.com/extension-apiserver/internal/fairness"
 )
@@ -27,6 +30,11 @@ var (
 	otherConnections = fairness.Limits{PerKey: 50, Total: 100, Reserved: 10}
 )
 
+// otherBytes is how many bytes a second such clients may send together, and otherBurst how many at once. The CPU that a
+// frame of HTTP/2 takes does not depend on its length: 20 MB/s of the shortest made other users wait for more than a
+// second.
+const otherBytes, otherBurst = 4 << 20, 4 << 20
+
 // maxHandshake is how many bytes a client may send in the handshake: a chain of five certificates with
 // keys of 4096 bits, and more. crypto/tls takes 256 KiB, and parses 1,300 certificates.
 const maxHandshake = 16 << 10
@@ -37,12 +45,14 @@ const maxHandshakeBytes = maxHandshake + maxHead + 16<<10
 
 // limitConnections closes the connections that are beyond the limits, before TLS.
 func limitConnections(listener net.Listener) *limitedListener {
-	return &limitedListener{listener, fairness.New(newConnections), fairness.New(otherConnections)}
+	return &limitedListener{listener, fairness.New(newConnections), fairness.New(otherConnections),
+		rate.NewLimiter(otherBytes, otherBurst)}
 }
 
 type limitedListener struct {
 	net.Listener
 	accepted, others *fairness.Slots
+	bytes            *rate.Limiter // of others
 }
 
 // Accept implements net.Listener.
@@ -52,7 +62,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &connection{Conn: conn, others: l.others, limit: maxHandshake}
+		c := &connection{Conn: conn, others: l.others, bytes: l.bytes, limit: maxHandshake, ended: make(chan struct{})}
 		if err := c.take(l.accepted); err == nil {
 			return c, nil
 		}
@@ -64,13 +74,15 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 type connection struct {
 	net.Conn
 	others      *fairness.Slots
+	bytes       *rate.Limiter
 	frontProxy  atomic.Bool
 	established atomic.Bool
 	limit       int // of the bytes to read until then
 	read        int
 	mutex       sync.Mutex
 	closed      bool
-	places      []func() // that are given back; the first is that of the handshake
+	ended       chan struct{} // closed with the connection
+	places      []func()      // that are given back; the first is that of the handshake
 }
 
 // take takes a place as long as the connection is open.
@@ -96,6 +108,15 @@ func (c *connection) Read(p []byte) (int, error) {
 		if c.read += n; c.read > c.limit {
 			return 0, fmt.Errorf("the client sent more than %d bytes at the beginning", c.limit)
 		}
+		return n, err
+	}
+	if n > 0 && !c.frontProxy.Load() {
+		if wait := c.bytes.ReserveN(time.Now(), n).Delay(); wait > 0 {
+			select {
+			case <-time.After(wait):
+			case <-c.ended:
+			}
+		}
 	}
 	return n, err
 }
@@ -103,6 +124,9 @@ func (c *connection) Read(p []byte) (int, error) {
 // Close implements net.Conn.
 func (c *connection) Close() error {
 	c.mutex.Lock()
+	if !c.closed {
+		close(c.ended)
+	}
 	c.closed = true
 	for _, release := range c.places {
 		release()

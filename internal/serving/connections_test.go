@@ -6,8 +6,12 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"example.com/extension-apiserver/internal/fairness"
 )
@@ -19,7 +23,8 @@ func TestS40CountedConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer inner.Close()
-	l := &limitedListener{inner, fairness.New(fairness.Limits{PerKey: 1}), fairness.New(fairness.Limits{PerKey: 1})}
+	l := &limitedListener{inner, fairness.New(fairness.Limits{PerKey: 1}), fairness.New(fairness.Limits{PerKey: 1}),
+		rate.NewLimiter(otherBytes, otherBurst)}
 	dial := func() net.Conn {
 		t.Helper()
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", inner.Addr().String())
@@ -95,7 +100,7 @@ func TestConnectionBeginning(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client, server := net.Pipe()
 			defer client.Close()
-			c := &connection{Conn: server, limit: maxHandshake}
+			c := &connection{Conn: server, limit: maxHandshake, ended: make(chan struct{})}
 			tc.prepare(c)
 			go func() {
 				_, _ = client.Write(make([]byte, 4*maxHandshakeBytes))
@@ -111,6 +116,50 @@ func TestConnectionBeginning(t *testing.T) {
 			if got != tc.want {
 				t.Errorf("got %d bytes, want %d", got, tc.want)
 			}
+		})
+	}
+}
+
+// TestOtherBytes: clients send so many bytes a second together, but for the front proxy. A connection that waits can be
+// closed.
+func TestOtherBytes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		frontProxy, closes bool
+		want               time.Duration
+	}{
+		"others":      {false, false, 4 * time.Second},
+		"front proxy": {true, false, 0},
+		"closed":      {false, true, 500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bytes, began := rate.NewLimiter(100, 200), time.Now()
+				var all sync.WaitGroup
+				for range 2 {
+					client, server := net.Pipe()
+					c := &connection{Conn: server, bytes: bytes, ended: make(chan struct{})}
+					c.frontProxy.Store(tc.frontProxy)
+					c.establish()
+					all.Go(func() {
+						for range 3 {
+							_, _ = client.Write(make([]byte, 100))
+						}
+						_ = client.Close()
+					})
+					all.Go(func() {
+						if _, err := io.Copy(io.Discard, c); (err != nil) != tc.closes {
+							t.Errorf("got the error %v, want one: %t", err, tc.closes)
+						}
+					})
+					if tc.closes {
+						time.AfterFunc(tc.want, func() { _ = c.Close() })
+					}
+				}
+				all.Wait()
+				if took := time.Since(began); took != tc.want {
+					t.Errorf("600 bytes took %s, want %s", took, tc.want)
+				}
+			})
 		})
 	}
 }

@@ -87,6 +87,7 @@ var attacks = map[string]kind{
 	"selectors, known":      {mallory, false, workers, (*attacker).selectors, false},
 	"open heads":            {"", false, 2000, (*attacker).openHead, false},
 	"open heads in HTTP/2":  {"", true, 2000, (*attacker).openHeadHTTP2, false},
+	"frames":                {"", true, 40, (*attacker).frames, false},
 	"long chains":           {longChain, true, 1000, (*attacker).chain, false},
 	"unread answers":        {"", true, 1000, (*attacker).unread, false},
 	"unread answers, known": {mallory, true, 1000, (*attacker).unread, false},

@@ -5,6 +5,7 @@ package limits
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -70,6 +71,24 @@ func (a *attacker) openHeadHTTP2() error {
 		}
 	}
 	err = out.Flush()
+	a.wait(ended)
+	return err
+}
+
+// frames sends the shortest frames that there are, which cost the server more than their bytes, and no request.
+func (a *attacker) frames() error {
+	framer, out, ended, err := a.http2()
+	if err != nil {
+		return err
+	}
+	a.sent.Add(1)
+	for a.ctx.Err() == nil && err == nil {
+		for range 1000 {
+			err = errors.Join(err, framer.WriteRawFrame(0x42, 0, 0, nil), // of no known type
+				framer.WriteWindowUpdate(0, 1))
+		}
+		err = errors.Join(err, out.Flush())
+	}
 	a.wait(ended)
 	return err
 }

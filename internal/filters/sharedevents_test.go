@@ -21,31 +21,44 @@ func podVersion(version string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a", ResourceVersion: version}}
 }
 
-// TestLeftObjects: an object that has left the selectors of two watches is encoded once for each encoding. Another
-// version of it, and other events, are not shared.
-func TestLeftObjects(t *testing.T) {
-	var left leftObjects
-	share := func(events ...watch.Event) watch.Interface {
-		w := watch.NewFakeWithChanSize(len(events), false)
-		for _, event := range events {
+// common is an object that the library would encode once, and keep so.
+type common struct{ *corev1.Pod }
+
+func (common) CacheEncode(runtime.Identifier, func(runtime.Object, io.Writer) error, io.Writer) error {
+	panic("the library keeps the encoded object")
+}
+
+func (c common) GetObject() runtime.Object { return c.DeepCopy() }
+
+// TestSharedEvents: an object that was changed, or has left the selectors of two watches, is encoded once for each
+// encoding. Another version of it, and initial events, are not shared.
+func TestSharedEvents(t *testing.T) { synctest.Test(t, testSharedEvents) }
+
+func testSharedEvents(t *testing.T) {
+	var events sharedEvents
+	share := func(all ...watch.Event) watch.Interface {
+		w := watch.NewFakeWithChanSize(len(all), false)
+		for _, event := range all {
 			w.Action(event.Type, event.Object)
 		}
-		return left.share(w)
+		return events.share(w)
 	}
 	a := share(watch.Event{Type: watch.Deleted, Object: podVersion("1")},
 		watch.Event{Type: watch.Deleted, Object: podVersion("2")},
-		watch.Event{Type: watch.Modified, Object: podVersion("3")})
+		watch.Event{Type: watch.Modified, Object: common{podVersion("2")}},
+		watch.Event{Type: watch.Added, Object: podVersion("3")})
 	defer a.Stop()
-	b := share(watch.Event{Type: watch.Deleted, Object: podVersion("1")})
+	b := share(watch.Event{Type: watch.Deleted, Object: podVersion("1")},
+		watch.Event{Type: watch.Modified, Object: common{podVersion("2")}})
 	defer b.Stop()
 	encodings := map[string]int{}
 	encode := func(event watch.Event, as runtime.Identifier) {
 		t.Helper()
-		text := string(as) + " of version " + event.Object.(metav1.Object).GetResourceVersion()
+		text := string(as) + ", " + string(event.Type) + " of version " + event.Object.(metav1.Object).GetResourceVersion()
 		var written bytes.Buffer
 		err := event.Object.(runtime.CacheableObject).CacheEncode(as, func(o runtime.Object, w io.Writer) error {
 			encodings[text]++
-			_, err := fmt.Fprint(w, as, " of version ", o.(*corev1.Pod).ResourceVersion)
+			_, err := fmt.Fprint(w, as, ", ", event.Type, " of version ", o.(*corev1.Pod).ResourceVersion)
 			return err
 		}, &written)
 		if err != nil || written.String() != text {
@@ -57,28 +70,37 @@ func TestLeftObjects(t *testing.T) {
 	encode(second, "JSON")
 	encode(second, "protobuf")
 	encode(<-a.ResultChan(), "JSON")
+	first, second = <-a.ResultChan(), <-b.ResultChan()
+	encode(first, "JSON")
+	encode(second, "JSON")
 	for text, times := range encodings {
 		if times != 1 {
 			t.Errorf("%s: encoded %d times, want once", text, times)
 		}
 	}
-	if len(encodings) != 3 {
-		t.Errorf("encoded %v, want two encodings of version 1 and one of version 2", encodings)
+	if len(encodings) != 4 {
+		t.Errorf("encoded %v, want two encodings of version 1 and one of each event of version 2", encodings)
 	}
-	if event := <-a.ResultChan(); event.Type != watch.Modified {
-		t.Errorf("got the event %s, want %s", event.Type, watch.Modified)
+	<-time.After(keepEncoded)
+	synctest.Wait()
+	encode(second, "JSON")
+	if n := encodings["JSON, MODIFIED of version 2"]; n != 2 {
+		t.Errorf("an object is encoded %d times, want it encoded again after a while", n)
+	}
+	if event := <-a.ResultChan(); event.Type != watch.Added {
+		t.Errorf("got the event %s, want %s", event.Type, watch.Added)
 	} else if _, ok := event.Object.(*corev1.Pod); !ok {
 		t.Errorf("got an object of the type %T, want that of the library", event.Object)
 	}
 }
 
-// TestLeftObjectsUnread: a watch whose client does not read ends when an object has left that it would have to copy.
+// TestSharedEventsUnread: a watch whose client does not read ends when an object has left that it would have to copy.
 // What it has got before is sent. Stop ends one that waits for its client.
-func TestLeftObjectsUnread(t *testing.T) {
+func TestSharedEventsUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var left leftObjects
+		var events sharedEvents
 		library := watch.NewRaceFreeFake()
-		w := left.share(library)
+		w := events.share(library)
 		for i := range eventsAhead + 1 {
 			library.Delete(podVersion(fmt.Sprint(i)))
 		}
@@ -95,7 +117,7 @@ func TestLeftObjectsUnread(t *testing.T) {
 		}
 
 		waiting := watch.NewRaceFreeFake()
-		w = left.share(waiting)
+		w = events.share(waiting)
 		for range eventsAhead + 2 {
 			waiting.Modify(podVersion("1"))
 		}
@@ -108,19 +130,19 @@ func TestLeftObjectsUnread(t *testing.T) {
 	})
 }
 
-// TestLeftObjectsForgotten: what no watch has is forgotten.
-func TestLeftObjectsForgotten(t *testing.T) {
-	var left leftObjects
+// TestSharedEventsForgotten: what no watch has is forgotten.
+func TestSharedEventsForgotten(t *testing.T) {
+	var events sharedEvents
 	for i := range 1000 {
 		object := podVersion(fmt.Sprint(i))
-		left.of(object, object)
+		events.of(eventKey{version: fmt.Sprint(i)}, object, object)
 	}
 	kept := podVersion("kept")
-	shared := left.of(kept, kept)
+	shared := events.of(eventKey{version: "kept"}, kept, kept)
 	known := func() int {
-		left.mutex.Lock()
-		defer left.mutex.Unlock()
-		return len(left.known)
+		events.mutex.Lock()
+		defer events.mutex.Unlock()
+		return len(events.known)
 	}
 	deadline := time.Now().Add(30 * time.Second)
 	for known() > 1 && time.Now().Before(deadline) {
@@ -130,7 +152,7 @@ func TestLeftObjectsForgotten(t *testing.T) {
 	if n := known(); n != 1 {
 		t.Errorf("%d versions are known, want one", n)
 	}
-	if left.of(kept, kept) != shared {
+	if events.of(eventKey{version: "kept"}, kept, kept) != shared {
 		t.Error("a version that a watch has is forgotten")
 	}
 }

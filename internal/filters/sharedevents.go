@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filters
+
+import (
+	"bytes"
+	"io"
+	goruntime "runtime"
+	"sync"
+	"time"
+	"weak"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+const (
+	// eventsAhead is how many events of a watch wait for its client here. The library has at least as many.
+	eventsAhead = 10
+	// keepEncoded is how long an encoded event is kept for other watches. One that reads later encodes it again.
+	keepEncoded = time.Second
+)
+
+// sharedEvents are those that the watches of a storage have in common. The library encodes an object that was created,
+// changed or deleted once for all watches, and keeps it in each encoding for as long as any watch has the event in its
+// queue: 18 encodings of 30 events, if its client does not read. It copies and encodes an object for each watch whose
+// selector it has left: it was changed so that the selector does not match any more (setCachingObjects in
+// k8s.io/apiserver/pkg/storage/cacher). Here both are encoded once, and kept for a second. The zero value is ready for
+// use.
+type sharedEvents struct {
+	mutex sync.Mutex
+	known map[eventKey]weak.Pointer[sharedObject]
+}
+
+// eventKey has the version of the change. deleted is set for the object that there was before it.
+type eventKey struct {
+	uid     types.UID
+	version string
+	deleted bool
+}
+
+// share returns the watch with such objects in common with others. It ends if it has one that has left its selector
+// when its client has not read those before it: it would hold a copy of each.
+func (e *sharedEvents) share(w watch.Interface) watch.Interface {
+	s := &sharingWatch{Interface: w, result: make(chan watch.Event, eventsAhead), stopped: make(chan struct{})}
+	go s.run(e)
+	return s
+}
+
+// of returns what the watches have in common, which is the object if it is the first.
+func (e *sharedEvents) of(key eventKey, object runtime.Object, accessor metav1.Object) *sharedObject {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	if o := e.known[key].Value(); o != nil {
+		return o
+	}
+	if e.known == nil {
+		e.known = map[eventKey]weak.Pointer[sharedObject]{}
+	}
+	o := &sharedObject{Object: accessor, object: object}
+	e.known[key] = weak.Make(o)
+	goruntime.AddCleanup(o, e.forget, key)
+	return o
+}
+
+// forget forgets an event that no watch has any more, unless another has come since.
+func (e *sharedEvents) forget(key eventKey) {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	if e.known[key].Value() == nil {
+		delete(e.known, key)
+	}
+}
+
+type sharingWatch struct {
+	watch.Interface
+	result  chan watch.Event
+	stopped chan struct{}
+	once    sync.Once
+}
+
+// ResultChan implements watch.Interface.
+func (s *sharingWatch) ResultChan() <-chan watch.Event { return s.result }
+
+// Stop implements watch.Interface.
+func (s *sharingWatch) Stop() {
+	s.once.Do(func() { close(s.stopped) })
+	s.Interface.Stop()
+}
+
+func (s *sharingWatch) run(events *sharedEvents) {
+	defer close(s.result)
+	defer s.Interface.Stop()
+	for event := range s.Interface.ResultChan() {
+		_, common := event.Object.(runtime.CacheableObject)
+		left := !common && event.Type == watch.Deleted
+		if left && len(s.result) == cap(s.result) {
+			return
+		}
+		if accessor, ok := event.Object.(metav1.Object); ok && accessor.GetUID() != "" && (common || left) {
+			key := eventKey{accessor.GetUID(), accessor.GetResourceVersion(), event.Type == watch.Deleted}
+			event.Object = events.of(key, event.Object, accessor)
+		}
+		select {
+		case s.result <- event:
+		case <-s.stopped:
+			return
+		}
+	}
+}
+
+// sharedObject is an object that is encoded once for each encoding. It must not be changed.
+type sharedObject struct {
+	metav1.Object
+	object  runtime.Object // of the library
+	mutex   sync.Mutex
+	encoded map[runtime.Identifier]func() ([]byte, error)
+}
+
+// CacheEncode implements runtime.CacheableObject.
+func (o *sharedObject) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error,
+	w io.Writer) error {
+	data, err := o.encodedBy(id, encode)()
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(data)
+	return err
+}
+
+func (o *sharedObject) encodedBy(id runtime.Identifier,
+	encode func(runtime.Object, io.Writer) error) func() ([]byte, error) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	if encoded := o.encoded[id]; encoded != nil {
+		return encoded
+	}
+	encoded := sync.OnceValues(func() ([]byte, error) {
+		var buffer bytes.Buffer
+		err := encode(o.GetObject(), &buffer)
+		time.AfterFunc(keepEncoded, func() {
+			o.mutex.Lock()
+			defer o.mutex.Unlock()
+			delete(o.encoded, id)
+		})
+		return buffer.Bytes(), err
+	})
+	if o.encoded == nil {
+		o.encoded = map[runtime.Identifier]func() ([]byte, error){}
+	}
+	o.encoded[id] = encoded
+	return encoded
+}
+
+// GetObject implements runtime.CacheableObject.
+func (o *sharedObject) GetObject() runtime.Object {
+	if common, ok := o.object.(runtime.CacheableObject); ok {
+		return common.GetObject()
+	}
+	return o.object.DeepCopyObject()
+}
+
+// GetObjectKind implements runtime.Object.
+func (o *sharedObject) GetObjectKind() schema.ObjectKind { return o.object.GetObjectKind() }
+
+// DeepCopyObject implements runtime.Object.
+func (o *sharedObject) DeepCopyObject() runtime.Object { return o.GetObject() }

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package limits
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestLeftSelectors: one small change takes a large object out of the selectors of many watches, and each of them tells
+// its client so. The server encodes the object once.
+func TestLeftSelectors(t *testing.T) {
+	const watches, left = 60, `{"type":"DELETED","object":`
+	reader, writer := costlyUsers(t)
+	object := escapedObjects + "/w0"
+	label := func(value string) {
+		t.Helper()
+		status, _, err := writer.send(t.Context(), request{method: http.MethodPatch, path: object,
+			contentType: "application/merge-patch+json",
+			body:        fmt.Appendf(nil, `{"metadata":{"labels":{"selected":%s}}}`, value)})
+		if err != nil || status != http.StatusOK {
+			t.Fatalf("set the label to %s: %d %v", value, status, err)
+		}
+	}
+	label("null")
+	// Without the objects there are, a watch needs no memory for them.
+	query := url.Values{"watch": {"1"}, "labelSelector": {"!selected"}, "resourceVersion": {currentVersion(t)},
+		"timeoutSeconds": {"10"}}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	responses := make([]io.Reader, watches)
+	for i := range responses {
+		responses[i] = openWatch(ctx, t, reader, escapedObjects+"?"+query.Encode(), jsonType)
+	}
+	check := peaks(t, 100)
+	label(`"no"`)
+	var all sync.WaitGroup
+	told := make(chan string, watches)
+	for _, r := range responses {
+		all.Go(func() {
+			event := make([]byte, len(left))
+			n, err := io.ReadFull(r, event)
+			told <- fmt.Sprintf("%s, %v", event[:n], err)
+			_, _ = io.Copy(io.Discard, r)
+		})
+	}
+	all.Wait()
+	close(told)
+	events := map[string]int{}
+	for event := range told {
+		events[event]++
+	}
+	if diff := cmp.Diff(map[string]int{left + ", <nil>": watches}, events); diff != "" {
+		t.Errorf("what the watches began with, and the errors (-want +got):\n%s", diff)
+	}
+	check()
+}
+
+// openWatch returns the events of a watch, which ends with the context.
+func openWatch(ctx context.Context, t *testing.T, c client, path, accept string) io.Reader {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", accept)
+	resp, err := c.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("watch %s as %s: %s", path, accept, resp.Status)
+	}
+	return resp.Body
+}
+
+// TestWatchEncodings: an object is changed again and again that is watched in each encoding, also by watches whose
+// clients do not read. The server does not keep the encoded events for those.
+func TestWatchEncodings(t *testing.T) {
+	reader, writer := costlyUsers(t)
+	write := func(r request) {
+		t.Helper()
+		if status, _, err := writer.send(t.Context(), r); err != nil || status >= http.StatusMultipleChoices {
+			t.Fatalf("%s %s: %d %v", r.method, r.path, status, err)
+		}
+	}
+	write(request{method: http.MethodPost, path: smallObjects, contentType: jsonType,
+		body: widget("encoded", 240_000, 0, "<")})
+	defer write(request{method: http.MethodDelete, path: smallObjects + "/encoded"})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	open := func(version, accept, more string) io.Reader {
+		query := url.Values{"watch": {"1"}, "fieldSelector": {"metadata.name=encoded"},
+			"resourceVersion": {currentVersion(t)}, "timeoutSeconds": {"60"}}
+		return openWatch(ctx, t, reader, strings.Replace(smallObjects, "/v1/", "/"+version+"/", 1)+"?"+query.Encode()+more,
+			accept)
+	}
+	var read []io.Reader
+	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
+		read = append(read, open(version, jsonType, ""), open(version, protobufType+";stream=watch", ""))
+	}
+	for _, version := range []string{"v1", "v1beta1"} {
+		for _, more := range []string{"", "&includeObject=Object", "&includeObject=Metadata", "&includeObject=None"} {
+			read = append(read, open("v1", jsonType+";as=Table;g=meta.k8s.io;v="+version, more))
+		}
+	}
+	check := peaks(t, 150)
+	var all sync.WaitGroup
+	for _, r := range read {
+		all.Go(func() { _, _ = io.Copy(io.Discard, r) })
+	}
+	for i := range 60 {
+		if i%15 == 0 {
+			_ = open("v1", jsonType, "") // nobody reads it
+		}
+		write(request{method: http.MethodPatch, path: smallObjects + "/encoded", contentType: "application/merge-patch+json",
+			body: fmt.Appendf(nil, `{"metadata":{"labels":{"a":"%d"}}}`, i)})
+	}
+	check()
+	cancel()
+	all.Wait()
+}
