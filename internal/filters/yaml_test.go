@@ -57,6 +57,9 @@ func TestS30YAML(t *testing.T) {
 		{"1 MiB", apply, text(maxYAML), of("patch"), http.StatusTeapot, ""},
 		{"1 MiB and a byte", apply, text(maxYAML + 1), of("patch"), http.StatusRequestEntityTooLarge,
 			"limit for YAML, and for server-side apply, is 1048576 bytes"},
+		{"512 KiB that are not JSON", apply, text(maxOnlyYAML-2) + "#\n", of("patch"), http.StatusTeapot, ""},
+		{"more than 512 KiB that are not JSON", apply, text(maxOnlyYAML-1) + "#\n", of("patch"),
+			http.StatusRequestEntityTooLarge, "limit for YAML that is not JSON is 524288 bytes"},
 		{"a long list", apply, "a:\n" + strings.Repeat("- a\n", maxList+1), of("patch"),
 			http.StatusRequestEntityTooLarge, "the lists and objects of the body are too long"},
 		{"a list in a line", apply, "a: [" + strings.Repeat("a,", maxList-1) + "a]", of("patch"),
@@ -205,5 +208,26 @@ func TestAnswersThatAreNoYAML(t *testing.T) {
 				t.Errorf("got %d %q, want %d %q", rec.Code, body, tc.code, tc.want)
 			}
 		})
+	}
+}
+
+// TestJSONAsYAML: JSON that is sent as YAML is decoded as JSON, which takes a tenth of the time, but in a patch, whose
+// type says what is done with it.
+func TestJSONAsYAML(t *testing.T) {
+	for _, tc := range []struct{ verb, contentType, body, want string }{
+		{"create", "application/yaml", `{"a":1}`, "application/json"},
+		{"create", "application/yaml", "a: 1", "application/yaml"},
+		{"patch", "application/apply-patch+yaml", `{"a":1}`, "application/apply-patch+yaml"},
+		{"create", "application/json", `{"a":1}`, "application/json"},
+	} {
+		req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(),
+			&genericapirequest.RequestInfo{IsResourceRequest: true, Verb: tc.verb}), http.MethodPost, "/",
+			strings.NewReader(tc.body))
+		req.Header.Set("Content-Type", tc.contentType)
+		WithYAMLLimit(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			if got := req.Header.Get("Content-Type"); got != tc.want {
+				t.Errorf("%s of %s as %s: decoded as %s, want %s", tc.verb, tc.body, tc.contentType, got, tc.want)
+			}
+		}), testCodecs).ServeHTTP(httptest.NewRecorder(), req)
 	}
 }

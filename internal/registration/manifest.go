@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 )
@@ -22,9 +23,9 @@ const manifestHeader = "# Generated from the API: its versions as APIServices, w
 const baseService, baseNamespace = "apiserver", "system"
 
 // Manifest returns what a project's kustomizations have of its API: the APIServices of the versions, the preferred one
-// of each group first, for the Service in manifests/base, the server's right to read the API, and what components of
-// manifests/ need to know of it.
-func Manifest(versions []schema.GroupVersion) ([]byte, error) {
+// of each group first, for the Service in manifests/base, the server's right to read the API, the permissions that the
+// hooks of the API need, and what components of manifests/ need to know of it.
+func Manifest(versions []schema.GroupVersion, permissions []rbacv1.PolicyRule) ([]byte, error) {
 	services := APIServices(versions, Backend{Namespace: baseNamespace, Name: baseService})
 	var names, groups []string
 	for _, service := range services {
@@ -49,6 +50,10 @@ func Manifest(versions []schema.GroupVersion) ([]byte, error) {
 	}}
 	role, binding := Reader(versions, baseService, "") // kustomize fills in the namespace
 	objects = append(objects, role, binding)
+	if len(permissions) > 0 {
+		role, binding := clusterRole(baseService+"-hooks", baseService, "", permissions)
+		objects = append(objects, role, binding)
+	}
 	for _, service := range services {
 		objects = append(objects, service)
 	}

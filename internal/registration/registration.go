@@ -71,12 +71,17 @@ func Reader(versions []schema.GroupVersion, account,
 	for _, gv := range versions {
 		groups.Insert(gv.Group)
 	}
-	name := account + "-own-api"
+	return clusterRole(account+"-own-api", account, namespace, []rbacv1.PolicyRule{{APIGroups: sets.List(groups),
+		Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}})
+}
+
+// clusterRole returns a role of the rules, and its binding to a ServiceAccount.
+func clusterRole(name, account, namespace string,
+	rules []rbacv1.PolicyRule) (*rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding) {
 	role := &rbacv1.ClusterRole{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Rules: []rbacv1.PolicyRule{{APIGroups: sets.List(groups), Resources: []string{"*"},
-			Verbs: []string{"get", "list", "watch"}}},
+		Rules:      rules,
 	}
 	binding := &rbacv1.ClusterRoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},

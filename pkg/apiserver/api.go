@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,6 +44,16 @@ type API struct {
 	// EmbeddedEtcd runs in the server's process if --etcd-servers is not set: embeddedetcd.Server. Default: none, and
 	// --etcd-servers is required.
 	EmbeddedEtcd EmbeddedEtcd
+	// Flags are flags of serve. Default: none.
+	Flags Flags
+	// Admission are admission plugins, in the order in which they are called: after NamespaceLifecycle and before
+	// policies and webhooks.
+	Admission []AdmissionPlugin
+	// PostStart are functions that run when the server serves, by name, a DNS label.
+	PostStart map[string]PostStartHook
+	// Permissions are what the hooks of the API need in the cluster. The server reports missing ones in /readyz and is
+	// not ready; the role in manifests/api and package envtest grant them.
+	Permissions []rbacv1.PolicyRule
 }
 
 // Group is an API group.
@@ -204,6 +215,7 @@ func (a API) NewScheme() (*runtime.Scheme, error) {
 	if len(a.Groups) == 0 {
 		problems = append(problems, errors.New("there are no groups"))
 	}
+	problems = append(problems, a.validateExtensions()...)
 	names := sets.New[string]()
 	for _, g := range a.Groups {
 		problems = append(problems, g.validateName()...)

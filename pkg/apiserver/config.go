@@ -45,8 +45,10 @@ type serverConfig struct {
 func (o *Options) config(in cluster, storage etcd) (*serverConfig, error) {
 	c := &serverConfig{
 		options: o, generic: genericapiserver.NewRecommendedConfig(o.codecs), panics: filters.PanicCounter(o.api.Name),
-		permissions: newPermissions(in.core, in.unserved, in.reviews...), etcd: storage,
+		etcd: storage,
 	}
+	needs := append(in.reviews, o.api.needs(in.core, o.Recommended.Admission.DisablePlugins)...)
+	c.permissions = newPermissions(in.core, in.unserved, needs...)
 	if err := o.applyTraces(c); err != nil {
 		return nil, err
 	}
@@ -118,6 +120,8 @@ func (c *serverConfig) unauthenticatedFilters(config *genericapiserver.Config) [
 func (c *serverConfig) authorizedFilters(config *genericapiserver.Config) []filter {
 	memory := filters.NewMemory(config, c.sizes, c.turns)
 	return []filter{
+		// Give the hooks of kinds what the server has.
+		c.options.runtime.withRuntime,
 		// Limit watches and logs, and end those whose user is no longer authorized.
 		func(h http.Handler) http.Handler { return c.longRunning.WithWatchLimit(h, memory, config.Serializer) },
 		// Reject upgrades that a web page requests.
@@ -238,6 +242,7 @@ func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface)
 	if c.generic.Authorization.Authorizer, err = o.newAuthorizer(reviewer, c.permissions.requestReview); err != nil {
 		return err
 	}
+	o.runtime.Authorizer = c.generic.Authorization.Authorizer
 	if c.trust, err = authentication.NewTrust(client, o.Trust.tolerated()); err != nil {
 		return fmt.Errorf("watch whom to trust: %w", err)
 	}

@@ -46,6 +46,8 @@ type Options struct {
 	api    API
 	scheme *runtime.Scheme
 	codecs serializer.CodecFactory
+	// runtime is filled before admission plugins are created.
+	runtime *Runtime
 }
 
 // setGates adds the gates of the log flags, which are not among the library's own, and changes defaults. Neither is
@@ -104,9 +106,12 @@ func NewOptions(api API) (*Options, error) {
 	// were deleted from three members on one slow disk: a namespace with 10,000 objects would take 4 minutes to go.
 	etcd.DeleteCollectionWorkers = 8
 
+	runtime := &Runtime{}
+	api.addPlugins(recommended.Admission, runtime)
 	addQuota(recommended.Admission)
 	recommended.ExtraAdmissionInitializers = func(c *genericapiserver.RecommendedConfig) ([]admission.PluginInitializer,
 		error) {
+		runtime.fill(c)
 		params, err := newParamInitializer(c)
 		return []admission.PluginInitializer{quotaInitializer{}, params}, err
 	}
@@ -121,6 +126,7 @@ func NewOptions(api API) (*Options, error) {
 		api:         api,
 		scheme:      scheme,
 		codecs:      codecs,
+		runtime:     runtime,
 	}, nil
 }
 
@@ -161,7 +167,9 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.Recommended.EgressSelector.AddFlags(fss.FlagSet("egress selector"))
 	o.Recommended.Traces.AddFlags(fss.FlagSet("traces"))
 	logsapi.AddFlags(o.Logs, fss.FlagSet("logs"))
-
+	if o.api.Flags != nil {
+		o.api.Flags.AddFlags(fss.FlagSet(o.api.Name))
+	}
 	return fss
 }
 
@@ -209,6 +217,9 @@ func (o *Options) Validate() []error {
 	errs = append(errs, o.Recommended.Validate()...)
 	for _, err := range logsapi.Validate(o.Logs, utilfeature.DefaultFeatureGate, nil) {
 		errs = append(errs, fmt.Errorf("logging flags: %w", err))
+	}
+	if o.api.Flags != nil {
+		errs = append(errs, o.api.Flags.Validate()...)
 	}
 	return errs
 }

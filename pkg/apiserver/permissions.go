@@ -146,7 +146,7 @@ func (p *permissions) problem() error {
 	if len(*missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("this server may not: %s; grant it the rules of manifests/base/rbac.yaml",
+	return fmt.Errorf("this server may not: %s; grant it the rules of manifests/base/rbac.yaml and manifests/api",
 		strings.Join(*missing, ", "))
 }
 

@@ -126,7 +126,7 @@ func TestPermissions(t *testing.T) {
 	p.review(t.Context())
 	missing := "this server may not: watch namespaces (for NamespaceLifecycle), list " +
 		"flowschemas.flowcontrol.apiserver.k8s.io (for APIPriorityAndFairness); " +
-		"grant it the rules of manifests/base/rbac.yaml"
+		"grant it the rules of manifests/base/rbac.yaml and manifests/api"
 	check("with two rules missing", missing)
 	c.fails = errors.New("no route")
 	p.review(t.Context())
@@ -143,7 +143,7 @@ func TestPermissions(t *testing.T) {
 			c.denied = sets.New(verb + " " + api.resource.Resource)
 			p.review(t.Context())
 			right := fmt.Sprintf("%s %s (for %s)", verb, api.resource.GroupResource(), api.part)
-			check("without "+right, "this server may not: "+right+"; grant it the rules of manifests/base/rbac.yaml")
+			check("without "+right, "this server may not: "+right+"; grant it the rules of manifests/base/rbac.yaml and manifests/api")
 		}
 	}
 }

@@ -195,7 +195,7 @@ func TestReviewsAllowed(t *testing.T) {
 			"this server may not: create subjectaccessreviews.authorization.k8s.io (for authorization), " +
 				"create tokenreviews.authentication.k8s.io (for bearer tokens), watch configmaps (for the front " +
 				"proxy's " +
-				"trust); grant it the rules of manifests/base/rbac.yaml"},
+				"trust); grant it the rules of manifests/base/rbac.yaml and manifests/api"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			client := tc.reviews.client()

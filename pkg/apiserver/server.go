@@ -27,6 +27,7 @@ type apiServer struct {
 	draining       *filters.Draining
 	longRunning    *filters.LongRunning
 	alarms         *alarms
+	hookFailed     chan error
 }
 
 // newServer creates the server and installs the API groups.
@@ -50,11 +51,17 @@ func (c *serverConfig) newServer() (*apiServer, error) {
 	if err := generic.InstallAPIGroups(groups...); err != nil {
 		return nil, fmt.Errorf("install API groups: %w", err)
 	}
+	c.options.runtime.setReaders(groups)
+	hookFailed := make(chan error, 1)
+	if err := c.options.api.addHooks(generic, c.options.runtime, c.permissions.problem, hookFailed); err != nil {
+		return nil, err
+	}
 	if c.patches, err = filters.NewPatches(c.options.scheme, groups); err != nil {
 		return nil, err
 	}
 	return &apiServer{generic: generic, groups: groups, authentication: c.authentication, permissions: c.permissions,
-		trust: c.trust, etcd: c.etcd, draining: &c.draining, longRunning: c.longRunning, alarms: c.alarms}, nil
+		trust: c.trust, etcd: c.etcd, draining: &c.draining, longRunning: c.longRunning, alarms: c.alarms,
+		hookFailed: hookFailed}, nil
 }
 
 // run serves until the context ends and the requests in flight have a response, or until the embedded etcd fails.
@@ -76,6 +83,8 @@ func (s *apiServer) run(ctx context.Context) error {
 		select {
 		case err := <-s.etcd.failed:
 			cancel(fmt.Errorf("embedded etcd: %w", err))
+		case err := <-s.hookFailed:
+			cancel(err)
 		case <-ctx.Done():
 		}
 	}()

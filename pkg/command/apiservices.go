@@ -43,7 +43,7 @@ the API.`,
 					return cli.UsageErrorf(
 						"--kustomize is given, expected no other flag: the manifests have Service and CA")
 				}
-				out, err := registration.Manifest(api.GroupVersions())
+				out, err := registration.Manifest(api.GroupVersions(), api.AllPermissions())
 				if err != nil {
 					return err
 				}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	rbacv1 "k8s.io/api/rbac/v1"
 )
 
 // Network is how the processes reach each other.
@@ -57,6 +59,9 @@ type Options struct {
 	// Server is our servers' command: a main package, as Build takes it, or the absolute path of a file. Default: the
 	// server of the sample, which serves workshop.example.com. One that links no embedded etcd needs ExternalEtcd.
 	Server string
+	// ServerRights are rights that the servers have beside those of the manifests and of their API (apiserver.API's
+	// Permissions).
+	ServerRights []rbacv1.PolicyRule
 	// Unregistered stops before the API is registered, for tests of what happens until then.
 	Unregistered bool
 	// Progress gets a line for each step; nil means none. Where programs must be built, which can take minutes, nil

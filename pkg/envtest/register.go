@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
-	sigsyaml "sigs.k8s.io/yaml"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/registration"
@@ -46,9 +45,6 @@ func (e *Environment) Register(ctx context.Context) error {
 	var versions []schema.GroupVersion
 	for _, service := range services {
 		versions = append(versions, schema.GroupVersion{Group: service.Spec.Group, Version: service.Spec.Version})
-	}
-	if err := e.grantReader(ctx, versions); err != nil {
-		return err
 	}
 	for i, k := range e.KubeAPIServers {
 		config, err := e.adminOf(k)
@@ -83,24 +79,6 @@ func (e *Environment) Register(ctx context.Context) error {
 			func(ctx context.Context) error { return tryWrites(ctx, config, versions) }); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// grantReader lets the servers read their own API, as the manifests do.
-func (e *Environment) grantReader(ctx context.Context, versions []schema.GroupVersion) error {
-	role, binding := registration.Reader(versions, serviceAccount, Namespace)
-	var objects []string
-	for _, object := range []any{role, binding} {
-		text, err := sigsyaml.Marshal(object)
-		if err != nil {
-			return err
-		}
-		objects = append(objects, string(text))
-	}
-	if _, stderr, err := (Kubectl{Stdin: strings.Join(objects, "---\n")}).Run(ctx, e, "apply", "--server-side",
-		"--force-conflicts", "-f", "-"); err != nil {
-		return fmt.Errorf("apply the servers' right to read their API: %w: %s", err, stderr)
 	}
 	return nil
 }

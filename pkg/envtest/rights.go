@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -18,34 +19,43 @@ import (
 	"example.com/extension-apiserver/manifests"
 )
 
-// grant applies the namespace and the RBAC of the manifests, under the names of our servers, and makes the servers'
-// kubeconfig.
+// grant applies the namespace and the RBAC of the manifests and of the API, under the names of our servers, and makes
+// the servers' kubeconfig.
 func (e *Environment) grant(ctx context.Context) (err error) {
+	api, err := exec.CommandContext(ctx, e.server, "apiservices", "--kustomize").Output()
+	if err != nil {
+		return fmt.Errorf("ask %s for the manifest of its API: %w", e.server, err)
+	}
 	if err := e.applyRights(ctx, "manifests", manifests.FS, map[string]string{
-		"env-names": fmt.Sprintf(
+		"env-names/kustomization.yaml": fmt.Sprintf(
 			"apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nnamespace: %s\nnamePrefix: %q\n",
 			Namespace, strings.TrimSuffix(ServiceName, "apiserver")),
-		"env": "resources: [../base]\ncomponents: [../env-names, ../names]\n",
+		"env/api.yaml":           string(api),
+		"env/kustomization.yaml": "resources: [../base, api.yaml]\ncomponents: [../env-names, ../names]\n",
 	}); err != nil {
 		return err
+	}
+	if len(e.options.ServerRights) > 0 {
+		account := "system:serviceaccount:" + Namespace + ":" + serviceAccount
+		if err := e.Grant(ctx, account, e.options.ServerRights...); err != nil {
+			return err
+		}
 	}
 	e.serverKubeconfig, err = e.AccountKubeconfig(ctx, Namespace, serviceAccount)
 	return err
 }
 
-// applyRights unpacks a folder of the kit's below Dir, anew each time, with kustomizations by the names of their
-// folders, and applies what the one called env renders of namespaces, ServiceAccounts and RBAC.
-func (e *Environment) applyRights(ctx context.Context, name string, folder fs.FS,
-	kustomizations map[string]string) error {
+// applyRights unpacks a folder of the kit's below Dir, again each time, with more files by their paths, and applies what
+// its folder env renders of namespaces, ServiceAccounts and RBAC.
+func (e *Environment) applyRights(ctx context.Context, name string, folder fs.FS, files map[string]string) error {
 	dir := filepath.Join(e.Dir, name)
 	if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, folder)); err != nil {
 		return fmt.Errorf("unpack %s/: %w", name, err)
 	}
-	for own, text := range kustomizations {
-		path := filepath.Join(dir, own)
-		if err := errors.Join(os.MkdirAll(path, 0o700), os.WriteFile(filepath.Join(path, "kustomization.yaml"),
-			[]byte(text), 0o600)); err != nil {
-			return fmt.Errorf("write a kustomization into %s/: %w", name, err)
+	for file, text := range files {
+		path := filepath.Join(dir, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			return fmt.Errorf("write into %s/: %w", name, err)
 		}
 	}
 	rendered, stderr, err := Kubectl{}.Run(ctx, e, "kustomize", filepath.Join(dir, "env"))

@@ -26,8 +26,8 @@ import (
 // serves the kind; those that are served convert to the hub, as the kind does.
 //
 // do changes obj, which is a copy of the stored object, and returns the response. If R is T, the response is the stored
-// object. do may change the status, too. The change is stored if the object passes the validation of the kind and of its
-// status. do is called again if others change the object meanwhile, and in dry runs, which store nothing: it changes
+// object. do may change the status, too. The change is stored if the object passes the validation of the kind and of
+// its status. do is called again if others change the object meanwhile, and in dry runs, which store nothing: it changes
 // nothing but obj. An error of k8s.io/apimachinery/pkg/api/errors is sent to the client; any other is 500.
 //
 // metadata.uid and metadata.resourceVersion of the body, if they are set, must be those of the object; otherwise the
@@ -139,18 +139,18 @@ func (r *actionREST[T, B, R]) ProducesObject(string) any {
 // Create implements rest.NamedCreater.
 func (r *actionREST[T, B, R]) Create(ctx context.Context, name string, obj runtime.Object,
 	validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	body, ok := obj.(B)
-	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is a %s, expected a %s",
-			kindOf(r.d.scheme, obj), kindOf(r.d.scheme, newObject[B]())))
-	}
+	body := obj.(B) //nolint:forcetypeassert // the library decodes into what New returns
 	if body.GetName() != "" && body.GetName() != name {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("metadata.name is %q, expected %q as in the URL, or none",
 			body.GetName(), name))
 	}
 	rules := newRules(r.d)
 	if errs := rules.Enforce(asMain(ctx), body, nil, nil); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(schema.GroupKind{Group: r.d.gvk.Group, Kind: kindOf(r.d.scheme, body)}, name, errs)
+		gvks, _, err := r.d.scheme.ObjectKinds(body)
+		if err != nil {
+			return nil, err
+		}
+		return nil, apierrors.NewInvalid(gvks[0].GroupKind(), name, errs)
 	}
 	if validate != nil {
 		if err := validate(ctx, body); err != nil {
@@ -167,14 +167,6 @@ func (r *actionREST[T, B, R]) Create(ctx context.Context, name string, obj runti
 		return stored, nil
 	}
 	return change.result, nil
-}
-
-func kindOf(scheme *runtime.Scheme, obj runtime.Object) string {
-	gvks, _, err := scheme.ObjectKinds(obj)
-	if err != nil {
-		return fmt.Sprintf("%T", obj)
-	}
-	return gvks[0].Kind
 }
 
 // asMain returns the context of the same request for the main resource, for which the generated validation has rules.

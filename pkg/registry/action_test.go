@@ -99,7 +99,6 @@ func TestActionBody(t *testing.T) {
 		body runtime.Object
 		want string
 	}{
-		"another kind": {&v1.Widget{}, `the body is a Widget, expected a Gadget`},
 		"another name": {&v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "v"}}, `metadata.name is "v", expected "w"`},
 		"invalid":      {&v1.Gadget{}, `spec.purpose: Required value`},
 		"rejected":     {&v1.Gadget{Spec: v1.GadgetSpec{Purpose: "p", Precision: new(int32(1))}}, `by admission`},

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/admission"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Flags are flags of an API's own.
+type Flags interface {
+	// AddFlags adds the flags. It is called once for each command line.
+	AddFlags(fs *pflag.FlagSet)
+	// Validate returns all that is wrong with the values. It is called before the server starts.
+	Validate() []error
+}
+
+// AdmissionPlugin checks or changes objects before they are stored, in the server's process.
+type AdmissionPlugin struct {
+	// Name is that of --disable-admission-plugins and of the log. Required.
+	Name string
+	// New creates the plugin. It implements admission.MutationInterface, admission.ValidationInterface or both. Ask for
+	// the informers of the Runtime here. Required.
+	New func(*Runtime) (admission.Interface, error)
+	// Permissions are what the plugin needs in the cluster, such as to list what its informers read. The server is not
+	// ready, and rejects writes, while one is missing. Default: none.
+	Permissions []rbacv1.PolicyRule
+}
+
+// PostStartHook runs when the server serves and has all its permissions. The server is not ready before the hook
+// returns. An error stops the server. What goes on after it, such as a controller, is in goroutines that it starts,
+// until ctx is done.
+type PostStartHook func(ctx context.Context, r *Runtime) error
+
+// AllPermissions returns the permissions of the API and of its admission plugins.
+func (a API) AllPermissions() []rbacv1.PolicyRule {
+	rules := slices.Clone(a.Permissions)
+	for _, plugin := range a.Admission {
+		rules = append(rules, plugin.Permissions...)
+	}
+	return rules
+}
+
+// validateExtensions returns what is wrong with plugins, hooks and permissions.
+func (a API) validateExtensions() []error {
+	var problems []error
+	known := genericoptions.NewAdmissionOptions().Plugins.Registered()
+	for i, plugin := range a.Admission {
+		switch {
+		case plugin.Name == "":
+			problems = append(problems, fmt.Errorf("admission plugin %d has no name", i+1))
+		case slices.Contains(known, plugin.Name):
+			problems = append(problems, fmt.Errorf("two admission plugins are %q", plugin.Name))
+		case plugin.New == nil:
+			problems = append(problems, fmt.Errorf("admission plugin %s: New is not set", plugin.Name))
+		}
+		known = append(known, plugin.Name)
+		problems = append(problems, validateRules("admission plugin "+plugin.Name, plugin.Permissions)...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.PostStart)) {
+		if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 {
+			problems = append(problems, fmt.Errorf("post-start hook %q: %s", name, wrong[0]))
+		}
+		if a.PostStart[name] == nil {
+			problems = append(problems, fmt.Errorf("post-start hook %q: there is no function", name))
+		}
+	}
+	return append(problems, validateRules("the API", a.Permissions)...)
+}
+
+// validateRules returns an error for each rule that the server could not check at kube-apiserver.
+func validateRules(of string, rules []rbacv1.PolicyRule) []error {
+	var problems []error
+	for _, rule := range rules {
+		if len(rule.NonResourceURLs) > 0 || len(rule.Verbs) == 0 || len(rule.APIGroups) == 0 || len(rule.Resources) == 0 {
+			problems = append(problems, fmt.Errorf("permission of %s: %v, expected verbs, apiGroups and resources", of,
+				rule))
+		}
+	}
+	return problems
+}
+
+// needs returns what kube-apiserver is asked for the permissions of the API, but for plugins that are off.
+func (a API) needs(client kubernetes.Interface, off []string) []need {
+	all := needsOf(a.Name, a.Permissions, client)
+	for _, plugin := range a.Admission {
+		if !slices.Contains(off, plugin.Name) {
+			all = append(all, needsOf(plugin.Name, plugin.Permissions, client)...)
+		}
+	}
+	return all
+}
+
+func needsOf(part string, rules []rbacv1.PolicyRule, client kubernetes.Interface) []need {
+	var all []need
+	for _, rule := range rules {
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, name := range names {
+					all = append(all, need{requiredAPI{part: part, verbs: rule.Verbs, name: name,
+						resource: schema.GroupVersionResource{Group: group, Version: "*", Resource: resource}}, client})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// addPlugins adds the admission plugins of the API, before policies and webhooks, which decide last.
+func (a API) addPlugins(options *genericoptions.AdmissionOptions, runtime *Runtime) {
+	var names []string
+	for _, plugin := range a.Admission {
+		options.Plugins.Register(plugin.Name, func(io.Reader) (admission.Interface, error) {
+			created, err := plugin.New(runtime)
+			if err == nil && created == nil {
+				err = fmt.Errorf("create admission plugin %s: there is none", plugin.Name)
+			}
+			return created, err
+		})
+		names = append(names, plugin.Name)
+	}
+	const afterNamespaceLifecycle = 1
+	options.RecommendedPluginOrder = slices.Insert(options.RecommendedPluginOrder, afterNamespaceLifecycle, names...)
+}
+
+// addHooks adds the post-start hooks of the API, which run when problem returns nil. The first error of one is sent to
+// failed.
+func (a API) addHooks(generic *genericapiserver.GenericAPIServer, runtime *Runtime, problem func() error,
+	failed chan<- error) error {
+	for name, hook := range a.PostStart {
+		err := generic.AddPostStartHook(name, func(c genericapiserver.PostStartHookContext) error {
+			_ = wait.PollUntilContextCancel(c.Context, 100*time.Millisecond, true, func(context.Context) (bool, error) {
+				return problem() == nil, nil
+			})
+			if c.Err() != nil {
+				return nil
+			}
+			err := hook(c.Context, runtime)
+			if err == nil || c.Err() != nil {
+				return nil
+			}
+			select {
+			case failed <- fmt.Errorf("post-start hook %s: %w", name, err):
+			default:
+			}
+			<-c.Done() // the library would end the process
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("add post-start hook %s: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"example.com/extension-apiserver/pkg/registry"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
+	"example.com/extension-apiserver/sample/registry/workshop/gadget"
+	validation "example.com/extension-apiserver/sample/validation/workshop"
+)
+
+// gadgetLogOptions are the options of a log.
+type gadgetLogOptions struct {
+	metav1.TypeMeta
+	Follow    bool   `json:"follow,omitempty"`
+	TailLines *int64 `json:"tailLines,omitempty"`
+}
+
+func (o *gadgetLogOptions) DeepCopyObject() runtime.Object {
+	out := *o
+	return &out
+}
+
+// onlyIfOther is a plugin that admits a gadget only if the one that its purpose names exists.
+type onlyIfOther struct {
+	*admission.Handler
+	runtime *Runtime
+}
+
+func (p onlyIfOther) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	created, ok := a.GetObject().(*v1.Gadget)
+	if !ok || a.GetSubresource() != "" {
+		return nil
+	}
+	other, found := strings.CutPrefix(created.Spec.Purpose, "with ")
+	if !found {
+		return nil
+	}
+	reader, err := p.runtime.Reader(v1.Resource("gadgets"))
+	if err != nil {
+		return err
+	}
+	if _, err := reader.Get(ctx, other, &metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		return admission.NewForbidden(a, fmt.Errorf("there is no gadget %s", other))
+	}
+	return nil
+}
+
+// extended returns an API with everything that an API can add, and the lines of its log.
+func extended() (API, chan string) {
+	lines := make(chan string)
+	kind := gadget.Kind
+	kind.Subresources = map[string]registry.Subresource[*v1.Gadget]{
+		"sharpen": registry.Action(func(ctx context.Context, g, by *v1.Gadget) (*v1.Gadget, error) {
+			if RuntimeFrom(ctx) == nil {
+				return nil, errors.New("no runtime")
+			}
+			g.Spec.Precision = by.Spec.Precision
+			return g, nil
+		}),
+		"weigh": registry.Action(func(_ context.Context, _, by *v1.Gadget) (*metav1.Status, error) {
+			return &metav1.Status{Status: metav1.StatusSuccess, Message: by.Spec.Purpose}, nil
+		}),
+		"log": registry.Log(func(ctx context.Context, g *v1.Gadget, o *gadgetLogOptions, w io.Writer) error {
+			if o.TailLines != nil && *o.TailLines < 0 {
+				return apierrors.NewBadRequest("tailLines is negative")
+			}
+			_, _ = fmt.Fprintf(w, "log of %s\n", g.Name)
+			for o.Follow {
+				select {
+				case line := <-lines:
+					if _, err := io.WriteString(w, line); err != nil {
+						return err
+					}
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			return nil
+		}),
+	}
+	api := withGroup(func(g *Group) {
+		g.Kinds, g.Validation = []registry.NewStorage{kind.NewStorage}, validation.AddToScheme
+		g.AddToScheme = func(scheme *runtime.Scheme) error {
+			scheme.AddKnownTypeWithName(v1.SchemeGroupVersion.WithKind("GadgetLogOptions"), &gadgetLogOptions{})
+			return addToScheme(scheme)
+		}
+	})
+	api.Admission = []AdmissionPlugin{{Name: "OnlyIfOther", New: func(r *Runtime) (admission.Interface, error) {
+		return onlyIfOther{admission.NewHandler(admission.Create), r}, nil
+	}}}
+	api.PostStart = map[string]PostStartHook{"first-gadget": func(ctx context.Context, r *Runtime) error {
+		client, err := dynamic.NewForConfig(r.LoopbackConfig)
+		if err != nil {
+			return err
+		}
+		_, err = client.Resource(v1.SchemeGroupVersion.WithResource("gadgets")).Create(ctx, &unstructured.Unstructured{
+			Object: map[string]any{"apiVersion": v1.SchemeGroupVersion.String(), "kind": "Gadget",
+				"metadata": map[string]any{"name": "first"}, "spec": map[string]any{"purpose": "first", "precision": int64(3)}},
+		}, metav1.CreateOptions{})
+		return err
+	}}
+	return api, lines
+}
+
+// TestExtensions: actions, logs, plugins and hooks of an API work in a whole server.
+func TestExtensions(t *testing.T) {
+	api, lines := extended()
+	s := startOffline(t, api, func(*serverConfig) {}, nil)
+	client := s.client("HTTP/2.0")
+	defer client.CloseIdleConnections()
+	gadgetOf := func(purpose string) string {
+		return `{"apiVersion":"workshop.example.com/v1","kind":"Gadget","spec":{"purpose":"` + purpose + `","precision":5}}`
+	}
+	for _, tc := range []struct {
+		name, method, path, body string
+		code                     int
+		want                     string
+	}{
+		{"the hook's gadget", http.MethodGet, "/first", "", 200, `"precision":3`},
+		{"plugin", http.MethodPost, "", strings.Replace(gadgetOf("with none"), `"spec"`, `"metadata":{"name":"a"},"spec"`, 1),
+			403, "there is no gadget none"},
+		{"plugin, admitted", http.MethodPost, "", strings.Replace(gadgetOf("with first"), `"spec"`,
+			`"metadata":{"name":"a"},"spec"`, 1), 201, ""},
+		{"action, dry run", http.MethodPost, "/first/sharpen?dryRun=All", gadgetOf("p"), 201, `"precision":5`},
+		{"after the dry run", http.MethodGet, "/first", "", 200, `"precision":3`},
+		{"action", http.MethodPost, "/first/sharpen", gadgetOf("p"), 201, `"generation":2`},
+		{"after the action", http.MethodGet, "/first", "", 200, `"precision":5`},
+		{"action with a result", http.MethodPost, "/first/weigh", gadgetOf("heavy"), 201, `"message":"heavy"`},
+		{"action of no object", http.MethodPost, "/none/sharpen", gadgetOf("p"), 404, `"none\" not found`},
+		{"another uid", http.MethodPost, "/first/sharpen", strings.Replace(gadgetOf("p"), `"spec"`,
+			`"metadata":{"uid":"x"},"spec"`, 1), 409, "Precondition failed: UID"},
+		{"another version", http.MethodPost, "/first/sharpen", strings.Replace(gadgetOf("p"), `"spec"`,
+			`"metadata":{"resourceVersion":"1"},"spec"`, 1), 409, ""},
+		{"a body of another kind", http.MethodPost, "/first/sharpen",
+			`{"apiVersion":"workshop.example.com/v1","kind":"GadgetList","items":[]}`, 400, "GadgetList in version \\\"v1\\\" cannot be handled as a Gadget"},
+		{"no body", http.MethodPost, "/first/sharpen", "", 400, ""},
+		{"an invalid body", http.MethodPost, "/first/sharpen", `{"spec":{"precision":5}}`, 422, "spec.purpose"},
+		{"GET of an action", http.MethodGet, "/first/sharpen", "", 405, ""},
+		{"log", http.MethodGet, "/first/log?tailLines=3", "", 200, "log of first\n"},
+		{"log of no object", http.MethodGet, "/none/log", "", 404, ""},
+		{"log, an option that does not fit", http.MethodGet, "/first/log?tailLines=many", "", 400, "tailLines"},
+		{"log, refused", http.MethodGet, "/first/log?tailLines=-1", "", 400, "tailLines is negative"},
+	} {
+		code, body, err := client.do(t.Context(), tc.method, gadgets+tc.path, tc.body)
+		if err != nil || code != tc.code || !strings.Contains(body, tc.want) {
+			t.Errorf("%s: got %d %v %s, want %d with %q", tc.name, code, err, body, tc.code, tc.want)
+		}
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.address+gadgets+"/first/log?follow", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Remote-User", "ann")
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	read := bufio.NewReader(resp.Body)
+	for _, line := range []string{"log of first\n", "a\n", "b\n"} {
+		if line != "log of first\n" {
+			lines <- line
+		}
+		if got, err := read.ReadString('\n'); err != nil || got != line {
+			t.Fatalf("follow: got %q, %v, want %q", got, err, line)
+		}
+	}
+	openAPI := client.get(t, "/openapi/v3/apis/workshop.example.com/v1")
+	for _, want := range []string{`"name":"tailLines","in":"query"`, "/gadgets/{name}/sharpen"} {
+		if !strings.Contains(openAPI, want) {
+			t.Errorf("OpenAPI has no %s", want)
+		}
+	}
+	metrics := client.get(t, "/metrics")
+	for _, want := range []string{
+		`apiserver_longrunning_requests{component="apiserver",group="workshop.example.com",resource="gadgets",scope="resource",subresource="log",verb="CONNECT",version="v1"} 1`,
+		// The one seat is that of the request for the metrics: the log has none.
+		`apiserver_flowcontrol_current_executing_seats{flow_schema="catch-all",priority_level="catch-all"} 1`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("metrics: no %s", want)
+		}
+	}
+}
+
+// testFlags are flags of an API.
+type testFlags struct{ limit int }
+
+func (f *testFlags) AddFlags(fs *pflag.FlagSet) { fs.IntVar(&f.limit, "gadget-limit", 3, "Limit.") }
+func (f *testFlags) Validate() []error {
+	if f.limit < 1 {
+		return []error{fmt.Errorf("--gadget-limit is %d, expected at least 1", f.limit)}
+	}
+	return nil
+}
+
+// TestAPIFlags: the flags of an API are those of serve, and are validated with the others.
+func TestAPIFlags(t *testing.T) {
+	api := testAPI
+	api.Flags = &testFlags{}
+	o := mustOptions(api)
+	flags := o.Flags()
+	fs := flags.FlagSet("extension-apiserver")
+	if err := fs.Parse([]string{"--gadget-limit=0"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprint(o.Validate()), "--gadget-limit is 0, expected at least 1"; !strings.Contains(got, want) {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestExtensionErrors: what is wrong with the extensions of an API is in the errors of Validate.
+func TestExtensionErrors(t *testing.T) {
+	api := testAPI
+	api.Admission = []AdmissionPlugin{{}, {Name: "NamespaceLifecycle"}, {Name: "Other"}, {Name: "Other",
+		New:         func(*Runtime) (admission.Interface, error) { return nil, nil },
+		Permissions: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/"}, Verbs: []string{"get"}}}}}
+	api.PostStart = map[string]PostStartHook{"A": nil}
+	api.Permissions = []rbacv1.PolicyRule{{Verbs: []string{"get"}}}
+	err := api.Validate()
+	for _, want := range []string{"admission plugin 1 has no name", `two admission plugins are "NamespaceLifecycle"`,
+		"admission plugin Other: New is not set", `two admission plugins are "Other"`, "permission of admission plugin Other",
+		`post-start hook "A": a lowercase`, `post-start hook "A": there is no function`, "permission of the API: "} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want it to contain %q", err, want)
+		}
+	}
+}
+
+// TestExtensionPermissions: the permissions of an API and its plugins are asked for, but not those of a plugin that is
+// off.
+func TestExtensionPermissions(t *testing.T) {
+	api := testAPI
+	api.Permissions = []rbacv1.PolicyRule{{Verbs: []string{"get", "update"}, APIGroups: []string{"coordination.k8s.io"},
+		Resources: []string{"leases"}, ResourceNames: []string{"a", "b"}}}
+	api.Admission = []AdmissionPlugin{
+		{Name: "On", Permissions: []rbacv1.PolicyRule{{Verbs: []string{"list"}, APIGroups: []string{""},
+			Resources: []string{"secrets", "configmaps"}}}},
+		{Name: "Off", Permissions: []rbacv1.PolicyRule{{Verbs: []string{"list"}, APIGroups: []string{""},
+			Resources: []string{"pods"}}}},
+	}
+	var got []string
+	for _, n := range api.needs(fake.NewClientset(), []string{"Off"}) {
+		got = append(got, fmt.Sprintf("%s: %s %s %s", n.part, strings.Join(n.verbs, ","), n.resource.GroupResource(), n.name))
+	}
+	want := []string{"extension-apiserver: get,update leases.coordination.k8s.io a",
+		"extension-apiserver: get,update leases.coordination.k8s.io b", "On: list secrets ", "On: list configmaps "}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("needed permissions (-want +got):\n%s", diff)
+	}
+	if n := len(api.AllPermissions()); n != 3 {
+		t.Errorf("got %d rules for the role, want 3", n)
+	}
+}

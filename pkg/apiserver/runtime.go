@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/informers"
+	clientrest "k8s.io/client-go/rest"
+)
+
+// Runtime is what a running server has for its API's admission plugins and post-start hooks, and for the hooks of
+// kinds, which get it with RuntimeFrom. None of its clients and readers asks whether the caller of a request may do
+// what they do: call subresource.Authorize before they act for a caller.
+//
+// The fields are set before the server serves, and ClientConfig and Informers when admission plugins are created. They
+// must not be changed: copy the configs.
+type Runtime struct {
+	// ClientConfig is for clients of the cluster, with the permissions of the server: API.Permissions.
+	ClientConfig *clientrest.Config
+	// Informers are those of built-in kinds, with ClientConfig. The server starts those that admission plugins ask for
+	// when they are created, and is not ready before they are synced. A post-start hook calls Start itself.
+	Informers informers.SharedInformerFactory
+	// LoopbackConfig is for clients of this server, which may do everything: their user is in system:masters. They work
+	// when post-start hooks run. Their requests pass admission and validation.
+	LoopbackConfig *clientrest.Config
+	// Authorizer asks kube-apiserver what a user may do.
+	Authorizer authorizer.Authorizer
+
+	readers map[schema.GroupResource]Reader
+}
+
+// Reader reads the objects of a kind. Set the namespace in the context, with WithNamespace of
+// k8s.io/apiserver/pkg/endpoints/request. Objects have the type of the hub and must not be changed.
+type Reader interface {
+	rest.Getter
+	rest.Lister
+}
+
+// Reader returns a reader of a kind of this server, past authentication, authorization and limits. It returns an error
+// before post-start hooks run, and for a resource that the server does not have or cannot list.
+func (r *Runtime) Reader(resource schema.GroupResource) (Reader, error) {
+	if r.readers == nil {
+		return nil, fmt.Errorf("read %s: the server has not started", resource)
+	}
+	reader, ok := r.readers[resource]
+	if !ok {
+		return nil, fmt.Errorf("read %s: the server has no such resource", resource)
+	}
+	return reader, nil
+}
+
+func (r *Runtime) fill(c *genericapiserver.RecommendedConfig) {
+	r.ClientConfig, r.Informers, r.LoopbackConfig = c.ClientConfig, c.SharedInformerFactory, c.LoopbackClientConfig
+}
+
+// setReaders is called before the server serves.
+func (r *Runtime) setReaders(groups []*genericapiserver.APIGroupInfo) {
+	r.readers = map[schema.GroupResource]Reader{}
+	for _, group := range groups {
+		for _, storage := range group.VersionedResourcesStorageMap {
+			for resource, storage := range storage {
+				if reader, ok := storage.(Reader); ok {
+					r.readers[schema.GroupResource{Group: group.PrioritizedVersions[0].Group, Resource: resource}] = reader
+				}
+			}
+		}
+	}
+}
+
+type runtimeKey struct{}
+
+// RuntimeFrom returns the Runtime of the server that serves a request, or nil if the context is not that of a request.
+func RuntimeFrom(ctx context.Context) *Runtime {
+	r, _ := ctx.Value(runtimeKey{}).(*Runtime)
+	return r
+}
+
+// WithRuntime returns a context from which RuntimeFrom returns the Runtime, for tests of hooks.
+func WithRuntime(ctx context.Context, r *Runtime) context.Context {
+	return context.WithValue(ctx, runtimeKey{}, r)
+}
+
+// withRuntime is a filter.
+func (r *Runtime) withRuntime(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		handler.ServeHTTP(w, req.WithContext(WithRuntime(req.Context(), r)))
+	})
+}
