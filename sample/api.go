@@ -9,6 +9,7 @@ import (
 	"example.com/extension-apiserver/pkg/registry"
 	"example.com/extension-apiserver/sample/apis/workshop"
 	"example.com/extension-apiserver/sample/apis/workshop/install"
+	"example.com/extension-apiserver/sample/calibrator"
 	"example.com/extension-apiserver/sample/openapi"
 	"example.com/extension-apiserver/sample/registry/workshop/gadget"
 	"example.com/extension-apiserver/sample/registry/workshop/widget"
@@ -17,6 +18,7 @@ import (
 
 // API returns what the server serves.
 func API() apiserver.API {
+	calibrator := calibrator.New()
 	return apiserver.API{
 		Name: "extension-apiserver",
 		Groups: []apiserver.Group{{
@@ -32,5 +34,8 @@ func API() apiserver.API {
 		}},
 		OpenAPI:      openapi.GetOpenAPIDefinitions,
 		EmbeddedEtcd: embeddedetcd.Server{},
+		Flags:        calibrator,
+		PostStart:    map[string]apiserver.PostStartHook{"calibrator": calibrator.Start},
+		Permissions:  calibrator.Permissions(),
 	}
 }

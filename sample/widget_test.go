@@ -39,8 +39,8 @@ func TestWidgetSubresources(t *testing.T) {
 			}
 		}
 		slices.Sort(got)
-		if diff := cmp.Diff([]string{"widgets", "widgets/console", "widgets/scale", "widgets/status"},
-			got); diff != "" {
+		if diff := cmp.Diff([]string{"widgets", "widgets/calibrate", "widgets/console", "widgets/log", "widgets/scale",
+			"widgets/status"}, got); diff != "" {
 			t.Errorf("resources of %s (-want +got):\n%s", gv, diff)
 		}
 	}

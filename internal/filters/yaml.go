@@ -31,10 +31,10 @@ import (
 // maxYAML is the size in bytes of a body that the YAML parser may read. The parser keeps up to 140 bytes of memory for
 // a byte of "a,a,a": 420 MiB for the 3 MiB that the library allows. JSON in a server-side apply is read by this parser
 // too. etcd takes objects of up to 1.5 MiB.
-const maxYAML = 1 << 20
+const maxYAML = 768 << 10
 
-// maxOnlyYAML is that of a body that is not JSON, too: each of several passes of the library takes 0.25 s for 1 MiB, and
-// ours to look for aliases.
+// maxOnlyYAML is that of a body that is not JSON, too: each of several passes of the library takes 0.25 s for 1 MiB,
+// and so does ours, which looks for aliases.
 const maxOnlyYAML = 512 << 10
 
 // Responses in YAML.
@@ -52,10 +52,10 @@ const (
 // writes are the verbs of the requests whose bodies the library decodes.
 var writes = sets.New("create", "update", "patch", "delete", "deletecollection")
 
-// WithYAMLLimit limits the YAML that is decoded to 512 KiB without aliases, or 1 MiB if it is JSON, which is decoded as
-// JSON except in a patch; other bodies get 413 or 400. It must
-// follow authorization, and reads only bodies that a handler decodes. A document of 1.5 MB can stand for 500 MB with
-// aliases; kubectl resolves them itself (CVE-2019-11253).
+// WithYAMLLimit limits the YAML that is decoded to 512 KiB without aliases, or 768 KiB if it is JSON, which is decoded
+// as JSON except in a patch; other bodies get 413 or 400. It must follow authorization, and reads only bodies that a
+// handler decodes. A document of 1.5 MB can stand for 500 MB with aliases; kubectl resolves them itself
+// (CVE-2019-11253).
 func WithYAMLLimit(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())

@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const manifestHeader = "# Generated from the API: its versions as APIServices, without a caBundle, which a component " +
-	"for certificates fills in, and the right of the\n" +
-	"# server to read its own API, for admission policies that have parameters in it. The first object is not applied: " +
-	"components write from it\n" +
-	"# what belongs to an API.\n"
+const manifestHeader = `# Generated from the API: its versions as APIServices, without a caBundle, which a component for certificates fills in,
+# the permission of the server to read its own API, for admission policies that have parameters in it, and the
+# permissions that its plugins and hooks need. The first object is not applied: components write from it what belongs to
+# an API.
+`
 
 // The names in manifests/base, to which a project's prefix and namespace are given.
 const baseService, baseNamespace = "apiserver", "system"

@@ -63,8 +63,8 @@ func (c Check) Area() string { area, _, _ := strings.Cut(c.ID, "/"); return area
 // Checks returns all of them, in the order of their areas.
 func Checks() []Check {
 	return slices.Concat(nameChecks, createChecks, updateChecks, patchChecks, applyChecks, dryRunChecks,
-		fieldValidationChecks, statusChecks,
-		scaleChecks, deleteChecks, collectionChecks, getChecks, listChecks, selectorChecks, pageChecks, watchChecks,
+		fieldValidationChecks, statusChecks, scaleChecks, actionChecks,
+		deleteChecks, collectionChecks, getChecks, listChecks, selectorChecks, pageChecks, watchChecks,
 		watchListChecks, formChecks,
 		discoveryChecks, openAPIChecks, versionChecks, authorizationChecks, admissionChecks, webhookChecks, limitChecks,
 		kubectlChecks, healthChecks,

@@ -222,6 +222,9 @@ func (r *runner) runEach(ctx context.Context, selected []Check, report *Report) 
 // createFirst makes a namespace, and one object in it.
 func (s *session) createFirst() {
 	s.apart()
+	if !s.r.discovered.resource.Namespaced {
+		s.prepare("")
+	}
 	if offers("create")(s.r.discovered, s.r.target) != "" {
 		return
 	}

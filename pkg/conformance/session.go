@@ -253,7 +253,18 @@ func (s *session) aNamespace() string {
 	}
 	name := s.want(a, 201).object().GetName()
 	s.namespaces = append(s.namespaces, name)
+	s.prepare(name)
 	return name
+}
+
+// prepare creates what objects in a namespace refer to.
+func (s *session) prepare(namespace string) {
+	if s.r.target.Prepare == nil {
+		return
+	}
+	if err := s.r.target.Prepare(s.ctx, s.r.target.Config, namespace); err != nil {
+		s.fatalf("prepare the namespace %q: %v", namespace, err)
+	}
 }
 
 // apart moves the check to a namespace of its own, where it may delete the collection: a server that ignores selectors

@@ -43,6 +43,12 @@ type Target struct {
 	Invalid map[string]any
 	// Status is one of the subresource status. With it, nobody else may write the status of the objects meanwhile.
 	Status map[string]any
+	// Actions are valid bodies of subresources with the verb create, by name, without apiVersion and kind: {"cancel":
+	// {"reason": "late"}}. The status of the objects may change meanwhile only by them.
+	Actions map[string]map[string]any
+	// Prepare creates what objects like the sample refer to, in a namespace that the run has created; "" for a resource
+	// without namespaces. Default: nothing.
+	Prepare func(ctx context.Context, config *rest.Config, namespace string) error
 	// AllowDisruptive is for clusters that are thrown away: checks that would harm others if the server failed them.
 	AllowDisruptive bool
 	// Server is the server's own port, for a user who may read /metrics and the health endpoints; that of

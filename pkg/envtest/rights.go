@@ -45,8 +45,8 @@ func (e *Environment) grant(ctx context.Context) (err error) {
 	return err
 }
 
-// applyRights unpacks a folder of the kit's below Dir, again each time, with more files by their paths, and applies what
-// its folder env renders of namespaces, ServiceAccounts and RBAC.
+// applyRights unpacks a folder of the kit's below Dir, again each time, with more files by their paths, and applies
+// what its folder env renders of namespaces, ServiceAccounts and RBAC.
 func (e *Environment) applyRights(ctx context.Context, name string, folder fs.FS, files map[string]string) error {
 	dir := filepath.Join(e.Dir, name)
 	if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, folder)); err != nil {

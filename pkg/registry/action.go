@@ -27,8 +27,8 @@ import (
 //
 // do changes obj, which is a copy of the stored object, and returns the response. If R is T, the response is the stored
 // object. do may change the status, too. The change is stored if the object passes the validation of the kind and of
-// its status. do is called again if others change the object meanwhile, and in dry runs, which store nothing: it changes
-// nothing but obj. An error of k8s.io/apimachinery/pkg/api/errors is sent to the client; any other is 500.
+// its status. do is called again if others change the object meanwhile, and in dry runs, which store nothing: it
+// changes nothing but obj. An error of k8s.io/apimachinery/pkg/api/errors is sent to the client; any other is 500.
 //
 // metadata.uid and metadata.resourceVersion of the body, if they are set, must be those of the object; otherwise the
 // response is 409. metadata.name, if it is set, is the name in the URL. Admission plugins and webhooks get the body

@@ -24,11 +24,13 @@ import (
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
+		v1.CalibrateWidget{}.OpenAPIModelName():                             schema_sample_apis_workshop_v1_CalibrateWidget(ref),
 		v1.Gadget{}.OpenAPIModelName():                                      schema_sample_apis_workshop_v1_Gadget(ref),
 		v1.GadgetList{}.OpenAPIModelName():                                  schema_sample_apis_workshop_v1_GadgetList(ref),
 		v1.GadgetSpec{}.OpenAPIModelName():                                  schema_sample_apis_workshop_v1_GadgetSpec(ref),
 		v1.Widget{}.OpenAPIModelName():                                      schema_sample_apis_workshop_v1_Widget(ref),
 		v1.WidgetList{}.OpenAPIModelName():                                  schema_sample_apis_workshop_v1_WidgetList(ref),
+		v1.WidgetLogOptions{}.OpenAPIModelName():                            schema_sample_apis_workshop_v1_WidgetLogOptions(ref),
 		v1.WidgetPart{}.OpenAPIModelName():                                  schema_sample_apis_workshop_v1_WidgetPart(ref),
 		v1.WidgetSpec{}.OpenAPIModelName():                                  schema_sample_apis_workshop_v1_WidgetSpec(ref),
 		v1.WidgetStatus{}.OpenAPIModelName():                                schema_sample_apis_workshop_v1_WidgetStatus(ref),
@@ -130,6 +132,51 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		runtime.Unknown{}.OpenAPIModelName():                                schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
 		intstr.IntOrString{}.OpenAPIModelName():                             schema_apimachinery_pkg_util_intstr_IntOrString(ref),
 		version.Info{}.OpenAPIModelName():                                   schema_k8sio_apimachinery_pkg_version_Info(ref),
+	}
+}
+
+func schema_sample_apis_workshop_v1_CalibrateWidget(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CalibrateWidget is the body of the action calibrate of a Widget, in each version.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata.uid and metadata.resourceVersion, if they are set, must be those of the Widget.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason is why the widget is calibrated, in at most 256 characters. The condition Calibrated shows it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"reason"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName()},
 	}
 }
 
@@ -355,6 +402,40 @@ func schema_sample_apis_workshop_v1_WidgetList(ref common.ReferenceCallback) com
 		},
 		Dependencies: []string{
 			v1.Widget{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sample_apis_workshop_v1_WidgetLogOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "WidgetLogOptions are the options of the log of a Widget, in each version.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"follow": {
+						SchemaProps: spec.SchemaProps{
+							Description: "follow goes on until the calibration ends.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
 	}
 }
 

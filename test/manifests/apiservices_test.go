@@ -14,7 +14,7 @@ import (
 
 // TestAPIServices: the file has the versions of the sample.
 func TestAPIServices(t *testing.T) {
-	want, err := registration.Manifest(sample.API().GroupVersions())
+	want, err := registration.Manifest(sample.API().GroupVersions(), sample.API().AllPermissions())
 	if err != nil {
 		t.Fatal(err)
 	}

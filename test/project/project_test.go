@@ -13,9 +13,15 @@ import (
 	"example.com/extension-apiserver/internal/scripttest"
 )
 
-// TestUpstreamTypes: a kind whose spec has the types of Kubernetes in it is generated, served, and behaves as the
-// built-in kinds do. v2 renames a field. Another hub does not change what is stored.
-func TestUpstreamTypes(t *testing.T) {
+// project is one that the scaffold has made.
+type project struct {
+	t   *testing.T
+	dir string
+}
+
+// newProject makes the project dbaas with the kind DatabaseInstance.
+func newProject(t *testing.T) project {
+	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
@@ -25,23 +31,35 @@ func TestUpstreamTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(parent) })
-	dir, stored := filepath.Join(parent, "dbaas"), filepath.Join(parent, "stored")
-	shell := func(commands string) {
-		t.Helper()
-		scripttest.Shell(t, dir, commands)
-	}
+	dir := filepath.Join(parent, "dbaas")
 	scripttest.Shell(t, root, `go run ./cmd/scaffold new --dir=`+dir+` --module=git.example.org/platform/dbaas --group=dbaas.example.org \
 		--kind=DatabaseInstance --subresources=status,scale`)
+	return project{t, dir}
+}
+
+// shell runs commands in the project.
+func (p project) shell(commands string) {
+	p.t.Helper()
+	scripttest.Shell(p.t, p.dir, commands)
+}
+
+// take copies a file of testdata into the project.
+func (p project) take(name, to string) {
+	p.t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	scripttest.Write(p.t, filepath.Join(p.dir, to), string(data))
+}
+
+// TestUpstreamTypes: a kind whose spec has the types of Kubernetes in it is generated, served, and behaves as the
+// built-in kinds do. v2 renames a field. Another hub does not change what is stored.
+func TestUpstreamTypes(t *testing.T) {
+	p := newProject(t)
+	shell, take, dir, stored := p.shell, p.take, p.dir, filepath.Join(p.dir, "..", "stored")
 	types := filepath.Join("apis", "dbaas", "v1")
 	rules := filepath.Join("registry", "dbaas", "databaseinstance")
-	take := func(name, to string) {
-		t.Helper()
-		data, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		scripttest.Write(t, filepath.Join(dir, to), string(data))
-	}
 	take("databaseinstance.go", filepath.Join(types, "databaseinstance.go"))
 	take("kind.go", filepath.Join(rules, "databaseinstance.go"))
 	take("kind_test.go", filepath.Join(rules, "databaseinstance_test.go"))
@@ -65,4 +83,26 @@ func TestUpstreamTypes(t *testing.T) {
 	if out := scripttest.Shell(t, dir, "go tool scaffold version delete v2 2>&1 || true"); !strings.Contains(out, "v2 is the hub") {
 		t.Errorf("deleting the hub: got %q, want a refusal", out)
 	}
+}
+
+// TestBackups: a kind with an action and a log, an admission plugin and a field that needs a verb are written with what the
+// library has for them.
+func TestBackups(t *testing.T) {
+	p := newProject(t)
+	registryDir := filepath.Join("registry", "dbaas")
+	p.take("databaseinstance.go", filepath.Join("apis", "dbaas", "v1", "databaseinstance.go"))
+	p.take("kind.go", filepath.Join(registryDir, "databaseinstance", "databaseinstance.go"))
+	p.take("kind_test.go", filepath.Join(registryDir, "databaseinstance", "databaseinstance_test.go"))
+	p.take("databaseinstance.yaml", filepath.Join("objects", "databaseinstance.yaml"))
+	p.shell("go tool scaffold kind add BackupRun --subresources=status")
+	p.take("backup/types.go", filepath.Join("apis", "dbaas", "v1", "backuprun.go"))
+	p.take("backup/kind.go", filepath.Join(registryDir, "backuprun", "backuprun.go"))
+	p.take("backup/backuprun.yaml", filepath.Join("objects", "backuprun.yaml"))
+	p.take("backup/quota.go", filepath.Join("quota", "quota.go"))
+	p.take("backup/promote.go", filepath.Join(registryDir, "databaseinstance", "promote.go"))
+	p.shell(`sed -i 's|^\tValidate: validate,|\tAuthorize: authorize,\n&|' ` + filepath.Join(registryDir, "databaseinstance", "databaseinstance.go") + `
+		sed -i 's|^\t\tOpenAPI: |\t\tAdmission: []apiserver.AdmissionPlugin{quota.Plugin},\n&|; s|^\t"git.example.org/platform/dbaas/openapi"|&\n\t"git.example.org/platform/dbaas/quota"|' api.go
+		gofmt -l -w . && make generate && go vet ./...`)
+	p.take("backup/backups_test.go", "backups_test.go")
+	p.shell("go test -v -timeout=20m -run='^Test(API|RoundTrip|Backups)$' .")
 }

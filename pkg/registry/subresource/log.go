@@ -33,10 +33,10 @@ const logBegins = time.Second
 // and the error is in the server's log.
 type WriteLog func(ctx context.Context, obj, options runtime.Object, w io.Writer) error
 
-// NewLog returns the storage of "<resource>/log": a GET, whose response is text. objects are those of the main resource.
-// With this kit's server a log counts as a watch: its user may have as many watches and logs together as
-// --max-watches-per-user says, and it ends within 46 s when the user loses the permission to get the subresource. It has
-// no timeout.
+// NewLog returns the storage of "<resource>/log": a GET, whose response is text. objects are those of the main
+// resource. With this kit's server a log counts as a watch: its user may have as many watches and logs together as
+// --max-watches-per-user says, and it ends within 46 s when the user loses the permission to get the subresource. It
+// has no timeout.
 func NewLog(objects interface {
 	rest.Storage
 	rest.Getter

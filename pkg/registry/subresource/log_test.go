@@ -115,8 +115,8 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// TestLogFollow: each write is sent at once, and the header soon. A log ends when its context does, which its client can
-// tell from its end.
+// TestLogFollow: each write is sent at once, and the header soon. A log ends when its context does, which its client
+// can tell from its end.
 func TestLogFollow(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ignores bool // the end of its context, which its next write tells it

@@ -11,6 +11,7 @@ func init() { register(&Widget{}, &WidgetList{}) }
 // +genclient
 // +genclient:method=GetScale,verb=get,subresource=scale,result=k8s.io/api/autoscaling/v1.Scale
 // +genclient:method=UpdateScale,verb=update,subresource=scale,input=k8s.io/api/autoscaling/v1.Scale,result=k8s.io/api/autoscaling/v1.Scale
+// +genclient:method=Calibrate,verb=create,subresource=calibrate,input=CalibrateWidget,result=Widget
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +k8s:supportsSubresource="/status"
 // +k8s:supportsSubresource="/scale"

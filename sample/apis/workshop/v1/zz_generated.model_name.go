@@ -8,6 +8,11 @@
 package v1
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CalibrateWidget) OpenAPIModelName() string {
+	return "com.example.workshop.v1.CalibrateWidget"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Gadget) OpenAPIModelName() string {
 	return "com.example.workshop.v1.Gadget"
 }
@@ -30,6 +35,11 @@ func (in Widget) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in WidgetList) OpenAPIModelName() string {
 	return "com.example.workshop.v1.WidgetList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in WidgetLogOptions) OpenAPIModelName() string {
+	return "com.example.workshop.v1.WidgetLogOptions"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

@@ -4,9 +4,11 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-func init() { register(&Widget{}, &WidgetList{}) }
+func init() { register(&Widget{}, &WidgetList{}, &v1.CalibrateWidget{}, &v1.WidgetLogOptions{}) }
 
 // The numbers of the lifecycle below are releases of the Kubernetes libraries that the server is built with: they are what
 // the library compares with.

@@ -4,9 +4,11 @@ package v1beta1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-func init() { register(&Widget{}, &WidgetList{}) }
+func init() { register(&Widget{}, &WidgetList{}, &v1.CalibrateWidget{}, &v1.WidgetLogOptions{}) }
 
 // +genclient
 // +genclient:method=GetScale,verb=get,subresource=scale,result=k8s.io/api/autoscaling/v1.Scale

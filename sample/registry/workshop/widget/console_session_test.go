@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -171,6 +172,7 @@ func (o *oneWidget) Get(ctx context.Context, name string, _ *metav1.GetOptions) 
 // consoleContext is that of a GET of the console of the widget.
 func consoleContext(ctx context.Context, name string) context.Context {
 	gv := install.StorageVersion()
+	ctx = genericapirequest.WithUser(ctx, &user.DefaultInfo{Name: "jane"})
 	return genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
 		IsResourceRequest: true, Verb: "get", APIGroup: gv.Group, APIVersion: gv.Version,
 		Namespace: "demo", Resource: "widgets", Subresource: "console", Name: name,
@@ -204,7 +206,7 @@ func TestConsoleShow(t *testing.T) {
 	if diff := cmp.Diff("demo/w: model pendulum, grade Standard, 1 parts, 1 ready\nb\n", out.String()); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
-	refused := `widgets.workshop.example.com "w" is forbidden: User "" cannot get resource "widgets" in API group ` +
+	refused := `widgets.workshop.example.com "w" is forbidden: User "jane" cannot get resource "widgets" in API group ` +
 		`"workshop.example.com" in the namespace "demo"` + "\n"
 	if diff := cmp.Diff(refused+refused, errOut.String()); diff != "" {
 		t.Errorf("error output (-want +got):\n%s", diff)

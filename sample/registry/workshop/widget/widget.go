@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package widget describes the kind Widget, which shows everything that a kind can have. Its rules are in
-// validation.go, its subresource console in console_session.go.
+// validation.go, its action calibrate and its log in calibration.go, its subresource console in console_session.go.
 package widget
 
 import (
@@ -36,9 +36,11 @@ var Kind = registry.Kind[*v1.Widget]{
 	}},
 	Validate: validate,
 	Subresources: map[string]registry.Subresource[*v1.Widget]{
-		"status":  registry.Status[*v1.Widget]{Validate: validateStatus},
-		"scale":   registry.Scale[*v1.Widget]{},
-		"console": registry.Stream[*v1.Widget](newConsoleSession),
+		"status":    registry.Status[*v1.Widget]{Validate: validateStatus},
+		"scale":     registry.Scale[*v1.Widget]{},
+		"calibrate": registry.Action(calibrate),
+		"log":       registry.Log(writeLog),
+		"console":   registry.Stream[*v1.Widget](newConsoleSession),
 	},
 }
 

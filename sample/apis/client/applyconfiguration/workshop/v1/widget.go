@@ -74,6 +74,12 @@ func ExtractWidget(widget *workshopv1.Widget, fieldManager string) (*WidgetApply
 	return ExtractWidgetFrom(widget, fieldManager, "")
 }
 
+// ExtractWidgetCalibrate extracts the applied configuration owned by fieldManager from
+// widget for the calibrate subresource.
+func ExtractWidgetCalibrate(widget *workshopv1.Widget, fieldManager string) (*WidgetApplyConfiguration, error) {
+	return ExtractWidgetFrom(widget, fieldManager, "calibrate")
+}
+
 // ExtractWidgetScale extracts the applied configuration owned by fieldManager from
 // widget for the scale subresource.
 func ExtractWidgetScale(widget *workshopv1.Widget, fieldManager string) (*WidgetApplyConfiguration, error) {

@@ -40,6 +40,7 @@ type WidgetInterface interface {
 	ApplyStatus(ctx context.Context, widget *applyconfigurationworkshopv1.WidgetApplyConfiguration, opts metav1.ApplyOptions) (result *workshopv1.Widget, err error)
 	GetScale(ctx context.Context, widgetName string, options metav1.GetOptions) (*autoscalingv1.Scale, error)
 	UpdateScale(ctx context.Context, widgetName string, scale *autoscalingv1.Scale, opts metav1.UpdateOptions) (*autoscalingv1.Scale, error)
+	Calibrate(ctx context.Context, widgetName string, calibrateWidget *workshopv1.CalibrateWidget, opts metav1.CreateOptions) (*workshopv1.Widget, error)
 
 	WidgetExpansion
 }
@@ -87,6 +88,21 @@ func (c *widgets) UpdateScale(ctx context.Context, widgetName string, scale *aut
 		SubResource("scale").
 		VersionedParams(&opts, scheme.ParameterCodec).
 		Body(scale).
+		Do(ctx).
+		Into(result)
+	return
+}
+
+// Calibrate takes the representation of a calibrateWidget and creates it.  Returns the server's representation of the widget, and an error, if there is any.
+func (c *widgets) Calibrate(ctx context.Context, widgetName string, calibrateWidget *workshopv1.CalibrateWidget, opts metav1.CreateOptions) (result *workshopv1.Widget, err error) {
+	result = &workshopv1.Widget{}
+	err = c.GetClient().Post().
+		Namespace(c.GetNamespace()).
+		Resource("widgets").
+		Name(widgetName).
+		SubResource("calibrate").
+		VersionedParams(&opts, scheme.ParameterCodec).
+		Body(calibrateWidget).
 		Do(ctx).
 		Into(result)
 	return

@@ -62,3 +62,15 @@ func (c *fakeWidgets) UpdateScale(ctx context.Context, widgetName string, scale 
 	}
 	return obj.(*autoscalingv1.Scale), err
 }
+
+// Calibrate takes the representation of a calibrateWidget and creates it.  Returns the server's representation of the widget, and an error, if there is any.
+func (c *fakeWidgets) Calibrate(ctx context.Context, widgetName string, calibrateWidget *v1.CalibrateWidget, opts metav1.CreateOptions) (result *v1.Widget, err error) {
+	emptyResult := &v1.Widget{}
+	obj, err := c.Fake.
+		Invokes(testing.NewCreateSubresourceActionWithOptions(c.Resource(), widgetName, "calibrate", c.Namespace(), calibrateWidget, opts), emptyResult)
+
+	if obj == nil {
+		return emptyResult, err
+	}
+	return obj.(*v1.Widget), err
+}
