@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
@@ -25,6 +26,7 @@ import (
 // conformanceFlags are those of the command.
 type conformanceFlags struct {
 	sample, change, invalid, status, format string
+	actions, prepare                        string
 	only, known                             []string
 	list                                    bool
 	parallel                                int
@@ -64,12 +66,22 @@ speak for anybody: use it with clusters that you throw away.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, strings.Join(args, "")) },
 	}
-	flags := cmd.Flags()
+	f.addFlags(cmd.Flags())
+	return cmd
+}
+
+func (f *conformanceFlags) addFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.sample, "sample", "f", "", "File with a valid object, - for standard input.")
 	flags.StringVar(&f.change, "change", "",
 		"JSON merge patch that changes the sample beyond its metadata. Without it, some checks are skipped.")
 	flags.StringVar(&f.invalid, "invalid", "", "JSON merge patch that makes the sample invalid. Likewise.")
 	flags.StringVar(&f.status, "status", "", "JSON merge patch of the status, where nobody else writes it. Likewise.")
+	flags.StringVar(&f.actions, "actions", "",
+		`Bodies of subresources with the verb create, by name: {"cancel": {"reason": "late"}}. Without it, their checks `+
+			"are skipped.")
+	flags.StringVar(&f.prepare, "prepare", "",
+		"File with the objects to which the sample refers. They are created in each namespace in which the run creates "+
+			"samples.")
 	flags.StringVarP(&f.format, "output", "o", "text", "One of "+strings.Join(conformance.Formats, ", ")+".")
 	flags.StringSliceVar(&f.only, "only", nil, "Ids or areas of the checks to run. Default: all.")
 	flags.StringSliceVar(&f.known, "known", nil,
@@ -100,7 +112,6 @@ speak for anybody: use it with clusters that you throw away.`,
 			Impersonate:       names.AuthOverrideFlags.Impersonate,
 			ImpersonateGroups: names.AuthOverrideFlags.ImpersonateGroups,
 		}})
-	return cmd
 }
 
 func (f *conformanceFlags) run(cmd *cobra.Command, resource string) error {
@@ -173,7 +184,18 @@ func (f *conformanceFlags) target(resource string) (*conformance.Target, error) 
 					patch.flag, patch.text))
 		}
 	}
+	if f.actions != "" {
+		if err := yaml.Unmarshal([]byte(f.actions), &target.Actions); err != nil || target.Actions == nil {
+			problems = append(problems, fmt.Errorf(
+				`--actions is %q, expected bodies by subresource, such as {"cancel": {"reason": "late"}}`, f.actions))
+		}
+	}
 	var err error
+	if f.prepare != "" {
+		if target.Prepare, err = conformance.PrepareFrom(f.prepare); err != nil {
+			problems = append(problems, fmt.Errorf("--prepare: %w", err))
+		}
+	}
 	switch f.sample {
 	case "":
 		err = errors.New("no sample is given; set --sample to a file with a valid object")

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"mime"
 	"net/http"
 	"strings"
 
@@ -74,7 +75,9 @@ func WithYAMLLimit(handler http.Handler, serializer runtime.NegotiatedSerializer
 			return
 		}
 		req.Body = io.NopCloser(bytes.NewReader(body))
-		if info.Verb != "patch" && json.Valid(body) {
+		// The library rejects other types that it may not decode.
+		if mediaType, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type")); mediaType == runtime.ContentTypeYAML &&
+			info.Verb != "patch" && json.Valid(body) {
 			req = req.Clone(req.Context())
 			req.Header.Set("Content-Type", runtime.ContentTypeJSON)
 		}

@@ -219,6 +219,7 @@ func TestJSONAsYAML(t *testing.T) {
 		{"create", "application/yaml", "a: 1", "application/yaml"},
 		{"patch", "application/apply-patch+yaml", `{"a":1}`, "application/apply-patch+yaml"},
 		{"create", "application/json", `{"a":1}`, "application/json"},
+		{"create", "text/x-yaml", `{"a":1}`, "text/x-yaml"},
 	} {
 		req := httptest.NewRequestWithContext(genericapirequest.WithRequestInfo(t.Context(),
 			&genericapirequest.RequestInfo{IsResourceRequest: true, Verb: tc.verb}), http.MethodPost, "/",

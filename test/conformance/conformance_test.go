@@ -44,8 +44,8 @@ func targets(t *testing.T, config *rest.Config) []conformance.Target {
 			t.Fatal(err)
 		}
 		target := conformance.Target{Config: config, Resource: sample.GetName(), Sample: sample}
-		for name, patch := range map[string]*map[string]any{"change": &target.Change, "invalid": &target.Invalid,
-			"status": &target.Status} {
+		for name, patch := range map[string]any{"change": &target.Change, "invalid": &target.Invalid,
+			"status": &target.Status, "actions": &target.Actions} {
 			if text, ok := sample.GetAnnotations()[name]; ok {
 				if err := json.Unmarshal([]byte(text), patch); err != nil {
 					t.Fatalf("%s: the annotation %s: %v", target.Resource, name, err)

@@ -382,7 +382,9 @@ var faults = map[string]fault{
 		}
 	})},
 	"the subresource is the object": {request: func(req *http.Request) {
-		req.URL.Path = strings.TrimSuffix(strings.TrimSuffix(req.URL.Path, "/status"), "/scale")
+		for _, subresource := range []string{"/status", "/scale", "/calibrate", "/log"} {
+			req.URL.Path = strings.TrimSuffix(req.URL.Path, subresource)
+		}
 	}},
 	"the object is the subresource": {request: func(req *http.Request) {
 		if req.Method == http.MethodPatch || req.Method == http.MethodPut {

@@ -70,6 +70,7 @@ var attacks = map[string]kind{
 		func(a *attacker) error { return a.bodies(aliases()) }, false},
 	"consoles":                {mallory, false, 200, (*attacker).consoles, false},
 	"names":                   {mallory, false, 200, (*attacker).names, false},
+	"logs":                    {mallory, false, 200, (*attacker).logs, false},
 	"impersonation":           {mallory, false, 200, (*attacker).impersonation, false},
 	"impersonation at /livez": {"", false, 800, (*attacker).impersonationAtLivez, false},
 	"tokens":                  {"", false, workers, (*attacker).tokens, false},

@@ -196,6 +196,13 @@ func (a *attacker) names() error {
 	}, "")
 }
 
+// logs asks for logs, which are long-running requests, without the permission to read them.
+func (a *attacker) logs() error {
+	return a.exchange(func() string {
+		return fmt.Sprintf("GET %s/w%d/log?follow=true HTTP/1.1\r\nHost: x\r\n\r\n", a.path, a.count.Add(1))
+	}, "")
+}
+
 func (a *attacker) impersonation() error {
 	return a.exchange(func() string {
 		return fmt.Sprintf("GET %s HTTP/1.1\r\nHost: x\r\nImpersonate-User: u%d\r\n\r\n", a.path, a.count.Add(1))

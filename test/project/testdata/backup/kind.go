@@ -26,7 +26,8 @@ var Kind = registry.Kind[*v1.BackupRun]{
 	},
 	PrepareForCreate: func(ctx context.Context, r *v1.BackupRun) {
 		if of, err := instance(ctx, r); err == nil {
-			r.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(of, v1.SchemeGroupVersion.WithKind("DatabaseInstance"))}
+			r.OwnerReferences = append(r.OwnerReferences, metav1.OwnerReference{APIVersion: v1.SchemeGroupVersion.String(),
+				Kind: "DatabaseInstance", Name: of.Name, UID: of.UID})
 		}
 	},
 	Validate: func(ctx context.Context, r, old *v1.BackupRun) field.ErrorList {

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+)
+
+// PrepareFrom returns a function for Target.Prepare that creates the objects of a file, in YAML or JSON, in the
+// namespace.
+func PrepareFrom(path string) (func(ctx context.Context, config *rest.Config, namespace string) error, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
+		obj := &unstructured.Unstructured{}
+		switch err := decoder.Decode(&obj.Object); {
+		case errors.Is(err, io.EOF):
+			return func(ctx context.Context, config *rest.Config, namespace string) error {
+				return createAll(ctx, config, namespace, objects)
+			}, nil
+		case err != nil:
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		case len(obj.Object) > 0:
+			objects = append(objects, obj)
+		}
+	}
+}
+
+func createAll(ctx context.Context, config *rest.Config, namespace string, objects []*unstructured.Unstructured) error {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	discoverer, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return err
+	}
+	resources, err := restmapper.GetAPIGroupResources(discoverer)
+	if err != nil {
+		return err
+	}
+	mapper := restmapper.NewDiscoveryRESTMapper(resources)
+	for _, obj := range objects {
+		gvk := obj.GroupVersionKind()
+		mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if err != nil {
+			return fmt.Errorf("create %s %s: %w", gvk.Kind, obj.GetName(), err)
+		}
+		var resource dynamic.ResourceInterface = client.Resource(mapping.Resource)
+		if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+			resource = client.Resource(mapping.Resource).Namespace(namespace)
+		}
+		obj = obj.DeepCopy()
+		obj.SetNamespace("")
+		if _, err := resource.Create(ctx, obj, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("create %s %s: %w", gvk.Kind, obj.GetName(), err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package limits
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+)
+
+// TestLogs: a user may follow as many logs as have watches, whether the client reads them or not. Those beyond are
+// refused, and the memory of the others is bounded. A small object counts as 64 KiB here, beside many large ones: a log
+// for four watches.
+func TestLogs(t *testing.T) {
+	const tries, most, least = 1_100, 1_000, 240
+	reader, writer := costlyUsers(t)
+	must := func(r request) {
+		t.Helper()
+		if status, _, err := writer.send(t.Context(), r); err != nil || status >= http.StatusMultipleChoices {
+			t.Fatalf("%s %s: %d %v", r.method, r.path, status, err)
+		}
+	}
+	must(request{method: http.MethodPost, path: smallObjects, contentType: jsonType, body: widget("logged", 0, 0, "")})
+	defer must(request{method: http.MethodDelete, path: smallObjects + "/logged"})
+	// It takes minutes, for which the log is followed.
+	must(request{method: http.MethodPost, path: smallObjects + "/logged/calibrate", contentType: jsonType,
+		body: []byte(`{"reason":"it is followed"}`)})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	check := peaks(t, 200)
+	statuses := make(chan int, tries)
+	var sent, ended sync.WaitGroup
+	sent.Add(tries)
+	parallel := make(chan struct{}, 50)
+	for range tries {
+		ended.Go(func() {
+			parallel <- struct{}{}
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, reader.base+smallObjects+"/logged/log?follow=true", nil)
+			if err != nil {
+				t.Error(err)
+			}
+			resp, err := reader.http.Do(req)
+			<-parallel
+			if err != nil {
+				statuses <- 0
+				sent.Done()
+				return
+			}
+			defer resp.Body.Close()
+			statuses <- resp.StatusCode
+			sent.Done()
+			<-ctx.Done()
+		})
+	}
+	sent.Wait()
+	check()
+	cancel()
+	ended.Wait()
+	close(statuses)
+	got := map[int]int{}
+	for status := range statuses {
+		got[status]++
+	}
+	t.Logf("statuses %v", got)
+	if n := got[http.StatusOK]; n > most || n < least || got[http.StatusTooManyRequests] != tries-n {
+		t.Errorf("got the statuses %v, want %d to %d logs, and 429 for the others", got, least, most)
+	}
+}
