@@ -4,6 +4,7 @@ package filters
 
 import (
 	"bytes"
+	"context"
 	"io"
 	goruntime "runtime"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
 const (
@@ -42,12 +44,19 @@ type eventKey struct {
 	deleted bool
 }
 
-// share returns the watch with such objects in common with others. It ends if it has one that has left its selector
-// when its client has not read those before it: it would hold a copy of each.
-func (e *sharedEvents) share(w watch.Interface) watch.Interface {
-	s := &sharingWatch{Interface: w, result: make(chan watch.Event, eventsAhead), stopped: make(chan struct{})}
+// watch starts a watch that has such objects in common with others. It ends if it has one that has left its selector
+// when its client has not read those before it: it would hold a copy of each. Events since an old version wait for the
+// client: the library copies one after the other.
+func (e *sharedEvents) watch(ctx context.Context,
+	start func(context.Context) (watch.Interface, error)) (watch.Interface, error) {
+	s := &sharingWatch{ctx: ctx, result: make(chan watch.Event, eventsAhead), stopped: make(chan struct{})}
+	w, err := start(utilflowcontrol.WithInitializationSignal(ctx, s))
+	if err != nil {
+		return nil, err
+	}
+	s.begin(w)
 	go s.run(e)
-	return s
+	return s, nil
 }
 
 // of returns what the watches have in common, which is the object if it is the first.
@@ -75,11 +84,53 @@ func (e *sharedEvents) forget(key eventKey) {
 	}
 }
 
+// sharingWatch implements watch.Interface, and utilflowcontrol.InitializationSignal for the watch of the library.
 type sharingWatch struct {
 	watch.Interface
+	ctx     context.Context // with the signal of others
 	result  chan watch.Event
 	stopped chan struct{}
 	once    sync.Once
+
+	mutex sync.Mutex
+	// live is set when the library has sent the events since the version with which the watch began, of which old are
+	// not read yet.
+	live bool
+	old  int
+}
+
+func (s *sharingWatch) begin(w watch.Interface) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.Interface = w
+	if s.live {
+		s.old = len(w.ResultChan())
+	}
+}
+
+// Signal implements utilflowcontrol.InitializationSignal.
+func (s *sharingWatch) Signal() {
+	s.mutex.Lock()
+	if !s.live && s.Interface != nil {
+		s.old = len(s.Interface.ResultChan())
+	}
+	s.live = true
+	s.mutex.Unlock()
+	utilflowcontrol.WatchInitialized(s.ctx)
+}
+
+// Wait is for priority and fairness, which has a signal of its own.
+func (s *sharingWatch) Wait() {}
+
+// nextIsOld returns whether the next event is one since the version with which the watch began.
+func (s *sharingWatch) nextIsOld() bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.live && s.old > 0 {
+		s.old--
+		return true
+	}
+	return !s.live
 }
 
 // ResultChan implements watch.Interface.
@@ -96,8 +147,8 @@ func (s *sharingWatch) run(events *sharedEvents) {
 	defer s.Interface.Stop()
 	for event := range s.Interface.ResultChan() {
 		_, common := event.Object.(runtime.CacheableObject)
-		left := !common && event.Type == watch.Deleted
-		if left && len(s.result) == cap(s.result) {
+		left, old := !common && event.Type == watch.Deleted, s.nextIsOld()
+		if left && !old && len(s.result) == cap(s.result) {
 			return
 		}
 		if accessor, ok := event.Object.(metav1.Object); ok && accessor.GetUID() != "" && (common || left) {

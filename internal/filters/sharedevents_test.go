@@ -4,6 +4,7 @@ package filters
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	goruntime "runtime"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
 func podVersion(version string) *corev1.Pod {
@@ -41,7 +43,7 @@ func testSharedEvents(t *testing.T) {
 		for _, event := range all {
 			w.Action(event.Type, event.Object)
 		}
-		return events.share(w)
+		return shareLive(t, &events, w)
 	}
 	a := share(watch.Event{Type: watch.Deleted, Object: podVersion("1")},
 		watch.Event{Type: watch.Deleted, Object: podVersion("2")},
@@ -100,7 +102,7 @@ func TestSharedEventsUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var events sharedEvents
 		library := watch.NewRaceFreeFake()
-		w := events.share(library)
+		w := shareLive(t, &events, library)
 		for i := range eventsAhead + 1 {
 			library.Delete(podVersion(fmt.Sprint(i)))
 		}
@@ -117,7 +119,7 @@ func TestSharedEventsUnread(t *testing.T) {
 		}
 
 		waiting := watch.NewRaceFreeFake()
-		w = events.share(waiting)
+		w = shareLive(t, &events, waiting)
 		for range eventsAhead + 2 {
 			waiting.Modify(podVersion("1"))
 		}
@@ -127,6 +129,53 @@ func TestSharedEventsUnread(t *testing.T) {
 		}
 		w.Stop()
 		synctest.Wait() // synctest fails if the goroutine does not end
+	})
+}
+
+// shareLive shares a watch that has no events since an old version.
+func shareLive(t *testing.T, events *sharedEvents, w watch.Interface) watch.Interface {
+	t.Helper()
+	shared, err := events.watch(t.Context(), func(context.Context) (watch.Interface, error) { return w, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := shared.(*sharingWatch)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.live = true
+	return s
+}
+
+// TestSharedEventsOld: a watch that begins with many deletions since an old version sends them all, however slow its
+// client is.
+func TestSharedEventsOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const deletions = 5 * eventsAhead
+		var events sharedEvents
+		library, signal := watch.NewFakeWithChanSize(eventsAhead, false), utilflowcontrol.NewInitializationSignal()
+		ctx := utilflowcontrol.WithInitializationSignal(t.Context(), signal)
+		w, err := events.watch(ctx, func(ctx context.Context) (watch.Interface, error) {
+			go func() {
+				for i := range deletions {
+					library.Delete(podVersion(fmt.Sprint(i)))
+				}
+				utilflowcontrol.WatchInitialized(ctx)
+			}()
+			return library, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range deletions {
+			<-time.After(time.Second)
+			if event, ok := <-w.ResultChan(); !ok {
+				t.Fatalf("the watch ends after %d of %d deletions", i, deletions)
+			} else if got := event.Object.(metav1.Object).GetResourceVersion(); got != fmt.Sprint(i) {
+				t.Errorf("got version %s, want %d", got, i)
+			}
+		}
+		signal.Wait()
+		w.Stop()
 	})
 }
 

@@ -61,9 +61,7 @@ func (s limitedStorage) GetList(ctx context.Context, key string, opts storage.Li
 
 // Watch implements storage.Interface.
 func (s limitedStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	w, err := s.Interface.Watch(ctx, key, opts)
-	if err != nil {
-		return nil, err
-	}
-	return s.events.share(w), nil
+	return s.events.watch(ctx, func(ctx context.Context) (watch.Interface, error) {
+		return s.Interface.Watch(ctx, key, opts)
+	})
 }

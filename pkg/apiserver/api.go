@@ -51,8 +51,8 @@ type API struct {
 	Admission []AdmissionPlugin
 	// PostStart are functions that run when the server serves, by name, a DNS label.
 	PostStart map[string]PostStartHook
-	// Permissions are what the hooks of the API need in the cluster. The server reports missing ones in /readyz and is
-	// not ready; the role in manifests/api and package envtest grant them.
+	// Permissions are what the hooks of the API need in the cluster. While one is missing, the server reports it in
+	// /readyz, is not ready, and rejects writes. The role in manifests/api and package envtest grant them.
 	Permissions []rbacv1.PolicyRule
 }
 

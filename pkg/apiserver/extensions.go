@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
@@ -58,7 +59,7 @@ func (a API) AllPermissions() []rbacv1.PolicyRule {
 // validateExtensions returns what is wrong with plugins, hooks and permissions.
 func (a API) validateExtensions() []error {
 	var problems []error
-	known := genericoptions.NewAdmissionOptions().Plugins.Registered()
+	known := append(genericoptions.NewAdmissionOptions().Plugins.Registered(), resourcequota.PluginName)
 	for i, plugin := range a.Admission {
 		switch {
 		case plugin.Name == "":

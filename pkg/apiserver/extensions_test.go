@@ -233,13 +233,14 @@ func TestAPIFlags(t *testing.T) {
 // TestExtensionErrors: what is wrong with the extensions of an API is in the errors of Validate.
 func TestExtensionErrors(t *testing.T) {
 	api := testAPI
-	api.Admission = []AdmissionPlugin{{}, {Name: "NamespaceLifecycle"}, {Name: "Other"}, {Name: "Other",
+	api.Admission = []AdmissionPlugin{{}, {Name: "NamespaceLifecycle"}, {Name: "ResourceQuota"}, {Name: "Other"}, {Name: "Other",
 		New:         func(*Runtime) (admission.Interface, error) { return nil, nil },
 		Permissions: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/"}, Verbs: []string{"get"}}}}}
 	api.PostStart = map[string]PostStartHook{"A": nil}
 	api.Permissions = []rbacv1.PolicyRule{{Verbs: []string{"get"}}}
 	err := api.Validate()
 	for _, want := range []string{"admission plugin 1 has no name", `two admission plugins are "NamespaceLifecycle"`,
+		`two admission plugins are "ResourceQuota"`,
 		"admission plugin Other: New is not set", `two admission plugins are "Other"`, "permission of admission plugin Other",
 		`post-start hook "A": a lowercase`, `post-start hook "A": there is no function`, "permission of the API: "} {
 		if err == nil || !strings.Contains(err.Error(), want) {

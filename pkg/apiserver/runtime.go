@@ -56,6 +56,9 @@ func (r *Runtime) Reader(resource schema.GroupResource) (Reader, error) {
 	return reader, nil
 }
 
+// onlyReader has none of the other methods of a storage.
+type onlyReader struct{ Reader }
+
 func (r *Runtime) fill(c *genericapiserver.RecommendedConfig) {
 	r.ClientConfig, r.Informers, r.LoopbackConfig = c.ClientConfig, c.SharedInformerFactory, c.LoopbackClientConfig
 }
@@ -67,7 +70,8 @@ func (r *Runtime) setReaders(groups []*genericapiserver.APIGroupInfo) {
 		for _, storage := range group.VersionedResourcesStorageMap {
 			for resource, storage := range storage {
 				if reader, ok := storage.(Reader); ok {
-					r.readers[schema.GroupResource{Group: group.PrioritizedVersions[0].Group, Resource: resource}] = reader
+					of := schema.GroupResource{Group: group.PrioritizedVersions[0].Group, Resource: resource}
+					r.readers[of] = onlyReader{reader}
 				}
 			}
 		}

@@ -41,7 +41,7 @@ func withMetadata(action map[string]any, field, value string) map[string]any {
 }
 
 var actionChecks = []Check{
-	{"action/create", Required, conventions, "A POST with the body of an action is 2xx, and the object is there.",
+	{"action/create", Required, conventions, "A POST with the body of an action is 2xx.",
 		[]need{verbs("create", "get"), anAction}, func(s *session) {
 			s.eachAction(func(path string, _ *unstructured.Unstructured, action map[string]any) {
 				if a := s.do("POST", path, body(action)); a.Code/100 != 2 {
@@ -49,7 +49,7 @@ var actionChecks = []Check{
 				}
 			})
 		}},
-	{"action/dry-run", Required, concepts, "A dry run of an action changes nothing.",
+	{"action/dry-run", Required, concepts, "A dry run of an action leaves the object as it is.",
 		[]need{verbs("create", "get"), anAction}, func(s *session) {
 			s.eachAction(func(path string, obj *unstructured.Unstructured, action map[string]any) {
 				a := s.do("POST", path, body(action), query("dryRun", "All"))
@@ -77,7 +77,7 @@ var actionChecks = []Check{
 				s.expectRefused(s.do("POST", s.collection()+"/no-such-object/"+name, body(full)), 404)
 			}
 		}},
-	{"action/kind", Required, concepts, "A body of another kind is 400, and changes nothing.",
+	{"action/kind", Required, concepts, "A body of another kind is 400.",
 		[]need{verbs("create", "get"), anAction}, func(s *session) {
 			s.eachAction(func(path string, _ *unstructured.Unstructured, _ map[string]any) {
 				s.expectRefused(s.do("POST", path, body(map[string]any{"apiVersion": s.apiVersion(), "kind": s.kind() + "List",

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,7 +22,7 @@ import (
 )
 
 // PrepareFrom returns a function for Target.Prepare that creates the objects of a file, in YAML or JSON, in the
-// namespace.
+// namespace. Those that are in no namespace are created once, and stay after the run.
 func PrepareFrom(path string) (func(ctx context.Context, config *rest.Config, namespace string) error, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -69,7 +70,12 @@ func createAll(ctx context.Context, config *rest.Config, namespace string, objec
 		}
 		obj = obj.DeepCopy()
 		obj.SetNamespace("")
-		if _, err := resource.Create(ctx, obj, metav1.CreateOptions{}); err != nil {
+		_, err = resource.Create(ctx, obj, metav1.CreateOptions{})
+		// A run has several namespaces, and what is in none of them stays for the next run.
+		if apierrors.IsAlreadyExists(err) && mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("create %s %s: %w", gvk.Kind, obj.GetName(), err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -32,8 +33,9 @@ import (
 //
 // metadata.uid and metadata.resourceVersion of the body, if they are set, must be those of the object; otherwise the
 // response is 409. metadata.name, if it is set, is the name in the URL. Admission plugins and webhooks get the body
-// with the verb create; those for updates of the kind are not called. metadata.managedFields of the object do not
-// change, as for the subresource binding of pods.
+// with the verb create, which is refused in a namespace that is being deleted; those for updates of the kind are not
+// called, and neither is PrepareForUpdate. metadata.managedFields of the object do not change, as for the subresource
+// binding of pods.
 func Action[T, B Object, R runtime.Object](do func(ctx context.Context, obj T, body B) (R, error)) Subresource[T] {
 	return action[T, B, R](do)
 }
@@ -43,12 +45,20 @@ type action[T, B Object, R runtime.Object] func(ctx context.Context, obj T, body
 // verbs are those of requests, which an action in a role or an audit event would be taken for, and the names of
 // subresources that mean something to Kubernetes.
 var reservedActions = sets.New("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection",
-	"connect", "apply", "proxy", "status", "scale", "log", "exec", "attach", "portforward")
+	"connect", "apply", "bind", "escalate", "impersonate", "proxy", "status", "scale", "log", "exec", "attach",
+	"portforward", "binding", "eviction", "finalize", "token", "approval", "ephemeralcontainers")
 
 func (do action[T, B, R]) check(d *description[T], name string) []error {
 	var problems []error
 	if do == nil {
 		problems = append(problems, errors.New("there is no function"))
+	}
+	for _, wrong := range validation.IsDNS1123Label(name) {
+		problems = append(problems, errors.New(wrong))
+	}
+	if reflect.TypeFor[B]().Kind() != reflect.Pointer || reflect.TypeFor[R]().Kind() != reflect.Pointer {
+		return append(problems, fmt.Errorf("the body is a %s and the response a %s, expected pointers to structs",
+			reflect.TypeFor[B](), reflect.TypeFor[R]()))
 	}
 	if reservedActions.Has(name) {
 		problems = append(problems, errors.New("an action cannot have this name: it is a verb, or another subresource "+
@@ -204,6 +214,9 @@ func (c *changedBy[T, B, R]) UpdatedObject(ctx context.Context, old runtime.Obje
 	obj := old.DeepCopyObject().(T)     //nolint:forcetypeassert // the store is that of T
 	body := c.body.DeepCopyObject().(B) //nolint:forcetypeassert // it is a copy
 	result, err := c.do(ctx, obj, body)
+	if err == nil && reflect.ValueOf(result).IsNil() {
+		err = errors.New("the action returns no response")
+	}
 	c.result = result
 	return obj, err
 }

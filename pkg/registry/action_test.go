@@ -156,7 +156,7 @@ func TestActionContradictions(t *testing.T) {
 		"log": Log(func(context.Context, *v1.Widget, *v1.Gadget, io.Writer) error { return nil }),
 	}
 	_, err = kind.NewStorage(actionScheme(), Unconnected{}, nil)
-	if want := "subresource log: field ObjectMeta: a query has no values of the type"; err == nil ||
+	if want := "subresource log: field ObjectMeta: embedded structs are not read from a query"; err == nil ||
 		!strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want it to contain %q", err, want)
 	}

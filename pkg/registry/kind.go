@@ -71,7 +71,8 @@ type Kind[T Object] struct {
 	Authorize func(ctx context.Context, a authorizer.Authorizer, obj, old T) error
 	// Warn returns warnings for the client. old is nil on create.
 	Warn func(ctx context.Context, obj, old T) []string
-	// PrepareForCreate and PrepareForUpdate change an object before it is validated. The status is reset already.
+	// PrepareForCreate and PrepareForUpdate change an object before it is validated. The status is reset already. With
+	// Authorize they are called once more before, with a copy, and must do the same each time.
 	PrepareForCreate func(ctx context.Context, obj T)
 	PrepareForUpdate func(ctx context.Context, obj, old T)
 	// Subresources are served below each object, by name: Status, Scale, Action, Log, Stream, or CustomSubresource.

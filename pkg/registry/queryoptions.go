@@ -85,6 +85,9 @@ func queryFields(options reflect.Type) ([]queryField, error) {
 	var fields []queryField
 	for _, f := range reflect.VisibleFields(options) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && f.Type != reflect.TypeFor[metav1.TypeMeta]() {
+			return nil, fmt.Errorf("field %s: embedded structs are not read from a query", f.Name)
+		}
 		if name == "" || name == "-" || len(f.Index) > 1 || f.Type == reflect.TypeFor[metav1.TypeMeta]() {
 			continue
 		}

@@ -7,6 +7,7 @@ package calibrator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -111,8 +112,8 @@ func (c *Calibrator) Start(ctx context.Context, server *apiserver.Runtime) error
 	return nil
 }
 
-// run calibrates one Widget after the other until the context is done. A server that takes over begins again with the
-// first step.
+// run calibrates one Widget after the other until the context is done; the others wait. A server that takes over begins
+// again with the first step.
 func (c *Calibrator) run(ctx context.Context, client workshopv1.WidgetsGetter) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		list, err := client.Widgets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
@@ -147,8 +148,8 @@ func (c *Calibrator) calibrate(ctx context.Context, client workshopv1.WidgetInte
 			if err != nil {
 				return err
 			}
-			if latest.UID != w.UID {
-				return fmt.Errorf("it was replaced by another")
+			if c := widget.Calibration(latest); latest.UID != w.UID || c == nil || c.Status != metav1.ConditionUnknown {
+				return errors.New("it is not to be calibrated any more")
 			}
 			meta.SetStatusCondition(&latest.Status.Conditions, condition)
 			_, err = client.UpdateStatus(ctx, latest, metav1.UpdateOptions{})

@@ -35,8 +35,8 @@ type WriteLog func(ctx context.Context, obj, options runtime.Object, w io.Writer
 
 // NewLog returns the storage of "<resource>/log": a GET, whose response is text. objects are those of the main
 // resource. With this kit's server a log counts as a watch: its user may have as many watches and logs together as
-// --max-watches-per-user says, and it ends within 46 s when the user loses the permission to get the subresource. It
-// has no timeout.
+// --max-watches-per-user says, and it ends within 46 s when the user loses the permission to get the subresource, or a
+// minute later if the client does not read. It has no timeout.
 func NewLog(objects interface {
 	rest.Storage
 	rest.Getter
@@ -89,9 +89,11 @@ func (r *logREST) Connect(ctx context.Context, name string, options runtime.Obje
 		}
 		out := &logWriter{ctx: ctx, w: w}
 		begin := time.AfterFunc(logBegins, out.begin)
-		err := r.write(ctx, obj, options, out)
-		begin.Stop()
-		out.end(err, responder)
+		defer func() {
+			begin.Stop()
+			out.leave() // also after a panic: the timer may run already
+		}()
+		out.end(r.write(ctx, obj, options, out), responder)
 	}), nil
 }
 
@@ -123,7 +125,10 @@ func (l *logWriter) header() {
 }
 
 func (l *logWriter) flush() {
-	if flusher, ok := l.w.(http.Flusher); ok && !l.ended {
+	if l.ended {
+		return
+	}
+	if flusher, ok := l.w.(http.Flusher); ok {
 		flusher.Flush()
 	}
 }
@@ -142,6 +147,13 @@ func (l *logWriter) Write(p []byte) (int, error) {
 	n, err := l.w.Write(p)
 	l.flush()
 	return n, err
+}
+
+// leave is for the end of the handler, after which nothing may use its writer.
+func (l *logWriter) leave() {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.ended = true
 }
 
 // end sends what is left to say. It breaks the response off if the log is not whole.

@@ -39,7 +39,16 @@ func serveLog(t *testing.T, write WriteLog) (url string, end context.CancelCause
 	t.Helper()
 	ended, end := context.WithCancelCause(context.Background())
 	storage := NewLog(&oneGadget{}, func() runtime.Object { return &metav1.GetOptions{} }, write).(rest.Connecter)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		defer func() {
+			switch reason := recover(); reason {
+			case nil:
+			case http.ErrAbortHandler:
+				panic(reason)
+			default: // as the library responds
+				http.Error(w, "panic", http.StatusInternalServerError)
+			}
+		}()
 		ctx, cancel := context.WithCancelCause(req.Context())
 		defer context.AfterFunc(ended, func() { cancel(context.Cause(ended)) })()
 		handler, err := storage.Connect(ctx, strings.Trim(req.URL.Path, "/"), &metav1.GetOptions{ResourceVersion: "7"},
@@ -50,6 +59,9 @@ func serveLog(t *testing.T, write WriteLog) (url string, end context.CancelCause
 		}
 		handler.ServeHTTP(w, req)
 	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	logClient = server.Client()
 	t.Cleanup(func() {
 		end(nil)
 		server.Close()
@@ -57,13 +69,16 @@ func serveLog(t *testing.T, write WriteLog) (url string, end context.CancelCause
 	return server.URL, end
 }
 
+// logClient is that of the last server of serveLog.
+var logClient *http.Client
+
 func getLog(t *testing.T, url string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := logClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +211,9 @@ func TestLogUpgrade(t *testing.T) {
 	}
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", "websocket")
-	resp, err := http.DefaultClient.Do(req)
+	logClient.Transport.(*http.Transport).ForceAttemptHTTP2 = false
+	logClient.Transport.(*http.Transport).TLSClientConfig.NextProtos = []string{"http/1.1"}
+	resp, err := logClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,4 +221,13 @@ func TestLogUpgrade(t *testing.T) {
 	if resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("got %s, want 400", resp.Status)
 	}
+}
+
+// TestLogPanic: a panic before a log has begun ends its request, and nothing is sent after it.
+func TestLogPanic(t *testing.T) {
+	url, _ := serveLog(t, func(context.Context, runtime.Object, runtime.Object, io.Writer) error { panic("no disk") })
+	if resp := getLog(t, url+"/g"); resp.StatusCode != http.StatusInternalServerError { //nolint:bodyclose // it does
+		t.Errorf("got %s, want 500", resp.Status)
+	}
+	<-time.After(logBegins + 200*time.Millisecond) // when the response would have begun
 }

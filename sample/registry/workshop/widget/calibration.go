@@ -69,6 +69,10 @@ func writeLog(ctx context.Context, widget *v1.Widget, options *v1.WidgetLogOptio
 		if err != nil {
 			return err
 		}
-		widget = obj.(*v1.Widget) //nolint:forcetypeassert // the kind has no other type here
+		latest := obj.(*v1.Widget) //nolint:forcetypeassert // the kind has no other type here
+		if latest.UID != widget.UID {
+			return apierrors.NewNotFound(v1.Resource("widgets"), widget.Name) // it was replaced by another
+		}
+		widget = latest
 	}
 }
