@@ -25,11 +25,15 @@ func WithUTF8Check(handler http.Handler) http.Handler {
 		contentType := strings.ToLower(req.Header.Get("Content-Type")) // JSON is the default
 		isJSON := contentType == "" || strings.Contains(contentType, "json")
 		if ok && info.IsResourceRequest && writes.Has(info.Verb) && isJSON {
-			req.Body = utf8Body{transform.NewReader(req.Body,
-				transform.Chain(encoding.UTF8Validator, surrogatePairs{})), req.Body}
+			req.Body = withUTF8(req.Body)
 		}
 		handler.ServeHTTP(w, req)
 	})
+}
+
+// withUTF8 returns the body with an error for JSON that WithUTF8Check rejects.
+func withUTF8(body io.ReadCloser) io.ReadCloser {
+	return utf8Body{transform.NewReader(body, transform.Chain(encoding.UTF8Validator, surrogatePairs{})), body}
 }
 
 type utf8Body struct {

@@ -80,6 +80,7 @@ func WithYAMLLimit(handler http.Handler, serializer runtime.NegotiatedSerializer
 			info.Verb != "patch" && json.Valid(body) {
 			req = req.Clone(req.Context())
 			req.Header.Set("Content-Type", runtime.ContentTypeJSON)
+			req.Body = withUTF8(req.Body)
 		}
 		handler.ServeHTTP(w, req)
 	})

@@ -116,16 +116,26 @@ func (p *project) shown(path string) string {
 	return path
 }
 
-// storageAlias is the package that an element of Kinds is of: PACKAGE.Kind.NewStorage, or PACKAGE.NewStorage.
+// storageAlias returns the package of an element of Kinds: PACKAGE.Kind.NewStorage or PACKAGE.NewStorage, also in a
+// call or a function, where the last one counts.
 func storageAlias(e ast.Expr) (alias string, ok bool) {
 	if alias, _, ok = selector(e); ok {
 		return alias, true
 	}
-	sel, ok := e.(*ast.SelectorExpr)
-	if !ok {
-		return "", false
-	}
-	alias, _, ok = selector(sel.X)
+	ast.Inspect(e, func(n ast.Node) bool {
+		sel, isSelector := n.(*ast.SelectorExpr)
+		if !isSelector || sel.Sel.Name != "NewStorage" {
+			return true
+		}
+		of := sel.X
+		if kind, isKind := of.(*ast.SelectorExpr); isKind {
+			of = kind.X
+		}
+		if name, isName := of.(*ast.Ident); isName {
+			alias, ok = name.Name, true
+		}
+		return true
+	})
 	return alias, ok
 }
 

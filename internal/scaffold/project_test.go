@@ -129,7 +129,7 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Kind{Kind: "Widget", Plural: "widgets", Namespaced: true, Status: true, Scale: true,
-		ShortNames: []string{"wg"}, otherPaths: []string{"console"}, hub: "v1"}
+		ShortNames: []string{"wg"}, otherPaths: []string{"calibrate", "log", "console"}, hub: "v1"}
 	if diff := cmp.Diff(want, widget, cmp.AllowUnexported(Kind{}),
 		cmpopts.IgnoreFields(Kind{}, "Columns", "Selectable")); diff != "" {
 		t.Errorf("the sample's widget (-want +got):\n%s", diff)

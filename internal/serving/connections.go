@@ -23,7 +23,7 @@ var (
 	// which is 80 MiB of the 512 MiB that the manifests allow. kube-apiserver opens one for each console,
 	// many at a time after a restart. Those that are reserved for an address are accepted even when all
 	// others are taken: kube-apiserver and the kubelet get through while many addresses attack.
-	newConnections = fairness.Limits{PerKey: 200, Total: 400, Reserved: 10}
+	newConnections = fairness.Limits{PerKey: 400, Total: 400, Reserved: 10}
 	// otherConnections bounds those of clients that turned out not to be the front proxy. Each costs up
 	// to 1 MiB, for a head of maxHead that has only short fields: 100 MiB. Users of the API come through
 	// kube-apiserver.

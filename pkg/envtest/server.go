@@ -4,10 +4,12 @@ package envtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -150,15 +152,31 @@ func (e *Environment) runServer(ctx context.Context, s *Server) error {
 	if s.process, err = e.processes.start(s.host, s.Name, s.command, s.environment...); err != nil {
 		return err
 	}
-	client, err := rest.HTTPClientFor(s.Config(e))
+	admin, err := e.AdminConfig()
+	if err != nil {
+		return err
+	}
+	client, err := rest.HTTPClientFor(s.ConfigAs(e, admin))
 	if err != nil {
 		return err
 	}
 	defer client.CloseIdleConnections()
-	return s.ready(ctx, startTimeout, func(ctx context.Context) error {
-		return getOK(ctx, client,
-			s.URL+"/readyz?verbose")
-	})
+	return s.ready(ctx, startTimeout, func(ctx context.Context) error { return s.checkReady(ctx, client) })
+}
+
+var failedCheck = regexp.MustCompile(`\[-\](\S+) failed`)
+
+// checkReady returns why the server is not ready. The response of /readyz withholds the reasons of its checks, which
+// those of the checks have.
+func (s *Server) checkReady(ctx context.Context, client *http.Client) error {
+	err := getOK(ctx, client, s.URL+"/readyz?verbose")
+	if err == nil {
+		return nil
+	}
+	for _, check := range failedCheck.FindAllStringSubmatch(err.Error(), -1) {
+		err = errors.Join(err, getOK(ctx, client, s.URL+"/readyz/"+check[1]))
+	}
+	return err
 }
 
 // Config returns a client configuration without credentials for the server's own port, past kube-apiserver.

@@ -12,7 +12,9 @@ var widgetSurface = surface{
 		ShortNames: []string{"wg"}, Categories: []string{"workshop"},
 	},
 	subresources: []metav1.APIResource{
+		{Name: "widgets/calibrate", Kind: "CalibrateWidget", Namespaced: true, Verbs: metav1.Verbs{"create"}},
 		{Name: "widgets/console", Kind: "Widget", Namespaced: true, Verbs: metav1.Verbs{"get"}},
+		{Name: "widgets/log", Kind: "Widget", Namespaced: true, Verbs: metav1.Verbs{"get"}},
 		{Name: "widgets/scale", Group: "autoscaling", Version: "v1", Kind: "Scale", Namespaced: true,
 			Verbs: metav1.Verbs{"get", "patch", "update"}},
 		{Name: "widgets/status", Kind: "Widget", Namespaced: true, Verbs: metav1.Verbs{"get", "patch", "update"}},

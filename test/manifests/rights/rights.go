@@ -140,8 +140,11 @@ func Compare(user string, log []byte, granted []string, never map[string]string)
 	return errs
 }
 
-// covers compares a right with a request. A right without names covers any.
+// covers compares a right with a request. A right without names covers any, and one without a namespace those in each.
 func covers(right, request string) bool {
+	if what, name, named := strings.Cut(right, " /"); named && name != "" {
+		return strings.HasPrefix(request, what+" ") && strings.HasSuffix(request, "/"+name)
+	}
 	if strings.Count(right, " ") == 2 {
 		return request == right
 	}

@@ -82,6 +82,11 @@ func (s checkObjects) widgetSubresources(gv schema.GroupVersion) []check {
 			header: upgrade(), status: 101, want: both},
 		check{version: gv.Version, resource: "widgets/console", verb: "get", method: "GET", path: object + "/console",
 			status: 400, want: both},
+		check{version: gv.Version, resource: "widgets/log", verb: "get", method: "GET", path: object + "/log", status: 200,
+			want: one(resourceCheck(gv, "get", "widgets", "log", s.namespace, s.widget))},
+		check{version: gv.Version, resource: "widgets/calibrate", verb: "create", method: "POST",
+			path: object + "/calibrate?dryRun=All", body: text(`{"reason":"it drifts"}`), status: 201,
+			want: one(resourceCheck(gv, "create", "widgets", "calibrate", s.namespace, s.widget))},
 	)
 	return rows
 }

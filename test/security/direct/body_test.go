@@ -25,7 +25,7 @@ const (
 	// maxBody is how much the library reads of a body (MaxRequestBodyBytes of its configuration).
 	maxBody = 3 << 20
 	// maxYAML is the limit for YAML, and for server-side apply.
-	maxYAML = 1 << 20
+	maxYAML = 768 << 10
 )
 
 // endless is a body of spaces that never ends by itself. It counts what was taken of it.

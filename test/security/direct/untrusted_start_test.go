@@ -154,7 +154,7 @@ func TestS13TrustForbidden(t *testing.T) {
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, role := range []string{"extension-apiserver", "system:auth-delegator"} {
+	for _, role := range []string{"extension-apiserver", "extension-apiserver-hooks", "system:auth-delegator"} {
 		if _, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name + ":" + role}, Subjects: account,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},

@@ -13,6 +13,9 @@ import (
 // refused, and the memory of the others is bounded. A small object counts as 64 KiB here, beside many large ones: a log
 // for four watches.
 func TestLogs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped in short mode: later tests would have less memory")
+	}
 	const tries, most, least = 1_100, 1_000, 240
 	reader, writer := costlyUsers(t)
 	must := func(r request) {

@@ -18,6 +18,9 @@ import (
 // TestLeftSelectors: one small change takes a large object out of the selectors of many watches, and each of them tells
 // its client so. The server encodes the object once.
 func TestLeftSelectors(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped in short mode: later tests would have less memory")
+	}
 	const watches, left = 60, `{"type":"DELETED","object":`
 	reader, writer := costlyUsers(t)
 	object := escapedObjects + "/w0"
@@ -86,6 +89,9 @@ func openWatch(ctx context.Context, t *testing.T, c client, path, accept string)
 // TestWatchEncodings: an object is changed again and again that is watched in each encoding, also by watches whose
 // clients do not read. The server does not keep the encoded events for those.
 func TestWatchEncodings(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped in short mode: later tests would have less memory")
+	}
 	reader, writer := costlyUsers(t)
 	write := func(r request) {
 		t.Helper()
