@@ -137,7 +137,7 @@ func (b *Budget) leaveQueue(i int) {
 	b.queue = slices.Delete(b.queue, i, i+1)
 }
 
-// forget deletes the entry of a user who has no share and waits for none.
+// forget deletes the entry of a user, unless the user has a share or a request that waits.
 func (b *Budget) forget(name string) {
 	if user := b.users[name]; user.taken == 0 && user.waits == 0 {
 		delete(b.users, name)

@@ -87,7 +87,7 @@ func (e *sharedEvents) forget(key eventKey) {
 // sharingWatch implements watch.Interface, and utilflowcontrol.InitializationSignal for the watch of the library.
 type sharingWatch struct {
 	watch.Interface
-	ctx     context.Context // with the signal of others
+	ctx     context.Context // with the initialization signal of priority and fairness
 	result  chan watch.Event
 	stopped chan struct{}
 	once    sync.Once

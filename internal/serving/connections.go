@@ -52,7 +52,7 @@ func limitConnections(listener net.Listener) *limitedListener {
 type limitedListener struct {
 	net.Listener
 	accepted, others *fairness.Slots
-	bytes            *rate.Limiter // of others
+	bytes            *rate.Limiter // limits what clients other than the front proxy send
 }
 
 // Accept implements net.Listener.
