@@ -7,9 +7,14 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
+	"github.com/emicklei/go-restful/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	openapiutil "k8s.io/kube-openapi/pkg/util"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
@@ -70,4 +75,74 @@ func servedKinds(definitionName func(string) (string, spec.Extensions)) func(str
 		}
 		return name, extensions
 	}
+}
+
+// describeParameters gives the query parameters of subresources, such as those of a log, the descriptions of the fields
+// of their options. The library takes them from the method SwaggerDoc, which generated types do not have.
+func (a API) describeParameters(scheme *runtime.Scheme, services []*restful.WebService,
+	groups []*genericapiserver.APIGroupInfo) {
+	definitions := a.openAPI(func(string) spec.Ref { return spec.Ref{} })
+	for _, group := range groups {
+		for version, storages := range group.VersionedResourcesStorageMap {
+			gv := schema.GroupVersion{Group: group.PrioritizedVersions[0].Group, Version: version}
+			for path, storage := range storages {
+				options := queryOptions(scheme, storage, gv)
+				if options == nil {
+					continue
+				}
+				fields := definitions[openapiutil.GetCanonicalTypeName(options)].Schema.Properties
+				resource, subresource, _ := strings.Cut(path, "/")
+				suffix := strings.TrimSuffix("/"+resource+"/{name}/"+subresource, "/")
+				for _, p := range queryParameters(services, "/apis/"+gv.String(), suffix) {
+					if p.Data().Description == "" {
+						p.Description(fields[p.Data().Name].Description)
+					}
+				}
+			}
+		}
+	}
+}
+
+// queryOptions returns empty options of a storage in a version, or nil if it has none.
+func queryOptions(scheme *runtime.Scheme, storage rest.Storage, gv schema.GroupVersion) runtime.Object {
+	var options runtime.Object
+	switch s := storage.(type) {
+	case rest.GetterWithOptions:
+		options, _, _ = s.NewGetOptions()
+	case rest.Connecter:
+		options, _, _ = s.NewConnectOptions()
+	}
+	if options == nil {
+		return nil
+	}
+	kinds, _, err := scheme.ObjectKinds(options)
+	if err != nil {
+		return nil
+	}
+	versioned, err := scheme.New(gv.WithKind(kinds[0].Kind))
+	if err != nil {
+		return nil
+	}
+	return versioned
+}
+
+// queryParameters returns the query parameters of the routes below a root whose paths end so.
+func queryParameters(services []*restful.WebService, root, suffix string) []*restful.Parameter {
+	var parameters []*restful.Parameter
+	for _, service := range services {
+		if service.RootPath() != root {
+			continue
+		}
+		for _, route := range service.Routes() {
+			if !strings.HasSuffix(route.Path, suffix) {
+				continue
+			}
+			for _, p := range route.ParameterDocs {
+				if p.Kind() == restful.QueryParameterKind {
+					parameters = append(parameters, p)
+				}
+			}
+		}
+	}
+	return parameters
 }

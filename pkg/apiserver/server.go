@@ -51,6 +51,7 @@ func (c *serverConfig) newServer() (*apiServer, error) {
 	if err := generic.InstallAPIGroups(groups...); err != nil {
 		return nil, fmt.Errorf("install API groups: %w", err)
 	}
+	c.options.api.describeParameters(c.options.scheme, generic.Handler.GoRestfulContainer.RegisteredWebServices(), groups)
 	c.options.runtime.setReaders(groups)
 	hookFailed := make(chan error, 1)
 	if err := c.options.api.addHooks(generic, c.options.runtime, c.permissions.problem, hookFailed); err != nil {
