@@ -11,9 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
-	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	"k8s.io/client-go/tools/cache"
+
+	"example.com/extension-apiserver/internal/restoptions"
 )
 
 // InStorage returns options for storages in which lists wait for their turns, and watches share their events.
@@ -27,18 +26,9 @@ func (g inStorage) GetRESTOptions(of schema.GroupResource, example runtime.Objec
 	if err != nil {
 		return options, err
 	}
-	decorator := options.Decorator
-	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string,
-		keyFunc func(runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object,
-		attributes storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface,
-		storagefactory.DestroyFunc, error) {
-		s, destroy, err := decorator(config, prefix, keyFunc, newFunc, newListFunc, attributes, triggers, indexers)
-		if err != nil || s == nil {
-			return s, destroy, err
-		}
-		return limitedStorage{s, &sharedEvents{}}, destroy, nil
-	}
-	return options, nil
+	return restoptions.Wrap(options, func(s storage.Interface, _ string, _ func() runtime.Object) storage.Interface {
+		return limitedStorage{s, &sharedEvents{}}
+	}), nil
 }
 
 type limitedStorage struct {

@@ -18,11 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
-	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
-	"k8s.io/client-go/tools/cache"
+
+	"example.com/extension-apiserver/internal/restoptions"
 )
 
 const (
@@ -199,23 +198,15 @@ func (o observed) GetRESTOptions(of schema.GroupResource, example runtime.Object
 	r := o.sizes.resource(of, prefix)
 	config.Transformer = transformer{config.Transformer, r, o.sizes}
 	options.StorageConfig = &config
-	decorator := options.Decorator
-	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string,
-		keyFunc func(runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object,
-		attributes storage.AttrFunc,
-		triggers storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface,
-		storagefactory.DestroyFunc, error) {
-		s, destroy, err := decorator(config, prefix, keyFunc, newFunc, newListFunc, attributes, triggers, indexers)
-		if err == nil && s != nil {
-			o.sizes.setExists(r, func(ctx context.Context, name string) bool {
-				// From the watch cache, if there is one.
-				err := s.Get(ctx, path.Join("/", prefix, name), storage.GetOptions{ResourceVersion: "0"}, newFunc())
-				return !storage.IsNotFound(err)
-			})
-		}
-		return s, destroy, err
-	}
-	return options, nil
+	return restoptions.Wrap(options, func(s storage.Interface, prefix string,
+		newFunc func() runtime.Object) storage.Interface {
+		o.sizes.setExists(r, func(ctx context.Context, name string) bool {
+			// From the watch cache, if there is one.
+			err := s.Get(ctx, path.Join("/", prefix, name), storage.GetOptions{ResourceVersion: "0"}, newFunc())
+			return !storage.IsNotFound(err)
+		})
+		return s
+	}), nil
 }
 
 // setExists sets how to find out whether an object exists.

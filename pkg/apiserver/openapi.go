@@ -13,10 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	openapiutil "k8s.io/kube-openapi/pkg/util"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"example.com/extension-apiserver/internal/queryoptions"
 )
 
 // validateOpenAPI returns an error for each kind that has no definition, and for each definition that is missing and
@@ -86,9 +87,13 @@ func (a API) describeParameters(scheme *runtime.Scheme, services []*restful.WebS
 		for version, storages := range group.VersionedResourcesStorageMap {
 			gv := schema.GroupVersion{Group: group.PrioritizedVersions[0].Group, Version: version}
 			for path, storage := range storages {
-				options := queryOptions(scheme, storage, gv)
+				options := queryoptions.Of(storage)
 				if options == nil {
 					continue
+				}
+				options, err := queryoptions.InVersion(scheme, options, gv)
+				if err != nil {
+					continue // the registry has registered all versions
 				}
 				fields := definitions[openapiutil.GetCanonicalTypeName(options)].Schema.Properties
 				resource, subresource, _ := strings.Cut(path, "/")
@@ -101,29 +106,6 @@ func (a API) describeParameters(scheme *runtime.Scheme, services []*restful.WebS
 			}
 		}
 	}
-}
-
-// queryOptions returns empty options of a storage in a version, or nil if it has none.
-func queryOptions(scheme *runtime.Scheme, storage rest.Storage, gv schema.GroupVersion) runtime.Object {
-	var options runtime.Object
-	switch s := storage.(type) {
-	case rest.GetterWithOptions:
-		options, _, _ = s.NewGetOptions()
-	case rest.Connecter:
-		options, _, _ = s.NewConnectOptions()
-	}
-	if options == nil {
-		return nil
-	}
-	kinds, _, err := scheme.ObjectKinds(options)
-	if err != nil {
-		return nil
-	}
-	versioned, err := scheme.New(gv.WithKind(kinds[0].Kind))
-	if err != nil {
-		return nil
-	}
-	return versioned
 }
 
 // queryParameters returns the query parameters of the routes below a root whose paths end so.

@@ -17,11 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
-	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	"k8s.io/client-go/tools/cache"
 
 	"example.com/extension-apiserver/internal/patch"
+	"example.com/extension-apiserver/internal/restoptions"
 )
 
 // clientErrors makes 4xx of the faults of a client that the library answers with 500, for built-in kinds too: 422 of a
@@ -32,18 +30,9 @@ type clientErrors struct{ generic.RESTOptionsGetter }
 func (c clientErrors) GetRESTOptions(resource schema.GroupResource,
 	example runtime.Object) (generic.RESTOptions, error) {
 	options, err := c.RESTOptionsGetter.GetRESTOptions(resource, example)
-	decorator := options.Decorator
-	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string,
-		keyFunc func(runtime.Object) (string, error), newFunc,
-		newListFunc func() runtime.Object, attributes storage.AttrFunc, triggers storage.IndexerFuncs,
-		indexers *cache.Indexers) (storage.Interface, storagefactory.DestroyFunc, error) {
-		s, destroy, err := decorator(config, prefix, keyFunc, newFunc, newListFunc, attributes, triggers, indexers)
-		if err != nil || s == nil {
-			return s, destroy, err
-		}
-		return clientErrorStorage{s, resource, &atomic.Uint64{}}, destroy, nil
-	}
-	return options, err
+	return restoptions.Wrap(options, func(s storage.Interface, _ string, _ func() runtime.Object) storage.Interface {
+		return clientErrorStorage{s, resource, &atomic.Uint64{}}
+	}), err
 }
 
 type clientErrorStorage struct {

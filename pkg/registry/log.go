@@ -6,13 +6,13 @@ import (
 	"context"
 	"errors"
 	"io"
-	"reflect"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"example.com/extension-apiserver/internal/queryoptions"
 	"example.com/extension-apiserver/pkg/registry/subresource"
 )
 
@@ -41,7 +41,7 @@ func (write log[T, O]) check(d *description[T], name string) []error {
 	options := newObject[O]()
 	problems = append(problems, d.checkServed(options)...)
 	if len(problems) == 0 {
-		if _, err := queryFields(reflect.TypeFor[O]().Elem()); err != nil {
+		if err := queryoptions.Check(options); err != nil {
 			problems = append(problems, err)
 		}
 	}

@@ -4,155 +4,31 @@ package registry
 
 import (
 	"fmt"
-	"net/url"
-	"reflect"
-	"strconv"
-	"strings"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"example.com/extension-apiserver/internal/queryoptions"
 )
 
 // addQueryOptions registers what the library needs to read the options of a storage, such as those of a log, from the
 // query of a request: the type as an internal one, and its conversion from a query, unless the scheme has them.
 func addQueryOptions(scheme *runtime.Scheme, storage rest.Storage, versions []schema.GroupVersion) error {
-	var options runtime.Object
-	switch s := storage.(type) {
-	case rest.GetterWithOptions:
-		options, _, _ = s.NewGetOptions()
-	case rest.Connecter:
-		options, _, _ = s.NewConnectOptions()
-	}
+	options := queryoptions.Of(storage)
 	if options == nil {
 		return nil
 	}
 	if err := addInternal(scheme, options); err != nil {
 		return fmt.Errorf("options of the type %T: %w", options, err)
 	}
-	gvks, _, err := scheme.ObjectKinds(options)
-	if err != nil {
-		return err
-	}
 	for _, gv := range versions {
-		example, err := scheme.New(gv.WithKind(gvks[0].Kind))
+		inVersion, err := queryoptions.InVersion(scheme, options, gv)
+		if err == nil {
+			err = queryoptions.AddConversion(scheme, inVersion)
+		}
 		if err != nil {
 			return fmt.Errorf("options of the type %T: %w", options, err)
-		}
-		if err := addQueryConversion(scheme, example); err != nil {
-			return fmt.Errorf("options of the type %T: %w", example, err)
-		}
-	}
-	return nil
-}
-
-// addQueryConversion registers the conversion of a query to a type of options, unless there is a generated one.
-func addQueryConversion(scheme *runtime.Scheme, options runtime.Object) error {
-	if scheme.Convert(&url.Values{}, options.DeepCopyObject(), nil) == nil {
-		return nil
-	}
-	fields, err := queryFields(reflect.TypeOf(options).Elem())
-	if err != nil {
-		return err
-	}
-	return scheme.AddConversionFunc((*url.Values)(nil), options, func(from, to any, _ conversion.Scope) error {
-		query, value := *from.(*url.Values), reflect.ValueOf(to).Elem() //nolint:forcetypeassert // as registered
-		for _, f := range fields {
-			texts, ok := query[f.name]
-			if !ok || len(texts) == 0 {
-				continue
-			}
-			if err := f.set(value.FieldByIndex(f.index), texts); err != nil {
-				return fmt.Errorf("query parameter %s: %w", f.name, err)
-			}
-		}
-		return nil
-	})
-}
-
-// queryField is a field of a type of options, and how it is set from the values of its parameter.
-type queryField struct {
-	name  string
-	index []int
-	set   func(reflect.Value, []string) error
-}
-
-// queryFields returns the fields of a struct of options by their names in JSON.
-func queryFields(options reflect.Type) ([]queryField, error) {
-	var fields []queryField
-	for _, f := range reflect.VisibleFields(options) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Anonymous && f.Type != reflect.TypeFor[metav1.TypeMeta]() {
-			return nil, fmt.Errorf("field %s: embedded structs are not read from a query", f.Name)
-		}
-		if name == "" || name == "-" || len(f.Index) > 1 || f.Type == reflect.TypeFor[metav1.TypeMeta]() {
-			continue
-		}
-		set := setterOf(f.Type)
-		if set == nil {
-			return nil, fmt.Errorf("field %s: a query has no values of the type %s", f.Name, f.Type)
-		}
-		fields = append(fields, queryField{name, f.Index, set})
-	}
-	return fields, nil
-}
-
-// setterOf returns how a field of a type is set from the values of its parameter, or nil.
-func setterOf(t reflect.Type) func(reflect.Value, []string) error {
-	if t == reflect.TypeFor[metav1.Time]() {
-		return func(v reflect.Value, texts []string) error {
-			parsed, err := time.Parse(time.RFC3339, texts[0])
-			v.Set(reflect.ValueOf(metav1.NewTime(parsed)))
-			return err
-		}
-	}
-	switch t.Kind() {
-	case reflect.Pointer:
-		set := setterOf(t.Elem())
-		if set == nil {
-			return nil
-		}
-		return func(v reflect.Value, texts []string) error {
-			v.Set(reflect.New(t.Elem()))
-			return set(v.Elem(), texts)
-		}
-	case reflect.Slice:
-		set := setterOf(t.Elem())
-		if set == nil || t.Elem().Kind() != reflect.String {
-			return nil
-		}
-		return func(v reflect.Value, texts []string) error {
-			v.Set(reflect.MakeSlice(t, len(texts), len(texts)))
-			for i := range texts {
-				if err := set(v.Index(i), texts[i:]); err != nil {
-					return err
-				}
-			}
-			return nil
-		}
-	case reflect.String:
-		return func(v reflect.Value, texts []string) error {
-			v.SetString(texts[0])
-			return nil
-		}
-	case reflect.Bool:
-		return func(v reflect.Value, texts []string) error {
-			if texts[0] == "" { // ?follow
-				v.SetBool(true)
-				return nil
-			}
-			parsed, err := strconv.ParseBool(texts[0])
-			v.SetBool(parsed)
-			return err
-		}
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		return func(v reflect.Value, texts []string) error {
-			parsed, err := strconv.ParseInt(texts[0], 10, t.Bits())
-			v.SetInt(parsed)
-			return err
 		}
 	}
 	return nil

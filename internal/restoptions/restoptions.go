@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package restoptions changes the storages that REST options make.
+package restoptions
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Wrap returns options that make what wrap returns for each storage that the given options make. Wrap gets the prefix
+// of the storage's keys, and what makes an empty object.
+func Wrap(options generic.RESTOptions,
+	wrap func(s storage.Interface, prefix string, newFunc func() runtime.Object) storage.Interface) generic.RESTOptions {
+	decorator := options.Decorator
+	options.Decorator = func(config *storagebackend.ConfigForResource, prefix string,
+		keyFunc func(runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object,
+		attributes storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface,
+		storagefactory.DestroyFunc, error) {
+		s, destroy, err := decorator(config, prefix, keyFunc, newFunc, newListFunc, attributes, triggers, indexers)
+		if err != nil || s == nil { // Unconnected makes none
+			return s, destroy, err
+		}
+		return wrap(s, prefix, newFunc), destroy, nil
+	}
+	return options
+}
