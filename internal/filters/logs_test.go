@@ -4,6 +4,7 @@ package filters
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
@@ -87,19 +90,72 @@ func TestLogSeats(t *testing.T) {
 	})
 }
 
-// TestLogsEnd: logs end when the server has stopped to be sent requests.
-func TestLogsEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := NewLongRunning(nil, nil, nil, 1, 1)
-		ctx, stop := context.WithCancel(t.Context())
-		go l.Run(ctx, 10*time.Second)
-		stop()
-		<-time.After(9 * time.Second)
-		select {
-		case <-l.stopped:
-			t.Error("logs end before the delay")
-		default:
-		}
-		<-l.stopped
-	})
+// TestServeLog: a log leaves its seat when its response begins, or after a second; then it is in the audit log. It ends
+// some time after the server began to shut down.
+func TestServeLog(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		begin func(http.ResponseWriter)
+		stage auditinternal.Stage
+	}{
+		{"header", func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) }, auditinternal.StageResponseStarted},
+		{"write", func(w http.ResponseWriter) { _, _ = w.Write(nil) }, auditinternal.StageResponseStarted},
+		{"nothing", func(http.ResponseWriter) { <-time.After(logSeat) }, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := NewLongRunning(nil, nil, nil, 1, 1)
+				stopping, stop := context.WithCancel(t.Context())
+				go l.Run(stopping, 10*time.Second)
+				sink := &stages{}
+				ctx := audit.WithAuditContext(withSeat(t.Context()))
+				if err := audit.AuditContextFrom(ctx).Init(audit.RequestAuditConfig{
+					Level: auditinternal.LevelMetadata}, sink); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancelCause(ctx)
+				req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+				seat := ctx.Value(seatKey{}).(*seat) //nolint:forcetypeassert // withSeat
+				hasSeat := func() bool {
+					synctest.Wait()
+					select {
+					case <-seat.left:
+						return false
+					default:
+						return true
+					}
+				}
+				l.serveLog(ctx, cancel, httptest.NewRecorder(), req, http.HandlerFunc(func(w http.ResponseWriter,
+					req *http.Request) {
+					if !hasSeat() {
+						t.Error("the log has no seat before it begins")
+					}
+					tc.begin(w)
+					if hasSeat() {
+						t.Error("the log still has its seat when it has begun")
+					}
+					if sink.last != tc.stage {
+						t.Errorf("audited stage %q, want %q", sink.last, tc.stage)
+					}
+					stop()
+					began := time.Now()
+					<-req.Context().Done()
+					if cause := context.Cause(req.Context()); !errors.Is(cause, errStopped) || time.Since(began) != 10*time.Second {
+						t.Errorf("ended with %v after %s, want %v after 10s", cause, time.Since(began), errStopped)
+					}
+				}))
+			})
+		})
+	}
+}
+
+// stages is an audit backend.
+type stages struct{ last auditinternal.Stage }
+
+// ProcessEvents implements audit.Sink.
+func (s *stages) ProcessEvents(events ...*auditinternal.Event) bool {
+	for _, event := range events {
+		s.last = event.Stage
+	}
+	return true
 }

@@ -76,26 +76,6 @@ func (l *LongRunning) Run(ctx context.Context, delay time.Duration) {
 	close(l.stopped)
 }
 
-// errStopped is the end of logs when the server stops.
-var errStopped = apierrors.NewServiceUnavailable("the server is shutting down")
-
-// isLog reports whether a request reads a log, which may take as long as its client likes. kube-apiserver, too, knows
-// it by the name of the subresource.
-func isLog(info *genericapirequest.RequestInfo) bool {
-	return info != nil && info.IsResourceRequest && info.Verb == "get" && info.Subresource == "log"
-}
-
-// WithLogs returns a check that takes logs, too, for long-running requests, which have no timeout. The filters that
-// follow authentication, such as priority and fairness, take them for short ones if they have seats: the library gives
-// long-running requests no seat at all, even those of unauthorized users.
-func WithLogs(longRunning genericapirequest.LongRunningRequestCheck,
-	seats bool) genericapirequest.LongRunningRequestCheck {
-	return func(req *http.Request, info *genericapirequest.RequestInfo) bool {
-		_, authenticated := genericapirequest.UserFrom(req.Context())
-		return longRunning(req, info) || isLog(info) && (!authenticated || !seats)
-	}
-}
-
 // grant is how a request was let in.
 type grant struct {
 	mutex sync.Mutex
@@ -106,6 +86,15 @@ type grant struct {
 	// allowed are the questions whose answer was yes, until the request was let in: sealed.
 	allowed []authorizer.Attributes
 	sealed  bool
+}
+
+// seal ends the record: what the request is allowed later is not checked again.
+func (g *grant) seal() {
+	if g != nil {
+		g.mutex.Lock()
+		defer g.mutex.Unlock()
+		g.sealed = true
+	}
 }
 
 type grantKey struct{}
@@ -188,17 +177,11 @@ func (l *LongRunning) WithWatchLimit(handler http.Handler, memory *Memory,
 		}
 		ctx, cancel := context.WithCancelCause(req.Context())
 		defer cancel(nil)
-		go l.confirm(ctx, cancel)
+		granted := grantFrom(ctx)
+		granted.seal()
+		go l.confirm(ctx, cancel, granted)
 		if isLog(info) {
-			leaveSeat(ctx)
-			go func() {
-				select {
-				case <-l.stopped:
-					cancel(errStopped)
-				case <-ctx.Done():
-				}
-			}()
-			handler.ServeHTTP(w, req.WithContext(ctx))
+			l.serveLog(ctx, cancel, w, req, handler)
 			return
 		}
 		events := &eventWriter{ResponseWriter: w, written: func(size int) {
@@ -297,15 +280,11 @@ func (c *eventConn) Write(p []byte) (int, error) {
 
 // confirm checks again, until the context ends, that the request would be let in, and cancels it
 // when it would not.
-func (l *LongRunning) confirm(ctx context.Context, cancel context.CancelCauseFunc) {
-	granted := grantFrom(ctx)
+func (l *LongRunning) confirm(ctx context.Context, cancel context.CancelCauseFunc, granted *grant) {
 	if granted == nil {
 		cancel(apierrors.NewInternalError(fmt.Errorf("the request has no grant to confirm")))
 		return
 	}
-	granted.mutex.Lock()
-	granted.sealed = true
-	granted.mutex.Unlock()
 	confirmed := time.Now()
 	for {
 		select {
@@ -323,8 +302,12 @@ func (l *LongRunning) confirm(ctx context.Context, cancel context.CancelCauseFun
 		case denied == nil && time.Since(confirmed) < l.limit:
 			continue
 		case denied == nil:
-			klog.FromContext(ctx).Error(err, "Ending a request whose caller cannot be confirmed", "user",
-				granted.user.GetName(), "path", granted.path)
+			user := ""
+			if granted.user != nil { // the loopback client has another authenticator
+				user = granted.user.GetName()
+			}
+			klog.FromContext(ctx).Error(err, "Ending a request whose caller cannot be confirmed", "user", user,
+				"path", granted.path)
 			denied = apierrors.NewUnauthorized("the identity or the rights of the caller could not be confirmed")
 		}
 		cancel(denied)

@@ -58,7 +58,9 @@ func (l *LongRunning) WithUpgradeLimit(handler http.Handler, serializer runtime.
 		select {
 		case <-upgrade.upgraded:
 			stop()
-			go l.confirm(ctx, cancel)
+			granted := grantFrom(ctx)
+			granted.seal()
+			go l.confirm(ctx, cancel, granted)
 			go l.logPanic(ctx, ended)
 		case reason := <-ended:
 			if reason != nil {

@@ -39,6 +39,35 @@ func InVersion(scheme *runtime.Scheme, options runtime.Object, gv schema.GroupVe
 	return scheme.New(gv.WithKind(kinds[0].Kind))
 }
 
+// Parameter is a parameter of a query, with its type as OpenAPI names it.
+type Parameter struct{ Name, Type string }
+
+// Parameters returns those of options for which Check returns nil.
+func Parameters(options runtime.Object) []Parameter {
+	fields, err := fieldsOf(options)
+	if err != nil {
+		return nil
+	}
+	parameters := make([]Parameter, len(fields))
+	for i, f := range fields {
+		parameters[i] = Parameter{f.name, openAPIType(reflect.TypeOf(options).Elem().FieldByIndex(f.index).Type)}
+	}
+	return parameters
+}
+
+// openAPIType returns the type of the values of a field. OpenAPI 2 in the library has no lists of them.
+func openAPIType(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice:
+		return openAPIType(t.Elem())
+	case reflect.Bool:
+		return "boolean"
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return "integer"
+	}
+	return "string"
+}
+
 // Check returns an error if the options have a field that a query cannot set.
 func Check(options runtime.Object) error {
 	_, err := fieldsOf(options)

@@ -130,9 +130,9 @@ func (c *serverConfig) authorizedFilters(config *genericapiserver.Config) []filt
 		},
 		// Release the seat of an upgraded connection, and end it like a watch.
 		func(h http.Handler) http.Handler { return c.longRunning.WithUpgradeLimit(h, config.Serializer) },
-		// Reject writes while admission lacks a permission.
+		// Reject writes while admission lacks a permission or what it reads.
 		func(h http.Handler) http.Handler {
-			return filters.WithWriteCheck(h, c.permissions.problem, config.Serializer)
+			return filters.WithWriteCheck(h, c.admissionProblem, config.Serializer)
 		},
 		// Reject namespaces that are not names.
 		func(h http.Handler) http.Handler { return filters.WithNamespaceCheck(h, config.Serializer) },
@@ -150,6 +150,14 @@ func (c *serverConfig) authorizedFilters(config *genericapiserver.Config) []filt
 		// Serve the OpenAPI document without redirects.
 		filters.WithoutOpenAPIHash,
 	}
+}
+
+// admissionProblem returns why admission plugins cannot decide, or nil.
+func (c *serverConfig) admissionProblem() error {
+	if err := c.permissions.problem(); err != nil || len(c.options.api.Admission) == 0 {
+		return err
+	}
+	return c.options.runtime.checkInformers()
 }
 
 // applyDescription sets versions and OpenAPI.

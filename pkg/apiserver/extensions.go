@@ -7,12 +7,16 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/admission"
@@ -24,7 +28,7 @@ import (
 
 // Flags are flags of an API's own.
 type Flags interface {
-	// AddFlags adds the flags. It is called once for each command line.
+	// AddFlags adds the flags, whose names differ from those of the server. It is called once for each command line.
 	AddFlags(fs *pflag.FlagSet)
 	// Validate returns all that is wrong with the values. It is called before the server starts.
 	Validate() []error
@@ -38,7 +42,7 @@ type AdmissionPlugin struct {
 	// the informers of the Runtime here. Required.
 	New func(*Runtime) (admission.Interface, error)
 	// Permissions are what the plugin needs in the cluster, such as to list what its informers read. The server is not
-	// ready, and rejects writes, while one is missing. Default: none.
+	// ready, and rejects writes, while one is missing or the informers have not synced. Default: none.
 	Permissions []rbacv1.PolicyRule
 }
 
@@ -142,32 +146,65 @@ func (a API) addPlugins(options *genericoptions.AdmissionOptions, runtime *Runti
 	options.RecommendedPluginOrder = slices.Insert(options.RecommendedPluginOrder, afterNamespaceLifecycle, names...)
 }
 
-// addHooks adds the post-start hooks of the API, which run when problem returns nil. The first error of one is sent to
-// failed.
+// hooks run the post-start hooks of an API. They are a check of readyz only: no restart gives the server a permission
+// for which they wait.
+type hooks struct {
+	all     map[string]PostStartHook
+	runtime *Runtime
+	problem func() error // until which they wait
+	failed  chan<- error // gets the first error
+
+	mutex   sync.Mutex
+	pending sets.Set[string]
+}
+
+// addHooks adds the hooks to the server, and starts the informers of admission plugins before them.
 func (a API) addHooks(generic *genericapiserver.GenericAPIServer, runtime *Runtime, problem func() error,
 	failed chan<- error) error {
-	for name, hook := range a.PostStart {
-		err := generic.AddPostStartHook(name, func(c genericapiserver.PostStartHookContext) error {
-			_ = wait.PollUntilContextCancel(c.Context, 100*time.Millisecond, true, func(context.Context) (bool, error) {
-				return problem() == nil, nil
-			})
-			if c.Err() != nil {
-				return nil
-			}
-			err := hook(c.Context, runtime)
-			if err == nil || c.Err() != nil {
-				return nil
-			}
-			select {
-			case failed <- fmt.Errorf("post-start hook %s: %w", name, err):
-			default:
-			}
-			<-c.Done() // the library would end the process
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("add post-start hook %s: %w", name, err)
+	h := &hooks{all: a.PostStart, runtime: runtime, problem: problem, failed: failed, pending: sets.KeySet(a.PostStart)}
+	if err := generic.AddReadyzChecks(h); err != nil {
+		return fmt.Errorf("add the check of post-start hooks: %w", err)
+	}
+	return generic.AddPostStartHook("extensions", func(c genericapiserver.PostStartHookContext) error {
+		runtime.startInformers(c)
+		for name := range h.all {
+			go h.run(c, name)
 		}
+		return nil
+	})
+}
+
+func (h *hooks) run(ctx context.Context, name string) {
+	_ = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
+		return h.problem() == nil, nil
+	})
+	if ctx.Err() != nil {
+		return
+	}
+	err := h.all[name](ctx, h.runtime)
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		h.mutex.Lock()
+		defer h.mutex.Unlock()
+		h.pending.Delete(name)
+	default:
+		select {
+		case h.failed <- fmt.Errorf("post-start hook %s: %w", name, err):
+		default:
+		}
+	}
+}
+
+// Name implements healthz.HealthChecker.
+func (h *hooks) Name() string { return "post-start-hooks" }
+
+// Check implements healthz.HealthChecker.
+func (h *hooks) Check(*http.Request) error {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if len(h.pending) > 0 {
+		return fmt.Errorf("these have not returned: %s", strings.Join(sets.List(h.pending), ", "))
 	}
 	return nil
 }

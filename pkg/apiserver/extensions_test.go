@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
@@ -32,9 +33,14 @@ import (
 // gadgetLogOptions are the options of a log.
 type gadgetLogOptions struct {
 	metav1.TypeMeta
-	Follow    bool   `json:"follow,omitempty"`
-	TailLines *int64 `json:"tailLines,omitempty"`
+	Follow    bool         `json:"follow,omitempty"`
+	TailLines *int64       `json:"tailLines,omitempty"`
+	SinceTime *metav1.Time `json:"sinceTime,omitempty"`
+	Level     logLevel     `json:"level,omitempty"`
+	Streams   []logLevel   `json:"streams,omitempty"`
 }
+
+type logLevel string
 
 func (o *gadgetLogOptions) DeepCopyObject() runtime.Object {
 	out := *o
@@ -66,9 +72,45 @@ func (p onlyIfOther) Validate(ctx context.Context, a admission.Attributes, _ adm
 	return nil
 }
 
-// extended returns an API with everything that an API can add, and the lines of its log.
-func extended() (API, chan string) {
-	lines := make(chan string)
+// gadgetLogs are what the logs of gadgets write, and how they end.
+type gadgetLogs struct {
+	lines   chan string
+	ended   chan error
+	flooded int // bytes
+}
+
+func (l *gadgetLogs) write(ctx context.Context, g *v1.Gadget, o *gadgetLogOptions, w io.Writer) error {
+	if o.TailLines != nil && *o.TailLines < 0 {
+		return apierrors.NewBadRequest("tailLines is negative")
+	}
+	if o.Level == "flood" {
+		for {
+			n, err := w.Write(make([]byte, 64<<10))
+			l.flooded += n
+			if err != nil {
+				l.ended <- err
+				return err
+			}
+		}
+	}
+	_, _ = fmt.Fprintf(w, "log of %s\n", g.Name)
+	for o.Follow {
+		select {
+		case line := <-l.lines:
+			if _, err := io.WriteString(w, line); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			l.ended <- context.Cause(ctx)
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// extended returns an API with everything that an API can add, and its logs.
+func extended() (API, *gadgetLogs) {
+	logs := &gadgetLogs{lines: make(chan string), ended: make(chan error, 1)}
 	kind := gadget.Kind
 	kind.Subresources = map[string]registry.Subresource[*v1.Gadget]{
 		"sharpen": registry.Action(func(ctx context.Context, g, by *v1.Gadget) (*v1.Gadget, error) {
@@ -81,23 +123,7 @@ func extended() (API, chan string) {
 		"weigh": registry.Action(func(_ context.Context, _, by *v1.Gadget) (*metav1.Status, error) {
 			return &metav1.Status{Status: metav1.StatusSuccess, Message: by.Spec.Purpose}, nil
 		}),
-		"log": registry.Log(func(ctx context.Context, g *v1.Gadget, o *gadgetLogOptions, w io.Writer) error {
-			if o.TailLines != nil && *o.TailLines < 0 {
-				return apierrors.NewBadRequest("tailLines is negative")
-			}
-			_, _ = fmt.Fprintf(w, "log of %s\n", g.Name)
-			for o.Follow {
-				select {
-				case line := <-lines:
-					if _, err := io.WriteString(w, line); err != nil {
-						return err
-					}
-				case <-ctx.Done():
-					return ctx.Err()
-				}
-			}
-			return nil
-		}),
+		"log": registry.Log(logs.write),
 	}
 	api := withGroup(func(g *Group) {
 		g.Kinds, g.Validation = []registry.NewStorage{kind.NewStorage}, validation.AddToScheme
@@ -120,13 +146,13 @@ func extended() (API, chan string) {
 		}, metav1.CreateOptions{})
 		return err
 	}}
-	return api, lines
+	return api, logs
 }
 
 // TestExtensions: actions, logs, plugins and hooks of an API work in a whole server.
 func TestExtensions(t *testing.T) {
-	api, lines := extended()
-	s := startOffline(t, api, func(*serverConfig) {}, nil)
+	api, logs := extended()
+	s := startOffline(t, api, func(c *serverConfig) { c.generic.RequestTimeout = 5 * time.Second }, nil)
 	client := s.client("HTTP/2.0")
 	defer client.CloseIdleConnections()
 	gadgetOf := func(purpose string) string {
@@ -167,27 +193,20 @@ func TestExtensions(t *testing.T) {
 			t.Errorf("%s: got %d %v %s, want %d with %q", tc.name, code, err, body, tc.code, tc.want)
 		}
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.address+gadgets+"/first/log?follow", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("X-Remote-User", "ann")
-	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	read := bufio.NewReader(resp.Body)
+	follow := openLog(t, s, client, "follow")
+	read := bufio.NewReader(follow)
 	for _, line := range []string{"log of first\n", "a\n", "b\n"} {
 		if line != "log of first\n" {
-			lines <- line
+			logs.lines <- line
 		}
 		if got, err := read.ReadString('\n'); err != nil || got != line {
 			t.Fatalf("follow: got %q, %v, want %q", got, err, line)
 		}
 	}
 	openAPI := client.get(t, "/openapi/v3/apis/workshop.example.com/v1")
-	for _, want := range []string{`"name":"tailLines","in":"query"`, "/gadgets/{name}/sharpen"} {
+	for _, want := range []string{`"name":"tailLines","in":"query","schema":{"type":"integer","uniqueItems":true}`,
+		`"name":"sinceTime","in":"query","schema":{"type":"string"`, `"name":"level","in":"query","schema":{"type":"string"`,
+		`"name":"streams","in":"query","schema":{"type":"string"`, "/gadgets/{name}/sharpen"} {
 		if !strings.Contains(openAPI, want) {
 			t.Errorf("OpenAPI has no %s", want)
 		}
@@ -202,12 +221,57 @@ func TestExtensions(t *testing.T) {
 			t.Errorf("metrics: no %s", want)
 		}
 	}
+	_ = openLog(t, s, client, "level=flood") // nobody reads it
+	wait := time.After(time.Minute)
+	select {
+	case err := <-logs.ended:
+		// A client has buffers of 4 MiB for a stream, and the kernel some.
+		if logs.flooded > 64<<20 || errors.Is(err, context.Canceled) {
+			t.Errorf("a log that nobody reads ended with %v after %d bytes", err, logs.flooded)
+		}
+	case <-wait:
+		t.Fatal("a log that nobody reads goes on")
+	}
+	if code, _, err := client.do(t.Context(), http.MethodGet, gadgets+"/first/log", ""); code != 200 || err != nil {
+		t.Errorf("a log after one that nobody read: got %d %v, want 200", code, err)
+	}
+	s.stop()
+	select {
+	case err := <-logs.ended:
+		if !apierrors.IsServiceUnavailable(err) {
+			t.Errorf("a log ended with %v when the server stopped, want that the server is shutting down", err)
+		}
+	case <-wait:
+		t.Error("a log goes on when the server has stopped")
+	}
+	if rest, err := io.ReadAll(read); err == nil {
+		t.Errorf("the log ends with %q as if it were whole", rest)
+	}
+}
+
+// openLog requests the log of the first gadget, and returns its body.
+func openLog(t *testing.T, s *offline, client *offlineClient, query string) io.Reader {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.address+gadgets+"/first/log?"+query, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Remote-User", "ann")
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp.Body
 }
 
 // testFlags are flags of an API.
 type testFlags struct{ limit int }
 
-func (f *testFlags) AddFlags(fs *pflag.FlagSet) { fs.IntVar(&f.limit, "gadget-limit", 3, "Limit.") }
+func (f *testFlags) AddFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&f.limit, "gadget-limit", 3, "Limit.")
+	fs.String("etcd-prefix", "", "A flag of the server.")
+}
 func (f *testFlags) Validate() []error {
 	if f.limit < 1 {
 		return []error{fmt.Errorf("--gadget-limit is %d, expected at least 1", f.limit)}
@@ -225,8 +289,11 @@ func TestAPIFlags(t *testing.T) {
 	if err := fs.Parse([]string{"--gadget-limit=0"}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := fmt.Sprint(o.Validate()), "--gadget-limit is 0, expected at least 1"; !strings.Contains(got, want) {
-		t.Errorf("got %s, want %s", got, want)
+	for _, want := range []string{"--gadget-limit is 0, expected at least 1",
+		"flag --etcd-prefix of the API: the server has a flag of this name"} {
+		if got := fmt.Sprint(o.Validate()); !strings.Contains(got, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
 	}
 }
 

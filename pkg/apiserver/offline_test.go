@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,6 +31,7 @@ import (
 type offline struct {
 	address string
 	tls     *tls.Config
+	stop    func() // and wait until it has stopped
 }
 
 // startOffline starts the server that the options make for the API, with its real chain of handlers, storage and TLS.
@@ -84,13 +86,14 @@ func startOffline(t *testing.T, api API, change func(*serverConfig), handlers ma
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- server.run(ctx) }()
-	t.Cleanup(func() {
+	stop := sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("the server ended with %v", err)
 		}
 	})
-	s := &offline{address: free.Addr().String(), tls: frontProxyTLS(t, dir)}
+	t.Cleanup(stop)
+	s := &offline{address: free.Addr().String(), tls: frontProxyTLS(t, dir), stop: stop}
 	s.waitReady(t, ended)
 	return s
 }

@@ -5,6 +5,7 @@ package apiserver
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	openapiutil "k8s.io/kube-openapi/pkg/util"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -78,8 +80,9 @@ func servedKinds(definitionName func(string) (string, spec.Extensions)) func(str
 	}
 }
 
-// describeParameters gives the query parameters of subresources, such as those of a log, the descriptions of the fields
-// of their options. The library takes them from the method SwaggerDoc, which generated types do not have.
+// describeParameters gives the query parameters of subresources, such as those of a log, the types and the descriptions
+// of the fields of their options. The library leaves out times, takes descriptions from the method SwaggerDoc, which
+// generated types do not have, and ends the process for a parameter of a named type.
 func (a API) describeParameters(scheme *runtime.Scheme, services []*restful.WebService,
 	groups []*genericapiserver.APIGroupInfo) {
 	definitions := a.openAPI(func(string) spec.Ref { return spec.Ref{} })
@@ -98,9 +101,13 @@ func (a API) describeParameters(scheme *runtime.Scheme, services []*restful.WebS
 				fields := definitions[openapiutil.GetCanonicalTypeName(options)].Schema.Properties
 				resource, subresource, _ := strings.Cut(path, "/")
 				suffix := strings.TrimSuffix("/"+resource+"/{name}/"+subresource, "/")
-				for _, p := range queryParameters(services, "/apis/"+gv.String(), suffix) {
-					if p.Data().Description == "" {
-						p.Description(fields[p.Data().Name].Description)
+				_, connects := storage.(rest.Connecter)
+				for _, route := range routesOf(services, "/apis/"+gv.String(), suffix) {
+					if !connects && route.Method != http.MethodGet {
+						continue
+					}
+					for _, p := range queryoptions.Parameters(options) {
+						parameterOf(route, p.Name).DataType(p.Type).Description(fields[p.Name].Description)
 					}
 				}
 			}
@@ -108,23 +115,31 @@ func (a API) describeParameters(scheme *runtime.Scheme, services []*restful.WebS
 	}
 }
 
-// queryParameters returns the query parameters of the routes below a root whose paths end so.
-func queryParameters(services []*restful.WebService, root, suffix string) []*restful.Parameter {
-	var parameters []*restful.Parameter
+// routesOf returns the routes below a root that end so, except the old ones for watches.
+func routesOf(services []*restful.WebService, root, suffix string) []*restful.Route {
+	var found []*restful.Route
 	for _, service := range services {
 		if service.RootPath() != root {
 			continue
 		}
-		for _, route := range service.Routes() {
-			if !strings.HasSuffix(route.Path, suffix) {
-				continue
-			}
-			for _, p := range route.ParameterDocs {
-				if p.Kind() == restful.QueryParameterKind {
-					parameters = append(parameters, p)
-				}
+		routes := service.Routes() // not a copy, unless the service is dynamic
+		for i := range routes {
+			if strings.HasSuffix(routes[i].Path, suffix) && !strings.HasPrefix(routes[i].Path, root+"/watch/") {
+				found = append(found, &routes[i])
 			}
 		}
 	}
-	return parameters
+	return found
+}
+
+// parameterOf returns the query parameter of a route, which it adds if there is none.
+func parameterOf(route *restful.Route, name string) *restful.Parameter {
+	for _, p := range route.ParameterDocs {
+		if p.Kind() == restful.QueryParameterKind && p.Data().Name == name {
+			return p
+		}
+	}
+	p := restful.QueryParameter(name, "")
+	route.ParameterDocs = append(route.ParameterDocs, p)
+	return p
 }

@@ -46,6 +46,8 @@ type Options struct {
 	api    API
 	scheme *runtime.Scheme
 	codecs serializer.CodecFactory
+	// taken are the errors of flags of the API.
+	taken []error
 	// runtime is filled before admission plugins are created.
 	runtime *Runtime
 }
@@ -167,10 +169,27 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.Recommended.EgressSelector.AddFlags(fss.FlagSet("egress selector"))
 	o.Recommended.Traces.AddFlags(fss.FlagSet("traces"))
 	logsapi.AddFlags(o.Logs, fss.FlagSet("logs"))
-	if o.api.Flags != nil {
-		o.api.Flags.AddFlags(fss.FlagSet(o.api.Name))
-	}
+	o.addAPIFlags(&fss)
 	return fss
+}
+
+// addAPIFlags adds the flags of the API, and records those whose names the server has: Validate reports them.
+func (o *Options) addAPIFlags(fss *cliflag.NamedFlagSets) {
+	if o.api.Flags == nil {
+		return
+	}
+	own := pflag.NewFlagSet(o.api.Name, pflag.ContinueOnError)
+	o.api.Flags.AddFlags(own)
+	o.taken = nil
+	own.VisitAll(func(f *pflag.Flag) {
+		for _, section := range fss.FlagSets {
+			if section.Lookup(f.Name) != nil {
+				o.taken = append(o.taken, fmt.Errorf("flag --%s of the API: the server has a flag of this name", f.Name))
+				return
+			}
+		}
+		fss.FlagSet(o.api.Name).AddFlag(f)
+	})
 }
 
 // addExcept adds the flags of one part of the library, without those named.
@@ -203,6 +222,7 @@ func (o *Options) Validate() []error {
 	if gates != nil {
 		errs = append(errs, fmt.Errorf("--feature-gates or --emulated-version: %w; --help lists what there is", gates))
 	}
+	errs = append(errs, o.taken...)
 	errs = append(errs, o.validateKubeconfigs()...)
 	errs = append(errs, o.Trust.validate()...)
 	errs = append(errs, o.Watches.validate()...)

@@ -96,7 +96,8 @@ func (p *permissions) review(ctx context.Context) {
 			}
 			p.outage.Store(nil)
 			if !allowed {
-				missing = append(missing, fmt.Sprintf("%s %s (for %s)", verb, api.resource.GroupResource(), api.part))
+				object := strings.TrimSpace(api.resource.GroupResource().String() + " " + api.name)
+				missing = append(missing, fmt.Sprintf("%s %s (for %s)", verb, object, api.part))
 			}
 		}
 	}

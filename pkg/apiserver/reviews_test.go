@@ -193,9 +193,8 @@ func TestReviewsAllowed(t *testing.T) {
 		{"allowed to those who ask", refused, granted, ""},
 		{"not allowed to those who ask", granted, refused,
 			"this server may not: create subjectaccessreviews.authorization.k8s.io (for authorization), " +
-				"create tokenreviews.authentication.k8s.io (for bearer tokens), watch configmaps (for the front " +
-				"proxy's " +
-				"trust); grant it the rules of manifests/base/rbac.yaml and manifests/api"},
+				"create tokenreviews.authentication.k8s.io (for bearer tokens), watch configmaps " +
+				"extension-apiserver-authentication (for the front proxy's trust); grant it the rules of manifests/base/rbac.yaml and manifests/api"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			client := tc.reviews.client()

@@ -4,8 +4,10 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -25,7 +27,8 @@ type Runtime struct {
 	// ClientConfig is for clients of the cluster, with the permissions of the server: API.Permissions.
 	ClientConfig *clientrest.Config
 	// Informers are those of built-in kinds, with ClientConfig. The server starts those that admission plugins ask for
-	// when they are created, and is not ready before they are synced. A post-start hook calls Start itself.
+	// when they are created. Before they have synced it is not ready, and rejects writes if the API has such plugins. A
+	// post-start hook calls Start itself.
 	Informers informers.SharedInformerFactory
 	// LoopbackConfig is for clients of this server, which may do everything: their user is in system:masters. They work
 	// when post-start hooks run. Their requests pass admission and validation.
@@ -33,7 +36,8 @@ type Runtime struct {
 	// Authorizer asks kube-apiserver what a user may do.
 	Authorizer authorizer.Authorizer
 
-	readers map[schema.GroupResource]Reader
+	readers         map[schema.GroupResource]Reader
+	started, synced atomic.Bool // the informers of admission plugins
 }
 
 // Reader reads the objects of a kind. Set the namespace in the context, with WithNamespace of
@@ -46,6 +50,9 @@ type Reader interface {
 // Reader returns a reader of a kind of this server, past authentication, authorization and limits. It returns an error
 // before post-start hooks run, and for a resource that the server does not have or cannot list.
 func (r *Runtime) Reader(resource schema.GroupResource) (Reader, error) {
+	if r == nil {
+		return nil, fmt.Errorf("read %s: the context is not that of a request", resource)
+	}
 	if r.readers == nil {
 		return nil, fmt.Errorf("read %s: the server has not started", resource)
 	}
@@ -61,6 +68,31 @@ type onlyReader struct{ Reader }
 
 func (r *Runtime) fill(c *genericapiserver.RecommendedConfig) {
 	r.ClientConfig, r.Informers, r.LoopbackConfig = c.ClientConfig, c.SharedInformerFactory, c.LoopbackClientConfig
+}
+
+func (r *Runtime) startInformers(ctx context.Context) {
+	r.Informers.Start(ctx.Done())
+	r.started.Store(true)
+}
+
+// checkInformers returns an error until the informers of admission plugins have synced: a plugin that looks for an
+// object in an empty informer finds none.
+func (r *Runtime) checkInformers() error {
+	if r.synced.Load() {
+		return nil
+	}
+	if !r.started.Load() {
+		return errors.New("the informers of admission plugins have not started")
+	}
+	now := make(chan struct{})
+	close(now)
+	for of, synced := range r.Informers.WaitForCacheSync(now) {
+		if !synced {
+			return fmt.Errorf("the informer of %s, which admission plugins read, has not synced", of)
+		}
+	}
+	r.synced.Store(true)
+	return nil
 }
 
 // setReaders is called before the server serves.

@@ -175,12 +175,7 @@ var authorizationChecks = []Check{
 		[]need{verbs("create", "get", "list")}, func(s *session) {
 			user, obj := s.unprivilegedUser(), s.create()
 			s.grant(user, s.rule(s.r.discovered.gvr.Resource, "get"))
-			s.eventually("with the right to get", func() string {
-				if a := s.do("GET", s.path(obj), as(user)); a.Code != 200 {
-					return "got " + a.String()
-				}
-				return ""
-			})
+			s.eventually("with the right to get", func() string { return s.allows(user, s.path(obj)) })
 			s.expectRefused(s.do("GET", s.collection(), as(user)), 403)
 		}},
 	{"authorization/by-name", Required, authorizing, "A right for one name is no right for another.",
@@ -189,12 +184,7 @@ var authorizationChecks = []Check{
 			rule := s.rule(s.r.discovered.gvr.Resource, "get")
 			rule["resourceNames"] = []any{mine.GetName()}
 			s.grant(user, rule)
-			s.eventually("with the right to get one", func() string {
-				if a := s.do("GET", s.path(mine), as(user)); a.Code != 200 {
-					return "got " + a.String()
-				}
-				return ""
-			})
+			s.eventually("with the right to get one", func() string { return s.allows(user, s.path(mine)) })
 			s.expectRefused(s.do("GET", s.path(other), as(user)), 403)
 		}},
 	{"authorization/status", Required, authorizing,
@@ -216,12 +206,7 @@ var authorizationChecks = []Check{
 			s.apart()
 			user, obj := s.unprivilegedUser(), s.create()
 			s.grant(user, s.rule(s.r.discovered.gvr.Resource, "delete", "get", "list"))
-			s.eventually("with the right to get", func() string {
-				if a := s.do("GET", s.path(obj), as(user)); a.Code != 200 {
-					return "got " + a.String()
-				}
-				return ""
-			})
+			s.eventually("with the right to get", func() string { return s.allows(user, s.path(obj)) })
 			s.expectRefused(s.deleteCollection(as(user), query("labelSelector", s.selector())), 403)
 			s.get(obj)
 		}},

@@ -3,24 +3,33 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// anAction needs a body for an action, and objects like the sample.
-func anAction(f *discovered, t *Target) string {
+// anAction needs a body for an action.
+func anAction(_ *discovered, t *Target) string {
 	if len(t.Actions) == 0 {
 		return "the target has no Actions"
 	}
+	return ""
+}
+
+// checkActions returns an error for each of the actions that the resource does not have.
+func (t *Target) checkActions(f *discovered) error {
+	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(t.Actions)) {
 		if r, ok := f.subresources[name]; !ok || !slices.Contains(r.Verbs, "create") {
-			return fmt.Sprintf("the resource has no subresource %s with the verb create", name)
+			problems = append(problems, fmt.Errorf("actions have %s, and the resource has no subresource %s with the verb "+
+				"create", name, name))
 		}
 	}
-	return ""
+	return errors.Join(problems...)
 }
 
 // eachAction calls a function with the path and the body of each action of a new object of its own.
@@ -31,6 +40,14 @@ func (s *session) eachAction(do func(path string, obj *unstructured.Unstructured
 		maps.Copy(action, s.r.target.Actions[name])
 		do(s.path(obj)+"/"+name, obj, action)
 	}
+}
+
+// allows returns why a GET by a user is not 200, or "".
+func (s *session) allows(user, path string) string {
+	if a := s.do("GET", path, as(user)); a.Code != 200 {
+		return "got " + a.String()
+	}
+	return ""
 }
 
 // withMetadata returns the body of an action with a field of its metadata.
@@ -85,12 +102,22 @@ var actionChecks = []Check{
 			})
 		}},
 	{"action/authorization", Required, authorizing,
-		"An action takes the permission to create the subresource: to update the object is not enough.",
-		[]need{verbs("create", "get", "update"), anAction}, func(s *session) {
-			user := s.unprivilegedUser()
-			s.grant(user, s.rule(s.r.discovered.gvr.Resource, "get", "update", "patch"))
-			s.eachAction(func(path string, _ *unstructured.Unstructured, action map[string]any) {
+		"An action takes the permission to create the subresource, and no other.",
+		[]need{verbs("create", "get"), anAction}, func(s *session) {
+			user, resource := s.unprivilegedUser(), s.r.discovered.gvr.Resource
+			s.grant(user, s.rule(resource, "get", "create", "update", "patch"))
+			s.eachAction(func(path string, obj *unstructured.Unstructured, action map[string]any) {
+				subresource := resource + path[strings.LastIndex(path, "/"):]
+				s.grant(user, s.rule(subresource, "get", "update", "patch", "delete"))
+				s.eventually("with all other permissions", func() string { return s.allows(user, s.path(obj)) })
 				s.expectRefused(s.do("POST", path, as(user), body(action)), 403)
+				s.grant(user, s.rule(subresource, "create"))
+				s.eventually("with the permission", func() string {
+					if a := s.do("POST", path, as(user), body(action)); a.Code/100 != 2 {
+						return "got " + a.String()
+					}
+					return ""
+				})
 			})
 		}},
 	{"log/read", Required, concepts, "A log is text.", []need{verbs("create", "get"), subresource("log")},
@@ -103,10 +130,14 @@ var actionChecks = []Check{
 			s.expectRefused(s.do("GET", s.collection()+"/no-such-object/log"), 404)
 		}},
 	{"log/authorization", Required, authorizing,
-		"A log takes the permission to get the subresource: to get the object is not enough.",
+		"A log takes the permission to get the subresource, and no other.",
 		[]need{verbs("create", "get"), subresource("log")}, func(s *session) {
-			user := s.unprivilegedUser()
-			s.grant(user, s.rule(s.r.discovered.gvr.Resource, "get", "list", "watch"))
-			s.expectRefused(s.do("GET", s.path(s.create())+"/log", as(user)), 403)
+			user, resource, obj := s.unprivilegedUser(), s.r.discovered.gvr.Resource, s.create()
+			s.grant(user, s.rule(resource, "get", "list", "watch"), s.rule(resource+"/log", "create", "update", "list",
+				"watch"))
+			s.eventually("with all other permissions", func() string { return s.allows(user, s.path(obj)) })
+			s.expectRefused(s.do("GET", s.path(obj)+"/log", as(user)), 403)
+			s.grant(user, s.rule(resource+"/log", "get"))
+			s.eventually("with the permission", func() string { return s.allows(user, s.path(obj)+"/log") })
 		}},
 }

@@ -100,6 +100,9 @@ func execute(ctx context.Context, target Target, checks []Check) (*Report, error
 		return nil, fmt.Errorf("the sample is of the kind %s, and the resource has objects of the kind %s",
 			target.Sample.GetKind(), report.Kind)
 	}
+	if err := target.checkActions(r.discovered); err != nil {
+		return nil, err
+	}
 	bare := rest.AnonymousClientConfig(config)
 	bare.WrapTransport = config.WrapTransport
 	if r.bare, err = newEndpoint(bare); err != nil {

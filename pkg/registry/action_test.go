@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -155,6 +154,13 @@ func TestActionContradictions(t *testing.T) {
 	kind.Subresources = map[string]Subresource[*v1.Widget]{
 		"log": Log(func(context.Context, *v1.Widget, *v1.Gadget, io.Writer) error { return nil }),
 	}
+	kind.Subresources["log"] = Log(func(context.Context, *v1.Widget, runtime.Object, io.Writer) error { return nil })
+	_, err = kind.NewStorage(actionScheme(), Unconnected{}, nil)
+	if want := "subresource log: the options are a runtime.Object, expected a pointer"; err == nil ||
+		!strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want it to contain %q", err, want)
+	}
+	kind.Subresources["log"] = Log(func(context.Context, *v1.Widget, *v1.Gadget, io.Writer) error { return nil })
 	_, err = kind.NewStorage(actionScheme(), Unconnected{}, nil)
 	if want := "subresource log: field ObjectMeta: embedded structs are not read from a query"; err == nil ||
 		!strings.Contains(err.Error(), want) {
@@ -190,44 +196,36 @@ func (o *logOptions) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// TestQueryOptions: options of a query are read in each version that has their type.
+// TestQueryOptions: options of a query are read in each version that has their type. An empty query has defaults, too.
 func TestQueryOptions(t *testing.T) {
 	scheme, kind := actionScheme(), widgets
+	scheme.AddTypeDefaultingFunc(&logOptions{}, func(obj any) {
+		if o := obj.(*logOptions); o.Container == "" { //nolint:forcetypeassert // it is registered for it
+			o.Container = "main"
+		}
+	})
 	kind.Subresources = map[string]Subresource[*v1.Widget]{"log": Log(writeNothing)}
-	if _, err := NewAPIGroupInfo(v1.SchemeGroupVersion.Group, []NewStorage{kind.NewStorage}, scheme,
-		serializer.NewCodecFactory(scheme), Unconnected{}, nil); err != nil {
+	group, err := NewAPIGroupInfo(v1.SchemeGroupVersion.Group, []NewStorage{kind.NewStorage}, scheme,
+		serializer.NewCodecFactory(scheme), Unconnected{}, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
-	since := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	codec := runtime.NewParameterCodec(scheme)
-	for query, tc := range map[string]struct {
-		want logOptions
-		err  string
-	}{
-		"": {},
-		"follow=true&tailLines=3&container=a&streams=x&streams=y&since=2026-01-02T03:04:05Z&unknown=1": {
-			want: logOptions{Follow: true, TailLines: new(int64(3)), Container: "a", Streams: []string{"x", "y"}, Since: &since}},
-		"follow":                         {want: logOptions{Follow: true}},
-		"follow=perhaps":                 {err: "query parameter follow: "},
-		"tailLines=3.5":                  {err: "query parameter tailLines: "},
-		"since=yesterday":                {err: "query parameter since: "},
-		"tailLines=99999999999999999999": {err: "query parameter tailLines: "},
-	} {
-		values, err := url.ParseQuery(query)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
-			var got logOptions
-			err := codec.DecodeParameters(values,
-				schema.GroupVersion{Group: v1.SchemeGroupVersion.Group, Version: version}, &got)
-			if tc.err != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.err) {
-					t.Errorf("%s, %s: got the error %v, want one with %q", version, query, err, tc.err)
-				}
-				continue
+	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
+		for query, want := range map[string]logOptions{
+			"":                     {Container: "main"},
+			"follow":               {Container: "main", Follow: true},
+			"follow&container=log": {Container: "log", Follow: true},
+		} {
+			values, err := url.ParseQuery(query)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" || err != nil {
+			//nolint:forcetypeassert // a log is one
+			got, _, _ := group.VersionedResourcesStorageMap[version]["widgets/log"].(rest.Connecter).NewConnectOptions()
+			err = codec.DecodeParameters(values, schema.GroupVersion{Group: v1.SchemeGroupVersion.Group, Version: version},
+				got)
+			if diff := cmp.Diff(&want, got); diff != "" || err != nil {
 				t.Errorf("%s, %s: %v; options (-want +got):\n%s", version, query, err, diff)
 			}
 		}

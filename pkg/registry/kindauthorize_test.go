@@ -12,6 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
 
 	"example.com/extension-apiserver/pkg/registry/subresource"
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
@@ -38,6 +40,11 @@ func TestKindAuthorize(t *testing.T) {
 	})
 	d := mustDescribe(t, kind)
 	main, status := newRules(d), statusRules[*v1.Widget]{newRules(d), Status[*v1.Widget]{}}
+	var custom *genericregistry.Store
+	CustomSubresource[*v1.Widget](func(s *genericregistry.Store, _ authorizer.Authorizer) rest.Storage {
+		custom = s
+		return nil
+	}).newStorage(d, &genericregistry.Store{BeginUpdate: d.authorizeUpdate(may, main)}, may, "custom")
 	scaled := func(w *v1.Widget) { w.Spec.Replicas = new(int32(9)) }
 	observed := func(w *v1.Widget) { w.Status.ReadyReplicas = 9 }
 	for name, tc := range map[string]struct {
@@ -54,7 +61,11 @@ func TestKindAuthorize(t *testing.T) {
 		"update of a status":  {updating(d, may, main), observed, false},
 		"status":              {updating(d, may, status), observed, true},
 		"status, with a spec": {updating(d, may, status), scaled, false},
-		"action":              {updating(d, may, actionRules[*v1.Widget]{main}), observed, true},
+		"custom subresource": {func(ctx context.Context, obj, old runtime.Object) error {
+			_, err := custom.BeginUpdate(ctx, obj, old, &metav1.UpdateOptions{})
+			return err
+		}, observed, true},
+		"action": {updating(d, may, actionRules[*v1.Widget]{main}), observed, true},
 	} {
 		for _, who := range []string{"promoter", "other"} {
 			ctx := genericapirequest.WithUser(inVersion(t, "v1"), &user.DefaultInfo{Name: who})

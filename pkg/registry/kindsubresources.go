@@ -169,7 +169,8 @@ func (s Stream[T]) newStorage(_ *description[T], store *genericregistry.Store, a
 	return subresource.NewStream(store, a, name, s(store, a))
 }
 
-// CustomSubresource makes a subresource of any kind, on the store of the main resource.
+// CustomSubresource makes a subresource of any kind, on the store of the main resource. With Authorize of the Kind, an
+// object that is stored through it is authorized before a strategy prepares it: also fields that the strategy resets.
 type CustomSubresource[T Object] func(store *genericregistry.Store, a authorizer.Authorizer) rest.Storage
 
 func (s CustomSubresource[T]) check(*description[T], string) []error {
@@ -179,10 +180,18 @@ func (s CustomSubresource[T]) check(*description[T], string) []error {
 	return nil
 }
 
-func (s CustomSubresource[T]) newStorage(_ *description[T], store *genericregistry.Store, a authorizer.Authorizer,
+func (s CustomSubresource[T]) newStorage(d *description[T], store *genericregistry.Store, a authorizer.Authorizer,
 	_ string) rest.Storage {
-	return s(store, a)
+	own := *store
+	own.BeginUpdate = d.authorizeUpdate(a, unprepared{})
+	return s(&own, a)
 }
+
+// unprepared is a strategy that changes nothing.
+type unprepared struct{}
+
+// PrepareForUpdate implements rest.RESTUpdateStrategy.
+func (unprepared) PrepareForUpdate(context.Context, runtime.Object, runtime.Object) {}
 
 // checkSubresources returns an error for each contradiction, in the order of the names.
 func (d *description[T]) checkSubresources() []error {

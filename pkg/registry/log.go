@@ -5,7 +5,9 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -38,6 +40,9 @@ func (write log[T, O]) check(d *description[T], name string) []error {
 		problems = append(problems, errors.New("it is a Log, whose name is log: kube-apiserver ends GETs of other "+
 			"subresources after 60 s"))
 	}
+	if reflect.TypeFor[O]().Kind() != reflect.Pointer {
+		return append(problems, fmt.Errorf("the options are a %s, expected a pointer to a struct", reflect.TypeFor[O]()))
+	}
 	options := newObject[O]()
 	problems = append(problems, d.checkServed(options)...)
 	if len(problems) == 0 {
@@ -48,9 +53,14 @@ func (write log[T, O]) check(d *description[T], name string) []error {
 	return problems
 }
 
-func (write log[T, O]) newStorage(_ *description[T], store *genericregistry.Store, _ authorizer.Authorizer,
+func (write log[T, O]) newStorage(d *description[T], store *genericregistry.Store, _ authorizer.Authorizer,
 	_ string) rest.Storage {
-	return subresource.NewLog(store, func() runtime.Object { return newObject[O]() },
+	newOptions := func() runtime.Object {
+		options := newObject[O]()
+		d.scheme.Default(options) // the library sets no defaults for an empty query
+		return options
+	}
+	return subresource.NewLog(store, newOptions,
 		func(ctx context.Context, obj, options runtime.Object, w io.Writer) error {
 			return write(ctx, obj.(T), options.(O), w) //nolint:forcetypeassert // a panic is counted
 		})

@@ -115,6 +115,10 @@ func TestPlugin(t *testing.T) {
 		contains(t, stdout, "FAILED create/answer (required)",
 			"no object like the sample can be created: got 422 Invalid", "discovery ")
 	})
+	t.Run("unknown action", func(t *testing.T) {
+		_, stderr := run(t, 1, "--sample=gadget.yaml", `--actions={"cancle": {}}`)
+		contains(t, stderr, "actions have cancle, and the resource has no subresource cancle with the verb create")
+	})
 	t.Run("unknown kind", func(t *testing.T) {
 		_, stderr := run(t, 1, "--sample=other.yaml")
 		contains(t, stderr, `workshop.example.com/v1 has no kind "Thing"; its resources: gadgets`)

@@ -17,8 +17,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
 	"example.com/extension-apiserver/internal/certs"
@@ -61,6 +64,11 @@ func TestMissingPermission(t *testing.T) {
 			nil); status != http.StatusInternalServerError ||
 			!strings.Contains(body, "[-]permissions failed") {
 			t.Errorf("/readyz %s: %d %s, want 500 that names the check permissions", when, status, body)
+		}
+		// A restart does not help.
+		if status, body := directRequest(t, shared, s.url, nil, http.MethodGet, "/livez?verbose", nil,
+			nil); status != http.StatusOK {
+			t.Errorf("/livez %s: %d %s, want 200", when, status, body)
 		}
 	}
 
@@ -124,7 +132,8 @@ func manifestRights(t *testing.T) []right {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
 					rights = append(rights, right{
-						verb + " " + schema.GroupResource{Group: rule.APIGroups[0], Resource: resource}.String(),
+						strings.Join(append([]string{verb,
+							schema.GroupResource{Group: rule.APIGroups[0], Resource: resource}.String()}, rule.ResourceNames...), " "),
 						rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: []string{resource},
 							ResourceNames: rule.ResourceNames, Verbs: []string{verb}},
 					})
@@ -137,6 +146,28 @@ func manifestRights(t *testing.T) []right {
 	}
 	slices.SortFunc(rights, func(a, b right) int { return strings.Compare(a.name, b.name) })
 	return rights
+}
+
+// TestEnvtestRights: a server of envtest has the rights of the options, and no others.
+func TestEnvtestRights(t *testing.T) {
+	t.Parallel()
+	e := envtest.New(t, envtest.Options{ServerRights: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}}}})
+	kubeconfig, err := e.AccountKubeconfig(t.Context(), envtest.Namespace, "extension-apiserver")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := kubernetes.NewForConfigOrDie(config).CoreV1().Pods("")
+	if _, err := pods.List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := pods.Watch(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("watch: got %v, want it forbidden", err)
+	}
 }
 
 // missingRights are those that the server says it lacks, in a Status or nil, sorted.

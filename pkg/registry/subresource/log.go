@@ -156,11 +156,12 @@ func (l *logWriter) leave() {
 	l.ended = true
 }
 
-// end sends what is left to say. It breaks the response off if the log is not whole.
+// end sends what is left to say. It breaks the response off if the log is not whole, unless the client is gone.
 func (l *logWriter) end(err error, responder rest.Responder) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if cause := context.Cause(l.ctx); cause != nil {
+	cause := context.Cause(l.ctx)
+	if cause != nil {
 		err = cause
 	}
 	if err == nil {
@@ -171,10 +172,9 @@ func (l *logWriter) end(err error, responder rest.Responder) {
 	case err == nil:
 	case !l.begun:
 		responder.Error(err)
+	case errors.Is(cause, context.Canceled): // nobody reads the rest
 	default:
-		if !errors.Is(err, context.Canceled) {
-			klog.FromContext(l.ctx).Error(err, "Breaking off a log")
-		}
+		klog.FromContext(l.ctx).Error(err, "Breaking off a log")
 		panic(http.ErrAbortHandler)
 	}
 }

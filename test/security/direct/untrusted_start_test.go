@@ -209,8 +209,8 @@ func TestS13TrustForbidden(t *testing.T) {
 	if err := <-unready; err != nil {
 		t.Fatal(err)
 	}
-	const missing = "this server may not: list configmaps (for the front proxy's trust), watch configmaps (for the " +
-		"front proxy's trust)"
+	const missing = "this server may not: list configmaps extension-apiserver-authentication (for the front proxy's trust), " +
+		"watch configmaps extension-apiserver-authentication (for the front proxy's trust)"
 	if got := create(); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, missing) {
 		t.Errorf("a write without the right: %s, want 503 with %q", got, missing)
 	}

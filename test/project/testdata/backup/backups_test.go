@@ -86,6 +86,15 @@ func TestBackups(t *testing.T) {
 	if _, err := admin.Resource(runs).Namespace("default").Create(t.Context(), other, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("a run of no database: got %v, want it invalid", err)
 	}
+	writer := client(t, e.User(t, "run-writer", rule("backupruns", "*")))
+	for _, of := range []string{"sample", "none"} { // it learns nothing of either
+		other.SetName("of-" + of)
+		if err := unstructured.SetNestedField(other.Object, of, "spec", "instance"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := writer.Resource(runs).Namespace("default").Create(t.Context(), other, metav1.CreateOptions{})
+		wantForbidden(t, "a run of the database "+of+" that its user may not get", err, `cannot get resource "databaseinstances"`)
+	}
 	t.Run("log", func(t *testing.T) { t.Parallel(); testLog(t, e) })
 	t.Run("cancel", func(t *testing.T) { testCancel(t, e) })
 	t.Run("promote", func(t *testing.T) { testPromote(t, e) })

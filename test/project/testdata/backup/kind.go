@@ -11,9 +11,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"example.com/extension-apiserver/pkg/apiserver"
 	"example.com/extension-apiserver/pkg/registry"
+	"example.com/extension-apiserver/pkg/registry/subresource"
 
 	v1 "git.example.org/platform/dbaas/apis/dbaas/v1"
 )
@@ -30,16 +32,26 @@ var Kind = registry.Kind[*v1.BackupRun]{
 				Kind: "DatabaseInstance", Name: of.Name, UID: of.UID})
 		}
 	},
+	// What the Runtime reads is not for every caller: a run shows whether its database exists, and its UID.
+	Authorize: func(ctx context.Context, a authorizer.Authorizer, r, old *v1.BackupRun) error {
+		if old != nil {
+			return nil // the database of a run does not change
+		}
+		return subresource.Authorize(ctx, a, authorizer.AttributesRecord{Verb: "get", APIGroup: v1.SchemeGroupVersion.Group,
+			APIVersion: v1.SchemeGroupVersion.Version, Resource: "databaseinstances", Namespace: r.Namespace, Name: r.Spec.Instance})
+	},
 	Validate: func(ctx context.Context, r, old *v1.BackupRun) field.ErrorList {
 		if old != nil {
 			return nil
 		}
 		path := field.NewPath("spec", "instance")
-		switch _, err := instance(ctx, r); {
+		switch of, err := instance(ctx, r); {
 		case apierrors.IsNotFound(err):
 			return field.ErrorList{field.NotFound(path, r.Spec.Instance)}
 		case err != nil:
 			return field.ErrorList{field.InternalError(path, err)}
+		case of.UID != "" && (len(r.OwnerReferences) == 0 || r.OwnerReferences[len(r.OwnerReferences)-1].UID != of.UID):
+			return field.ErrorList{field.InternalError(path, errors.New("it was replaced meanwhile, or could not be read"))}
 		}
 		return nil
 	},
