@@ -32,10 +32,10 @@ func API() apiserver.API {
 				gadget.Kind.NewStorage,
 			},
 		}},
-		OpenAPI:      openapi.GetOpenAPIDefinitions,
-		EmbeddedEtcd: embeddedetcd.Server{},
-		Flags:        calibrator,
-		PostStart:    map[string]apiserver.PostStartHook{"calibrator": calibrator.Start},
-		Permissions:  calibrator.Permissions(),
+		OpenAPI:              openapi.GetOpenAPIDefinitions,
+		EmbeddedEtcd:         embeddedetcd.Server{},
+		Flags:                calibrator,
+		PostStart:            map[string]apiserver.PostStartHook{"calibrator": calibrator.Start},
+		NamespacePermissions: calibrator.Permissions(),
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 )
@@ -24,8 +25,9 @@ const baseService, baseNamespace = "apiserver", "system"
 
 // Manifest returns what a project's kustomizations have of its API: the APIServices of the versions, the preferred one
 // of each group first, for the Service in manifests/base, the server's right to read the API, the permissions that the
-// hooks of the API need, and what components of manifests/ need to know of it.
-func Manifest(versions []schema.GroupVersion, permissions []rbacv1.PolicyRule) ([]byte, error) {
+// hooks of the API need in the cluster and in the server's namespace, and what components of manifests/ need to know of
+// it.
+func Manifest(versions []schema.GroupVersion, permissions, inNamespace []rbacv1.PolicyRule) ([]byte, error) {
 	services := APIServices(versions, Backend{Namespace: baseNamespace, Name: baseService})
 	var names, groups []string
 	for _, service := range services {
@@ -54,6 +56,9 @@ func Manifest(versions []schema.GroupVersion, permissions []rbacv1.PolicyRule) (
 		role, binding := clusterRole(baseService+"-hooks", baseService, "", permissions)
 		objects = append(objects, role, binding)
 	}
+	if len(inNamespace) > 0 {
+		objects = append(objects, namespacedRole(baseService+"-hooks", baseService, inNamespace)...)
+	}
 	for _, service := range services {
 		objects = append(objects, service)
 	}
@@ -66,4 +71,23 @@ func Manifest(versions []schema.GroupVersion, permissions []rbacv1.PolicyRule) (
 		fmt.Fprintf(out, "---\n%s", data)
 	}
 	return out.Bytes(), nil
+}
+
+// namespacedRole returns a role of the rules in the namespace that kustomize fills in, and its binding to a
+// ServiceAccount there.
+func namespacedRole(name, account string, rules []rbacv1.PolicyRule) []any {
+	version := rbacv1.SchemeGroupVersion.String()
+	return []any{
+		&rbacv1.Role{
+			TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "Role"},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: baseNamespace},
+			Rules:      rules,
+		},
+		&rbacv1.RoleBinding{
+			TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "RoleBinding"},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: baseNamespace},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account}},
+		},
+	}
 }

@@ -54,6 +54,8 @@ type API struct {
 	// Permissions are what the hooks of the API need in the cluster. While one is missing, the server reports it in
 	// /readyz, is not ready, and rejects writes. The role in manifests/api and package envtest grant them.
 	Permissions []rbacv1.PolicyRule
+	// NamespacePermissions are the same in the server's own namespace, Runtime.Namespace.
+	NamespacePermissions []rbacv1.PolicyRule
 }
 
 // Group is an API group.

@@ -47,7 +47,12 @@ func (o *Options) config(in cluster, storage etcd) (*serverConfig, error) {
 		options: o, generic: genericapiserver.NewRecommendedConfig(o.codecs), panics: filters.PanicCounter(o.api.Name),
 		etcd: storage,
 	}
-	needs := append(in.reviews, o.api.needs(in.core, o.Recommended.Admission.DisablePlugins)...)
+	namespace, err := ownNamespace(o.Recommended.CoreAPI.CoreAPIKubeconfigPath)
+	if err != nil {
+		return nil, err
+	}
+	o.runtime.Namespace = namespace
+	needs := append(in.reviews, o.api.needs(in.core, namespace, o.Recommended.Admission.DisablePlugins)...)
 	c.permissions = newPermissions(in.core, in.unserved, needs...)
 	if err := o.applyTraces(c); err != nil {
 		return nil, err

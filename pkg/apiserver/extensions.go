@@ -84,7 +84,8 @@ func (a API) validateExtensions() []error {
 			problems = append(problems, fmt.Errorf("post-start hook %q: there is no function", name))
 		}
 	}
-	return append(problems, validateRules("the API", a.Permissions)...)
+	problems = append(problems, validateRules("the API", a.Permissions)...)
+	return append(problems, validateRules("the API in its namespace", a.NamespacePermissions)...)
 }
 
 // validateRules returns an error for each rule that the server could not check at kube-apiserver.
@@ -99,18 +100,20 @@ func validateRules(of string, rules []rbacv1.PolicyRule) []error {
 	return problems
 }
 
-// needs returns what kube-apiserver is asked for the permissions of the API, but for plugins that are off.
-func (a API) needs(client kubernetes.Interface, off []string) []need {
-	all := needsOf(a.Name, a.Permissions, client)
+// needs returns what kube-apiserver is asked for the permissions of the API, but for plugins that are off. namespace is
+// the server's own.
+func (a API) needs(client kubernetes.Interface, namespace string, off []string) []need {
+	all := append(needsOf(a.Name, a.Permissions, client, ""),
+		needsOf(a.Name, a.NamespacePermissions, client, namespace)...)
 	for _, plugin := range a.Admission {
 		if !slices.Contains(off, plugin.Name) {
-			all = append(all, needsOf(plugin.Name, plugin.Permissions, client)...)
+			all = append(all, needsOf(plugin.Name, plugin.Permissions, client, "")...)
 		}
 	}
 	return all
 }
 
-func needsOf(part string, rules []rbacv1.PolicyRule, client kubernetes.Interface) []need {
+func needsOf(part string, rules []rbacv1.PolicyRule, client kubernetes.Interface, namespace string) []need {
 	var all []need
 	for _, rule := range rules {
 		names := rule.ResourceNames
@@ -120,7 +123,7 @@ func needsOf(part string, rules []rbacv1.PolicyRule, client kubernetes.Interface
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				for _, name := range names {
-					all = append(all, need{requiredAPI{part: part, verbs: rule.Verbs, name: name,
+					all = append(all, need{requiredAPI{part: part, verbs: rule.Verbs, namespace: namespace, name: name,
 						resource: schema.GroupVersionResource{Group: group, Version: "*", Resource: resource}}, client})
 				}
 			}

@@ -322,6 +322,8 @@ func TestExtensionPermissions(t *testing.T) {
 	api := testAPI
 	api.Permissions = []rbacv1.PolicyRule{{Verbs: []string{"get", "update"}, APIGroups: []string{"coordination.k8s.io"},
 		Resources: []string{"leases"}, ResourceNames: []string{"a", "b"}}}
+	api.NamespacePermissions = []rbacv1.PolicyRule{{Verbs: []string{"create"}, APIGroups: []string{""},
+		Resources: []string{"events"}}}
 	api.Admission = []AdmissionPlugin{
 		{Name: "On", Permissions: []rbacv1.PolicyRule{{Verbs: []string{"list"}, APIGroups: []string{""},
 			Resources: []string{"secrets", "configmaps"}}}},
@@ -329,11 +331,13 @@ func TestExtensionPermissions(t *testing.T) {
 			Resources: []string{"pods"}}}},
 	}
 	var got []string
-	for _, n := range api.needs(fake.NewClientset(), []string{"Off"}) {
-		got = append(got, fmt.Sprintf("%s: %s %s %s", n.part, strings.Join(n.verbs, ","), n.resource.GroupResource(), n.name))
+	for _, n := range api.needs(fake.NewClientset(), "own", []string{"Off"}) {
+		got = append(got, fmt.Sprintf("%s: %s %s %s %s", n.part, strings.Join(n.verbs, ","), n.resource.GroupResource(),
+			n.namespace, n.name))
 	}
-	want := []string{"extension-apiserver: get,update leases.coordination.k8s.io a",
-		"extension-apiserver: get,update leases.coordination.k8s.io b", "On: list secrets ", "On: list configmaps "}
+	want := []string{"extension-apiserver: get,update leases.coordination.k8s.io  a",
+		"extension-apiserver: get,update leases.coordination.k8s.io  b", "extension-apiserver: create events own ",
+		"On: list secrets  ", "On: list configmaps  "}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("needed permissions (-want +got):\n%s", diff)
 	}

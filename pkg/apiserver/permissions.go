@@ -97,6 +97,9 @@ func (p *permissions) review(ctx context.Context) {
 			p.outage.Store(nil)
 			if !allowed {
 				object := strings.TrimSpace(api.resource.GroupResource().String() + " " + api.name)
+				if api.namespace != "" {
+					object += " in the namespace " + api.namespace
+				}
 				missing = append(missing, fmt.Sprintf("%s %s (for %s)", verb, object, api.part))
 			}
 		}

@@ -194,7 +194,7 @@ func TestReviewsAllowed(t *testing.T) {
 		{"not allowed to those who ask", granted, refused,
 			"this server may not: create subjectaccessreviews.authorization.k8s.io (for authorization), " +
 				"create tokenreviews.authentication.k8s.io (for bearer tokens), watch configmaps " +
-				"extension-apiserver-authentication (for the front proxy's trust); grant it the rules of manifests/base/rbac.yaml and manifests/api"},
+				"extension-apiserver-authentication in the namespace kube-system (for the front proxy's trust); grant it the rules of manifests/base/rbac.yaml and manifests/api"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			client := tc.reviews.client()

@@ -26,12 +26,16 @@ import (
 type Runtime struct {
 	// ClientConfig is for clients of the cluster, with the permissions of the server: API.Permissions.
 	ClientConfig *clientrest.Config
+	// Namespace is the server's own: that of its pod, or of the context in --kubeconfig, which is "default" if it has
+	// none.
+	Namespace string
 	// Informers are those of built-in kinds, with ClientConfig. The server starts those that admission plugins ask for
 	// when they are created. Before they have synced it is not ready, and rejects writes if the API has such plugins. A
 	// post-start hook calls Start itself.
 	Informers informers.SharedInformerFactory
 	// LoopbackConfig is for clients of this server, which may do everything: their user is in system:masters. They work
-	// when post-start hooks run. Their requests pass admission and validation.
+	// when post-start hooks run. Their requests pass admission and validation, and have the limits of a user at the
+	// server's own port: see SECURITY.md of the kit.
 	LoopbackConfig *clientrest.Config
 	// Authorizer asks kube-apiserver what a user may do.
 	Authorizer authorizer.Authorizer

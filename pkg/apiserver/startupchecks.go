@@ -100,6 +100,16 @@ func loadKubeconfig(path string) (*rest.Config, error) {
 		&clientcmd.ClientConfigLoadingRules{ExplicitPath: path}, &clientcmd.ConfigOverrides{}).ClientConfig()
 }
 
+// ownNamespace returns the namespace of the server: that of the context in a kubeconfig, or of the pod.
+func ownNamespace(path string) (string, error) {
+	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: path}, &clientcmd.ConfigOverrides{}).Namespace()
+	if err != nil {
+		return "", fmt.Errorf("read the namespace of kubeconfig %q: %w", path, err)
+	}
+	return namespace, nil
+}
+
 // clientQPS and clientBurst are the limits that the library uses for delegated reviews: the default of 5 requests per
 // second would throttle the server's users.
 const (

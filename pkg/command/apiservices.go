@@ -43,7 +43,7 @@ the API.`,
 					return cli.UsageErrorf(
 						"--kustomize is given, expected no other flag: the manifests have Service and CA")
 				}
-				out, err := registration.Manifest(api.GroupVersions(), api.AllPermissions())
+				out, err := registration.Manifest(api.GroupVersions(), api.AllPermissions(), api.NamespacePermissions)
 				if err != nil {
 					return err
 				}

@@ -92,7 +92,8 @@ func (e *Environment) AccountKubeconfig(ctx context.Context, namespace, name str
 		return "", fmt.Errorf("write token: %w", err)
 	}
 	path := base + ".kubeconfig"
-	return path, e.writeKubeconfig(path, e.KubeAPIServers[0], &clientcmdapi.AuthInfo{TokenFile: base + ".token"})
+	return path, e.writeKubeconfig(path, e.KubeAPIServers[0], namespace,
+		&clientcmdapi.AuthInfo{TokenFile: base + ".token"})
 }
 
 // Token returns a token of a ServiceAccount.

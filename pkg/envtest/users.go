@@ -42,7 +42,7 @@ func (e *Environment) kubeconfig(k *KubeAPIServer, user string, groups []string)
 	if err := e.pki.client(e.pki.clients, "user-"+name, user, groups...); err != nil {
 		return "", err
 	}
-	if err := e.writeKubeconfig(path, k, &clientcmdapi.AuthInfo{
+	if err := e.writeKubeconfig(path, k, "", &clientcmdapi.AuthInfo{
 		ClientCertificate: e.pki.cert("user-" + name), ClientKey: e.pki.key("user-" + name),
 	}); err != nil {
 		return "", err
@@ -51,11 +51,12 @@ func (e *Environment) kubeconfig(k *KubeAPIServer, user string, groups []string)
 	return path, nil
 }
 
-func (e *Environment) writeKubeconfig(path string, k *KubeAPIServer, auth *clientcmdapi.AuthInfo) error {
+func (e *Environment) writeKubeconfig(path string, k *KubeAPIServer, namespace string,
+	auth *clientcmdapi.AuthInfo) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["env"] = &clientcmdapi.Cluster{Server: k.URL, CertificateAuthority: e.pki.cert("control-plane-ca")}
 	config.AuthInfos["user"] = auth
-	config.Contexts["env"] = &clientcmdapi.Context{Cluster: "env", AuthInfo: "user"}
+	config.Contexts["env"] = &clientcmdapi.Context{Cluster: "env", AuthInfo: "user", Namespace: namespace}
 	config.CurrentContext = "env"
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
 		return fmt.Errorf("write kubeconfig: %w", err)

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -37,31 +36,22 @@ const (
 	steps = 10
 	// leaseName is the name of the Lease that the calibrating server holds.
 	leaseName = "extension-apiserver-calibrator"
-	// namespaceFile has the namespace of a pod.
-	namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 )
 
 // Calibrator calibrates Widgets in the server that holds the Lease.
 type Calibrator struct {
-	step           time.Duration
-	leaseNamespace string
+	step time.Duration
 }
 
 // New returns a Calibrator with the default values of its flags.
 func New() *Calibrator {
-	c := &Calibrator{step: 20 * time.Second, leaseNamespace: metav1.NamespaceDefault}
-	if data, err := os.ReadFile(namespaceFile); err == nil {
-		c.leaseNamespace = strings.TrimSpace(string(data))
-	}
-	return c
+	return &Calibrator{step: 20 * time.Second}
 }
 
 // AddFlags implements apiserver.Flags.
 func (c *Calibrator) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.step, "calibration-step", c.step,
 		fmt.Sprintf("Duration of each of the %d steps in which a Widget is calibrated.", steps))
-	fs.StringVar(&c.leaseNamespace, "calibration-lease-namespace", c.leaseNamespace,
-		"Namespace of the Lease "+leaseName+", which the server holds that calibrates Widgets. Default in a pod: its own.")
 }
 
 // Validate implements apiserver.Flags.
@@ -72,7 +62,8 @@ func (c *Calibrator) Validate() []error {
 	return nil
 }
 
-// Permissions returns what the Lease needs. No rule can restrict the name of what is created.
+// Permissions returns what the Lease needs in the namespace of the server. No rule can restrict the name of what is
+// created.
 func (c *Calibrator) Permissions() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
@@ -98,7 +89,7 @@ func (c *Calibrator) Start(ctx context.Context, server *apiserver.Runtime) error
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Name: leaseName, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		ReleaseOnCancel: true,
-		Lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: c.leaseNamespace, Name: leaseName},
+		Lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: server.Namespace, Name: leaseName},
 			Client: leases, LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}},
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) { c.run(ctx, widgets.WorkshopV1()) },

@@ -108,7 +108,8 @@ type right struct {
 	rule rbacv1.PolicyRule
 }
 
-// manifestRights are the rights of the ClusterRole in the manifests, one by one, sorted by name.
+// manifestRights are the rights of the roles in the manifests, one by one, sorted by name, for an account in the
+// namespace default.
 func manifestRights(t *testing.T) []right {
 	t.Helper()
 	var data []byte
@@ -125,7 +126,11 @@ func manifestRights(t *testing.T) []right {
 		if err := yaml.Unmarshal([]byte(doc), &role); err != nil {
 			t.Fatal(err)
 		}
-		if role.Kind != "ClusterRole" || role.Name == "apiserver-own-api" { // of which nothing is missing at the start
+		namespace := ""
+		switch {
+		case role.Kind == "Role":
+			namespace = " in the namespace default"
+		case role.Kind != "ClusterRole" || role.Name == "apiserver-own-api": // of which nothing is missing at the start
 			continue
 		}
 		for _, rule := range role.Rules {
@@ -133,7 +138,7 @@ func manifestRights(t *testing.T) []right {
 				for _, verb := range rule.Verbs {
 					rights = append(rights, right{
 						strings.Join(append([]string{verb,
-							schema.GroupResource{Group: rule.APIGroups[0], Resource: resource}.String()}, rule.ResourceNames...), " "),
+							schema.GroupResource{Group: rule.APIGroups[0], Resource: resource}.String()}, rule.ResourceNames...), " ") + namespace,
 						rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: []string{resource},
 							ResourceNames: rule.ResourceNames, Verbs: []string{verb}},
 					})

@@ -14,7 +14,8 @@ import (
 
 // TestAPIServices: the file has the versions of the sample.
 func TestAPIServices(t *testing.T) {
-	want, err := registration.Manifest(sample.API().GroupVersions(), sample.API().AllPermissions())
+	want, err := registration.Manifest(sample.API().GroupVersions(), sample.API().AllPermissions(),
+		sample.API().NamespacePermissions)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -229,7 +229,8 @@ func alerted(t *testing.T, objects []*unstructured.Unstructured) string {
 func TestTwoGroups(t *testing.T) {
 	t.Parallel()
 	other := schema.GroupVersion{Group: "other.example.com", Version: "v2"}
-	apiServices, err := registration.Manifest(append(sample.API().GroupVersions(), other), sample.API().AllPermissions())
+	apiServices, err := registration.Manifest(append(sample.API().GroupVersions(), other), sample.API().AllPermissions(),
+		sample.API().NamespacePermissions)
 	if err != nil {
 		t.Fatal(err)
 	}

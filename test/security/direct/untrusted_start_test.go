@@ -154,13 +154,19 @@ func TestS13TrustForbidden(t *testing.T) {
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, role := range []string{"extension-apiserver", "extension-apiserver-hooks", "system:auth-delegator"} {
+	for _, role := range []string{"extension-apiserver", "system:auth-delegator"} {
 		if _, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name + ":" + role}, Subjects: account,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if _, err := client.RbacV1().RoleBindings(envtest.Namespace).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: account,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "extension-apiserver-hooks"},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
 	bindings := client.RbacV1().RoleBindings(metav1.NamespaceSystem)
 	allow := func() {
@@ -209,8 +215,8 @@ func TestS13TrustForbidden(t *testing.T) {
 	if err := <-unready; err != nil {
 		t.Fatal(err)
 	}
-	const missing = "this server may not: list configmaps extension-apiserver-authentication (for the front proxy's trust), " +
-		"watch configmaps extension-apiserver-authentication (for the front proxy's trust)"
+	const missing = "this server may not: list configmaps extension-apiserver-authentication in the namespace kube-system (for the front proxy's trust), " +
+		"watch configmaps extension-apiserver-authentication in the namespace kube-system (for the front proxy's trust)"
 	if got := create(); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, missing) {
 		t.Errorf("a write without the right: %s, want 503 with %q", got, missing)
 	}
