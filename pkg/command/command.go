@@ -51,7 +51,8 @@ func newRootCommand(api apiserver.API, more []Subcommand) (*cobra.Command, error
 		Use:   api.Name,
 		Short: "An API server behind the aggregation layer of kube-apiserver",
 	}
-	root.AddCommand(newServeCommand(api, options), newAPIServicesCommand(api), newVersionCommand(api))
+	root.AddCommand(newServeCommand(api, options), newAPIServicesCommand(api), newRolesCommand(api),
+		newVersionCommand(api))
 	for _, newCommand := range more {
 		cmd, err := newCommand(api)
 		if err != nil {
