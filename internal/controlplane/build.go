@@ -42,7 +42,7 @@ func (b *Binaries) build(ctx context.Context, programs []program) error {
 		return "control plane: " + cmp.Or(log.String(), fmt.Sprintf("builds %s in %s", what, b.cache))
 	}
 	err := gobuild.WithProgress(b.progress, doing, func() error {
-		list := slices.Concat([]string{"list", "-mod=readonly"}, strings.Fields(compileFlags),
+		list := slices.Concat([]string{"list", "-mod=readonly"}, strings.Fields(gobuild.Flags),
 			gobuild.Stale(packages...))
 		if log.CountStale(goInPins(ctx, module, list), RunChild) {
 			fmt.Fprintf(b.progress, "control plane: builds %s once, in %s: %s\n", what, b.cache, log.Estimate())

@@ -14,6 +14,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"example.com/extension-apiserver/internal/gobuild"
 )
 
 // pins are the modules of which the programs of a control plane are built. They are plain files, because a module zip
@@ -112,13 +114,9 @@ func writePins(set, dir string) error {
 	return nil
 }
 
-// compileFlags are in GOFLAGS of the Makefile, which says why: what a server and the programs have in common is
-// compiled once.
-const compileFlags = "-trimpath -gcflags=all=-dwarf=false"
-
 // buildArgs are the arguments of go that build programs of pins, but for the files and packages.
 func buildArgs(set string) []string {
-	return slices.Concat([]string{"build"}, strings.Fields(compileFlags),
+	return slices.Concat([]string{"build"}, strings.Fields(gobuild.Flags),
 		[]string{"-buildvcs=false", "-mod=readonly", "-ldflags=-s -w" + versionFlags(pinned(set, "k8s.io/kubernetes"))})
 }
 

@@ -16,6 +16,10 @@ import (
 	"time"
 )
 
+// Flags are in GOFLAGS of the Makefiles of the kit and of projects, which say why. What a server, the programs of a
+// control plane and the tools of a project have in common is compiled once, if all have these flags and CGO_ENABLED=0.
+const Flags = "-trimpath -gcflags=all=-dwarf=false"
+
 // Progress is printed after FirstWord, and every otherWords from then on.
 const (
 	FirstWord  = 2 * time.Second

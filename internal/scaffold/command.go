@@ -34,7 +34,7 @@ over when all of that succeeded. The same command once more changes nothing.`,
 type kindFlags struct {
 	scope, plural                                 string
 	subresources, shortNames, selectable, columns []string
-	controller                                    bool
+	controller, roles                             bool
 }
 
 func (f *kindFlags) add(cmd *cobra.Command) {
@@ -42,20 +42,26 @@ func (f *kindFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.scope, "scope", "Namespaced", "Namespaced or Cluster.")
 	flags.StringVar(&f.plural, "plural", "",
 		"Name of the resource. Default: the plural of the kind in English, in lower case.")
-	flags.StringSliceVar(&f.subresources, "subresources", nil, "status, scale or both.")
+	flags.StringSliceVar(&f.subresources, "subresources", nil,
+		"status, scale, log, NAME:action (a change on request, such as cancel:action) and NAME:stream (a session over "+
+			"WebSocket), with commas between them.")
 	flags.StringSliceVar(&f.shortNames, "short-names", nil, "Short names for kubectl.")
 	flags.StringSliceVar(&f.selectable, "selectable", nil,
 		"Fields by which objects are selected, such as spec.suspended:boolean; string is the default. They are "+
 			"added to the types.")
-	flags.StringSliceVar(&f.columns, "columns", nil, "Fields that kubectl get shows, likewise.")
+	flags.StringSliceVar(&f.columns, "columns", nil,
+		"Fields that kubectl get shows, such as spec.suspended:boolean; string is the default. They are added to the "+
+			"types.")
 	flags.BoolVar(&f.controller, "controller", false,
 		"Write an example of a controller, too. It needs the subresource status.")
+	flags.BoolVar(&f.roles, "roles", false,
+		"Deploy ClusterRoles for users, too, which Kubernetes adds to view, edit and admin.")
 }
 
 // kind is what the flags say, with all that is wrong with them.
 func (f *kindFlags) kind(name string) (Kind, []error) {
 	k := Kind{Kind: name, Plural: f.plural, ShortNames: f.shortNames, Namespaced: f.scope == "Namespaced",
-		Controller: f.controller}
+		Controller: f.controller, Roles: f.roles}
 	var problems []error
 	if f.scope != "Namespaced" && f.scope != "Cluster" {
 		problems = append(problems, fmt.Errorf("--scope is %q, expected Namespaced or Cluster", f.scope))
@@ -70,9 +76,11 @@ func (f *kindFlags) kind(name string) (Kind, []error) {
 		case "scale":
 			k.Scale = true
 		default:
-			problems = append(problems,
-				fmt.Errorf("--subresources has %q, expected status or scale; docs/add-a-resource.md of the kit has "+
-					"streams", sub))
+			other, err := parseSubresource(sub)
+			if err != nil {
+				problems = append(problems, err)
+			}
+			k.Others = append(k.Others, other)
 		}
 	}
 	parse := func(texts []string) (out []Field) {
@@ -179,6 +187,7 @@ func newKindCommand() *cobra.Command {
 		Short: "Add a kind: its types, rules, storage, tests and clients",
 		Example: `  scaffold kind add BackupPlan --scope=Namespaced --subresources=status,scale --short-names=bp \
     --selectable=spec.suspended:boolean --columns=spec.schedule,spec.suspended
+  scaffold kind add BackupRun --subresources=status,cancel:action,log --controller
   scaffold kind add Person --scope=Cluster --plural=people`,
 		Args: cobra.ExactArgs(1),
 	}

@@ -73,7 +73,7 @@ func (p *project) addKind(g Group, version string, k Kind) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(p.renderKind(d), p.listKind(g, k)); err != nil {
+	if err := errors.Join(p.renderKind(d), p.listKind(g, k), p.listActions(k)); err != nil {
 		return err
 	}
 	api, kinds, err := p.kindList(g)
@@ -95,6 +95,62 @@ func (p *project) addKind(g Group, version string, k Kind) error {
 		return err
 	}
 	return api.write()
+}
+
+// actionBodies finds the map of api_test.go with the bodies of actions; older projects have none.
+func (p *project) actionBodies() (*source, *ast.CompositeLit, error) {
+	path := p.path("api_test.go")
+	if !exists(path) {
+		return nil, nil, nil
+	}
+	test, err := readSource(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	var bodies *ast.CompositeLit
+	test.find(func(n ast.Node) bool {
+		value, ok := n.(*ast.ValueSpec)
+		if ok && value.Names[0].Name == "actions" && len(value.Values) == 1 {
+			bodies, _ = value.Values[0].(*ast.CompositeLit)
+		}
+		return bodies == nil
+	})
+	return test, bodies, nil
+}
+
+// listActions gives the conformance test the bodies of the actions of a kind.
+func (p *project) listActions(k Kind) error {
+	test, bodies, err := p.actionBodies()
+	if err != nil || bodies == nil || len(k.Actions()) == 0 {
+		return err
+	}
+	if err := test.insert(bodies, k.ActionBodies()); err != nil {
+		return err
+	}
+	return test.write()
+}
+
+// unlistActions removes them again.
+func (p *project) unlistActions(k Kind) error {
+	test, bodies, err := p.actionBodies()
+	if err != nil || bodies == nil {
+		return err
+	}
+	n := slices.IndexFunc(bodies.Elts, func(e ast.Expr) bool {
+		kv, ok := e.(*ast.KeyValueExpr)
+		if !ok {
+			return false
+		}
+		name, _ := stringOf(kv.Key)
+		return name == k.Kind
+	})
+	if n < 0 {
+		return nil
+	}
+	if err := test.remove(bodies, n); err != nil {
+		return err
+	}
+	return test.write()
 }
 
 // kindList finds the list of the kinds of a group in api.go.
@@ -202,7 +258,8 @@ func (p *project) deleteKind(g Group, pkg string, k Kind, versions []string) err
 	if n < 0 {
 		return fmt.Errorf("%s has no line of %s", p.shown(api.path), k.Kind)
 	}
-	if err := errors.Join(api.remove(kinds, n), api.unimport(pkg), api.write(), p.unlistKind(g, k)); err != nil {
+	if err := errors.Join(api.remove(kinds, n), api.unimport(pkg), api.write(), p.unlistKind(g, k),
+		p.unlistActions(k)); err != nil {
 		return err
 	}
 	// Generated code of the kind would not compile; it is all written anew.

@@ -231,11 +231,85 @@ type Kind struct {
 	Status     bool
 	Scale      bool
 	Controller bool // an example of one
+	Roles      bool // the project has roles for users
 	ShortNames []string
 	Selectable []Field
 	Columns    []Field
-	otherPaths []string // subresources that this program does not write
-	hub        string   // the version of its Go type; empty if it has an internal type
+	Others     []Subresource
+	hub        string // the version of its Go type; empty if it has an internal type
+}
+
+// Subresource is one beside status and scale.
+type Subresource struct {
+	Name string // fail-over
+	Type string // action, log, stream; empty if it is written by hand
+}
+
+// parseSubresource reads NAME:TYPE, or log.
+func parseSubresource(text string) (Subresource, error) {
+	name, kind, _ := strings.Cut(text, ":")
+	s := Subresource{name, kind}
+	if name == "log" && (kind == "" || kind == "stream") {
+		s.Type = "log"
+	}
+	if !slices.Contains([]string{"action", "log", "stream"}, s.Type) || s.Type == "log" && name != "log" {
+		return s, fmt.Errorf("--subresources has %q, expected status, scale, log, NAME:action or NAME:stream", text)
+	}
+	for _, wrong := range validation.IsDNS1035Label(name) {
+		return s, fmt.Errorf("the name %q of a subresource: %s", name, wrong)
+	}
+	return s, nil
+}
+
+// String is the text of the flag.
+func (s Subresource) String() string {
+	if s.Type == "" || s.Name == "log" {
+		return s.Name
+	}
+	return s.Name + ":" + s.Type
+}
+
+// GoName is FailOver.
+func (s Subresource) GoName() string {
+	words := strings.Split(s.Name, "-")
+	for i := range words {
+		if words[i] != "" {
+			words[i] = upperFirst(words[i])
+		}
+	}
+	return strings.Join(words, "")
+}
+
+// HasMethod says whether the generated client can have a method for it: applyconfiguration-gen makes Go names of
+// subresources as they are.
+func (s Subresource) HasMethod() bool { return !strings.Contains(s.Name, "-") }
+
+// Function is the Go function of an action of a kind: failOverDatabase.
+func (s Subresource) Function(kind string) string { return lowerFirst(s.GoName()) + kind }
+
+// Actions are the subresources that change an object on request.
+func (k Kind) Actions() []Subresource { return k.othersOf("action") }
+
+// ActionBodies is the element of the map of api_test.go: "BackupRun": {"cancel": {"reason": "conformance"}}.
+func (k Kind) ActionBodies() string {
+	var bodies []string
+	for _, s := range k.Actions() {
+		bodies = append(bodies, fmt.Sprintf(`%q: {"reason": "conformance"}`, s.Name))
+	}
+	return fmt.Sprintf("%q: {%s}", k.Kind, strings.Join(bodies, ", "))
+}
+
+// Streams are the subresources that connect clients with sessions.
+func (k Kind) Streams() []Subresource { return k.othersOf("stream") }
+
+// HasLog says whether there is the subresource log.
+func (k Kind) HasLog() bool { return len(k.othersOf("log")) > 0 }
+
+// HasSubresources says whether there are any.
+func (k Kind) HasSubresources() bool { return k.Status || len(k.Others) > 0 }
+
+func (k Kind) othersOf(kind string) []Subresource {
+	return slices.DeleteFunc(slices.Clone(k.Others), func(s Subresource) bool { return s.Type != kind })
 }
 
 // Package is the Go package of its storage, and the name of its files: backupplan.
@@ -319,6 +393,17 @@ func (k Kind) validate() []error {
 		problems = append(problems,
 			errors.New("--controller is set and --subresources has no status, expected both: the controller writes "+
 				"the status"))
+	}
+	names := map[string]bool{}
+	for _, s := range k.Others {
+		if names[s.Name] {
+			problems = append(problems, fmt.Errorf("--subresources has %s twice", s.Name))
+		}
+		names[s.Name] = true
+		if s.Type == "action" && !k.Status {
+			problems = append(problems, fmt.Errorf("--subresources has the action %s without status, expected both: the "+
+				"action writes a condition", s.Name))
+		}
 	}
 	types := map[string]string{}
 	for _, f := range slices.Concat(k.Selectable, k.Columns) {

@@ -4,6 +4,7 @@ package scaffold
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -105,6 +106,31 @@ func TestTools(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "there is no command "+name) {
 			t.Errorf("without %s: got %v, want it said", name, err)
 		}
+	}
+}
+
+// TestParseSubresource: what --subresources has beside status and scale.
+func TestParseSubresource(t *testing.T) {
+	for text, want := range map[string]Subresource{
+		"cancel:action":    {"cancel", "action"},
+		"fail-over:action": {"fail-over", "action"},
+		"log":              {"log", "log"},
+		"log:stream":       {"log", "log"},
+		"shell:stream":     {"shell", "stream"},
+	} {
+		if got, err := parseSubresource(text); err != nil || got != want {
+			t.Errorf("%s: got %v and the error %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "cancel", "cancel:log", ":action", "Cancel:action", "9:stream", "a/b:action", "log:log:log"} {
+		if got, err := parseSubresource(text); err == nil {
+			t.Errorf("%q: got %v, want an error", text, got)
+		}
+	}
+	twice := Kind{Kind: "Run", Plural: "runs", Others: []Subresource{{"stop", "action"}, {"stop", "stream"}}}
+	if got := fmt.Sprint(twice.validate()); !strings.Contains(got, "--subresources has stop twice") ||
+		!strings.Contains(got, "the action stop without status") {
+		t.Errorf("got %s, want both problems", got)
 	}
 }
 

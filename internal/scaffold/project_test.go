@@ -129,7 +129,7 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Kind{Kind: "Widget", Plural: "widgets", Namespaced: true, Status: true, Scale: true,
-		ShortNames: []string{"wg"}, otherPaths: []string{"calibrate", "log", "console"}, hub: "v1"}
+		ShortNames: []string{"wg"}, Others: []Subresource{{"calibrate", "action"}, {"log", "log"}, {"console", "stream"}}, hub: "v1"}
 	if diff := cmp.Diff(want, widget, cmp.AllowUnexported(Kind{}),
 		cmpopts.IgnoreFields(Kind{}, "Columns", "Selectable")); diff != "" {
 		t.Errorf("the sample's widget (-want +got):\n%s", diff)
@@ -147,11 +147,20 @@ func TestKinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	person := Kind{Kind: "Person", Plural: "people"}
+	test, err := os.ReadFile(p.path("api_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	person := Kind{Kind: "Person", Plural: "people", Status: true,
+		Others: []Subresource{{"call", "action"}, {"log", "log"}, {"talk", "stream"}}}
 	if err := p.addKind(only(t, p).Group, "v1", person); err != nil {
 		t.Fatal(err)
 	}
 	parses(t, p)
+	if text, err := os.ReadFile(p.path("api_test.go")); err != nil ||
+		!strings.Contains(string(text), `"Person": {"call": {"reason": "conformance"}}`) {
+		t.Errorf("api_test.go has no body for the action: %v", err)
+	}
 	if got := kinds(t, p, only(t, p)); !slices.Equal(got, []string{"BackupPlan", "Person"}) {
 		t.Errorf("kinds after one was added: %v", got)
 	}
@@ -181,6 +190,9 @@ func TestKinds(t *testing.T) {
 	if after, err := os.ReadFile(p.path("api.go")); err != nil || string(after) != string(api) {
 		t.Errorf("api.go after the kind was deleted: %v\n%s", err, cmp.Diff(string(api), string(after)))
 	}
+	if after, err := os.ReadFile(p.path("api_test.go")); err != nil || string(after) != string(test) {
+		t.Errorf("api_test.go after the kind was deleted: %v\n%s", err, cmp.Diff(string(test), string(after)))
+	}
 	after, err := walk(p.dir)
 	if err != nil {
 		t.Fatal(err)
@@ -188,6 +200,26 @@ func TestKinds(t *testing.T) {
 	after = slices.DeleteFunc(after, func(name string) bool { return strings.Contains(name, "vault") })
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("files after the kind was deleted (-want +got):\n%s", diff)
+	}
+}
+
+// TestRoles: the overlays have the roles once, before the names.
+func TestRoles(t *testing.T) {
+	p := newProject(t)
+	for range 2 {
+		if err := p.addRoles(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, overlay := range []string{"kind", "production"} {
+		text, err := os.ReadFile(p.path("manifests", overlay, "kustomization.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Count(string(text), "../roles\n") != 1 ||
+			!strings.Contains(string(text), "\n- ../roles\n# Names come last: they are given to all the above.\n- ../names\n") {
+			t.Errorf("%s: want the component once, before the names:\n%s", overlay, text)
+		}
 	}
 }
 

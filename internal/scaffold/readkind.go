@@ -87,8 +87,14 @@ func (k *Kind) readValue(s *source, lit *ast.CompositeLit) bool {
 	for _, path := range keys(fieldOf(lit, "SelectableFields")) {
 		k.Selectable = append(k.Selectable, Field{Path: path})
 	}
-	for _, name := range keys(fieldOf(lit, "Subresources")) {
-		k.addSubresource(name)
+	if subresources, ok := fieldOf(lit, "Subresources").(*ast.CompositeLit); ok {
+		for _, element := range subresources.Elts {
+			if kv, ok := element.(*ast.KeyValueExpr); ok {
+				if name, ok := stringOf(kv.Key); ok {
+					k.addSubresource(name, subresourceType(kv.Value))
+				}
+			}
+		}
 	}
 	if columns, ok := fieldOf(lit, "Columns").(*ast.CompositeLit); ok {
 		for _, element := range columns.Elts {
@@ -100,15 +106,29 @@ func (k *Kind) readValue(s *source, lit *ast.CompositeLit) bool {
 	return true
 }
 
-func (k *Kind) addSubresource(name string) {
+func (k *Kind) addSubresource(name, kind string) {
 	switch name {
 	case "status":
 		k.Status = true
 	case "scale":
 		k.Scale = true
 	default:
-		k.otherPaths = append(k.otherPaths, name)
+		k.Others = append(k.Others, Subresource{name, kind})
 	}
+}
+
+// subresourceType reads action, log or stream from a call such as registry.Action(cancel).
+func subresourceType(value ast.Expr) string {
+	call, ok := value.(*ast.CallExpr)
+	if !ok {
+		return ""
+	}
+	function := call.Fun
+	if index, ok := function.(*ast.IndexExpr); ok { // registry.Stream[*v1.Widget](f)
+		function = index.X
+	}
+	_, name, _ := selector(function)
+	return map[string]string{"Action": "action", "Log": "log", "Stream": "stream"}[name]
 }
 
 // texts are the elements of a list of strings.
@@ -150,7 +170,7 @@ func (k *Kind) readMethod(f *ast.FuncDecl) {
 func (k *Kind) readField(kv *ast.KeyValueExpr) {
 	if path, ok := stringOf(kv.Key); ok {
 		if _, sub, ok := strings.Cut(path, "/"); ok {
-			k.addSubresource(sub)
+			k.addSubresource(sub, "")
 		}
 		return
 	}
@@ -226,7 +246,12 @@ func (k Kind) subresources() []string {
 	if k.Scale {
 		out = append(out, "scale")
 	}
-	return out
+	var others []string
+	for _, s := range k.Others {
+		others = append(others, s.String())
+	}
+	slices.Sort(others)
+	return append(out, others...)
 }
 
 func paths(fields []Field) []string {

@@ -116,6 +116,11 @@ func (p *project) renderKind(d data) error {
 			return err
 		}
 	}
+	if d.Roles {
+		if err := p.addRoles(); err != nil {
+			return err
+		}
+	}
 	if !d.Controller {
 		return nil
 	}

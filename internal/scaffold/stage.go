@@ -4,6 +4,7 @@ package scaffold
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"example.com/extension-apiserver/internal/gobuild"
 )
 
 // tools is what a project needs beside Go.
@@ -46,7 +49,9 @@ type work struct {
 func (w work) step(what string, do func() error) error {
 	fmt.Fprintf(w.out, "%s ...\n", what)
 	began := time.Now()
-	if err := do(); err != nil {
+	if err := gobuild.WithProgress(w.out, func() string {
+		return fmt.Sprintf("  %.0f s", time.Since(began).Seconds())
+	}, do); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	if took := time.Since(began); took > 2*time.Second {
@@ -180,7 +185,9 @@ func (w work) generate(p *project) error {
 	if p.owned() {
 		scripts, types = filepath.Join(p.dir, "kit", "scripts"), "apis=openapi"
 	}
-	env := []string{"ROOT=" + p.dir, "GOFLAGS=" + strings.TrimSpace(os.Getenv("GOFLAGS")+" -buildvcs=false")}
+	// In a shell without them, the flags are those of make, which would compile everything again otherwise.
+	env := []string{"ROOT=" + p.dir, "GOFLAGS=" + cmp.Or(os.Getenv("GOFLAGS"), gobuild.Flags) + " -buildvcs=false",
+		"CGO_ENABLED=" + cmp.Or(os.Getenv("CGO_ENABLED"), "0")}
 	if err := w.step("Generating code", func() error {
 		return w.run(p.dir, env, "bash", filepath.Join(scripts, "generate.sh"), types)
 	}); err != nil {
@@ -208,7 +215,11 @@ func (w work) generate(p *project) error {
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(p.path("manifests", "api", "apiservices.yaml"), manifest, 0o644) //nolint:gosec // as Git makes it
+		path := p.path("manifests", "api", "apiservices.yaml")
+		if err := os.WriteFile(path, manifest, 0o644); err != nil { //nolint:gosec // as Git makes it
+			return err
+		}
+		return w.writeRoles(p, env)
 	})
 }
 
