@@ -21,6 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/fake"
 
@@ -108,6 +111,31 @@ func (l *gadgetLogs) write(ctx context.Context, g *v1.Gadget, o *gadgetLogOption
 	return nil
 }
 
+// tail is a subresource that reads options from the query.
+type tail struct{ *genericregistry.Store }
+
+// NewGetOptions implements rest.GetterWithOptions.
+func (tail) NewGetOptions() (runtime.Object, bool, string) { return &gadgetLogOptions{}, false, "" }
+
+// Get implements rest.GetterWithOptions.
+func (s tail) Get(ctx context.Context, name string, options runtime.Object) (runtime.Object, error) {
+	obj, err := s.Store.Get(ctx, name, &metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	g := obj.(*v1.Gadget).DeepCopy()
+	if lines := options.(*gadgetLogOptions).TailLines; lines != nil {
+		g.Spec.Purpose = fmt.Sprintf("%d lines", *lines)
+	}
+	return g, nil
+}
+
+// onlyTail has no other methods of the store.
+type onlyTail struct {
+	rest.Storage
+	rest.GetterWithOptions
+}
+
 // extended returns an API with everything that an API can add, and its logs.
 func extended() (API, *gadgetLogs) {
 	logs := &gadgetLogs{lines: make(chan string), ended: make(chan error, 1)}
@@ -124,6 +152,10 @@ func extended() (API, *gadgetLogs) {
 			return &metav1.Status{Status: metav1.StatusSuccess, Message: by.Spec.Purpose}, nil
 		}),
 		"log": registry.Log(logs.write),
+		"tail": registry.CustomSubresource[*v1.Gadget](func(store *genericregistry.Store,
+			_ authorizer.Authorizer) rest.Storage {
+			return onlyTail{store, tail{store}}
+		}),
 	}
 	api := withGroup(func(g *Group) {
 		g.Kinds, g.Validation = []registry.NewStorage{kind.NewStorage}, validation.AddToScheme
@@ -183,6 +215,8 @@ func TestExtensions(t *testing.T) {
 		{"no body", http.MethodPost, "/first/sharpen", "", 400, ""},
 		{"an invalid body", http.MethodPost, "/first/sharpen", `{"spec":{"precision":5}}`, 422, "spec.purpose"},
 		{"GET of an action", http.MethodGet, "/first/sharpen", "", 405, ""},
+		{"get with options", http.MethodGet, "/first/tail?tailLines=4", "", 200, `"purpose":"4 lines"`},
+		{"get with options that do not fit", http.MethodGet, "/first/tail?tailLines=x", "", 400, "tailLines"},
 		{"log", http.MethodGet, "/first/log?tailLines=3", "", 200, "log of first\n"},
 		{"log of no object", http.MethodGet, "/none/log", "", 404, ""},
 		{"log, an option that does not fit", http.MethodGet, "/first/log?tailLines=many", "", 400, "tailLines"},
@@ -206,10 +240,13 @@ func TestExtensions(t *testing.T) {
 	openAPI := client.get(t, "/openapi/v3/apis/workshop.example.com/v1")
 	for _, want := range []string{`"name":"tailLines","in":"query","schema":{"type":"integer","uniqueItems":true}`,
 		`"name":"sinceTime","in":"query","schema":{"type":"string"`, `"name":"level","in":"query","schema":{"type":"string"`,
-		`"name":"streams","in":"query","schema":{"type":"string"`, "/gadgets/{name}/sharpen"} {
+		`"name":"streams","in":"query","schema":{"type":"string"`, "/gadgets/{name}/sharpen", "/gadgets/{name}/tail"} {
 		if !strings.Contains(openAPI, want) {
 			t.Errorf("OpenAPI has no %s", want)
 		}
+	}
+	if n := strings.Count(openAPI, `"name":"sinceTime","in":"query"`); n != 2 {
+		t.Errorf("OpenAPI has sinceTime %d times, want it for log and for tail", n)
 	}
 	metrics := client.get(t, "/metrics")
 	for _, want := range []string{
