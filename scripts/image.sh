@@ -37,13 +37,13 @@ for platform in "${platforms[@]}"; do
     exit 2
   fi
   mkdir -p "$work/$platform"
-  GOFLAGS="-mod=readonly -buildvcs=false -trimpath -gcflags=all=-dwarf=false" GOOS=$os GOARCH=$arch OUT=$work/$platform bash "$scripts/build.sh" "$server" "$kit/cmd/certgen"
+  GOFLAGS="-mod=readonly -buildvcs=false -trimpath -gcflags=all=-dwarf=false" GOOS=$os GOARCH=$arch OUT=$work/$platform bash "$scripts/build.sh" "$server" "$kit/cmd/certgen" "${controllers[@]/#/./cmd/}"
 done
 
-# The server is the team's, certgen is the kit's.
+# The server and its controllers are the team's, certgen is the kit's.
 source=${IMAGE_SOURCE:-$(git remote get-url origin 2>/dev/null | grep '^https://' | sed 's|//[^/@]*@|//|' || true)} licenses=${IMAGE_LICENSES:-}
 [ "$module" != "$kit" ] || source=https://$kit licenses=Apache-2.0
-for name in "$server_name" certgen; do
+for name in "$server_name" "${controllers[@]}" certgen; do
   [ "$name" != certgen ] || source=https://$kit licenses=Apache-2.0
   labels=()
   [ -z "$source" ] || labels+=(--label "org.opencontainers.image.source=$source")

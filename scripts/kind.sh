@@ -74,7 +74,7 @@ need_cluster() {
 
 load() {
   need_cluster
-  [ $# -gt 0 ] || set -- "$server_name" certgen
+  [ $# -gt 0 ] || set -- "$server_name" certgen "${controllers[@]}"
   local name
   for name; do
     [ -f "bin/images/$name.tar" ] || fail "there is no bin/images/$name.tar; run: make image"
@@ -86,7 +86,9 @@ load() {
 deploy() {
   need_cluster
   [ -f "bin/images/$server_name.ref" ] || fail "there are no images; run: make kind-load"
-  IMAGE=$(cat "bin/images/$server_name.ref") CERTGEN_IMAGE=$(cat bin/images/certgen.ref) bash "$scripts/deploy.sh"
+  local name images=()
+  for name in "${controllers[@]}"; do images+=("$(cat "bin/images/$name.ref")"); done
+  IMAGE=$(cat "bin/images/$server_name.ref") CERTGEN_IMAGE=$(cat bin/images/certgen.ref) CONTROLLER_IMAGES="${images[*]}" bash "$scripts/deploy.sh"
 }
 
 node_shell() { "$engine" exec --interactive "$cluster-control-plane" bash -euo pipefail -c "$1"; }

@@ -3,6 +3,7 @@
 #
 # Variables: those of scripts/project.sh, and
 #   IMAGE, CERTGEN_IMAGE  full names with tags, instead of those in the overlay
+#   CONTROLLER_IMAGES  the same of controllers, with blanks between them; the last element of a name is that of the container
 #   KUBECONFIG         as kubectl has it
 #   KUBECTL            the command (default: bin/1.37/kubectl if it was built, or kubectl)
 
@@ -34,6 +35,11 @@ render() {
     printf 'labels:\n- pairs: {app.kubernetes.io/part-of: %s}\nimages:\n' "$part_of"
     image_entry extension-apiserver "${IMAGE:-}"
     image_entry certgen "${CERTGEN_IMAGE:-}"
+    local image container
+    for image in ${CONTROLLER_IMAGES:-}; do
+      container=${image##*/}
+      image_entry "${container%%:*}" "$image"
+    done
   } >"$work/overlay/kustomization.yaml"
   build "$work/overlay"
 }

@@ -16,3 +16,8 @@ server=${SERVER:-./cmd/extension-apiserver}
 server_name=${server##*/}
 overlay=${OVERLAY:-sample/manifests/kind}
 objects_directory=${OBJECTS:-sample/objects}
+# Commands of a project that run beside its server, each in an image of its own.
+controllers=()
+for directory in cmd/*-controller/; do
+  [ ! -d "$directory" ] || controllers+=("$(basename "$directory")")
+done

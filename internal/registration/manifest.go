@@ -80,12 +80,12 @@ func namespacedRole(name, account string, rules []rbacv1.PolicyRule) []any {
 	return []any{
 		&rbacv1.Role{
 			TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "Role"},
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: baseNamespace},
+			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Rules:      rules,
 		},
 		&rbacv1.RoleBinding{
 			TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "RoleBinding"},
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: baseNamespace},
+			ObjectMeta: metav1.ObjectMeta{Name: name},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account}},
 		},

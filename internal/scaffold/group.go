@@ -3,6 +3,7 @@
 package scaffold
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"k8s.io/gengo/v2/namer"
 )
 
 // addGroup adds a group with its first kind, since none can be served without.
@@ -86,9 +89,12 @@ func (w work) renameGroup(p *project, from, to string) error {
 	if err != nil {
 		return errors.Join(append(problems, err)...)
 	}
-	names := map[string]bool{}
+	names, renamed := map[string]bool{}, Group{Name: to}
 	for _, g := range groups {
 		names[g.Name] = true
+		if g.Name == from {
+			renamed.Package = g.Package
+		}
 	}
 	switch {
 	case !names[from] && names[to]:
@@ -122,15 +128,26 @@ func (w work) renameGroup(p *project, from, to string) error {
 				if err != nil {
 					return err
 				}
-				renamed := word.ReplaceAll(text, []byte("${1}"+to+"${2}"))
-				renamed = reversed.ReplaceAll(renamed, []byte(Group{Name: to}.Reversed()))
-				if string(renamed) == string(text) {
+				changed := word.ReplaceAll(text, []byte("${1}"+to+"${2}"))
+				changed = reversed.ReplaceAll(changed, []byte(renamed.Reversed()))
+				changed = renamed.keepGoName(changed)
+				if string(changed) == string(text) {
 					continue
 				}
-				if err := os.WriteFile(path, renamed, 0o644); err != nil { //nolint:gosec // as Git writes it
+				if err := os.WriteFile(path, changed, 0o644); err != nil { //nolint:gosec // as Git writes it
 					return err
 				}
 			}
 			return nil
 		})
+}
+
+// keepGoName adds the tag that keeps the name of the group in the clients, if the text has that of its name and not
+// this one: code that uses the clients, such as a controller, has the old name.
+func (g Group) keepGoName(text []byte) []byte {
+	tag := []byte("// +groupName=" + g.Name + "\n")
+	if !g.OtherLabel() || bytes.Contains(text, []byte("\n// +groupGoName=")) {
+		return text
+	}
+	return bytes.Replace(text, tag, append(tag, "// +groupGoName="+namer.IC(g.Package)+"\n"...), 1)
 }

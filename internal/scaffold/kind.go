@@ -259,13 +259,13 @@ func (p *project) deleteKind(g Group, pkg string, k Kind, versions []string) err
 		return fmt.Errorf("%s has no line of %s", p.shown(api.path), k.Kind)
 	}
 	if err := errors.Join(api.remove(kinds, n), api.unimport(pkg), api.write(), p.unlistKind(g, k),
-		p.unlistActions(k)); err != nil {
+		p.unlistActions(k), p.removeComponent(filepath.Base(p.controllerManifests(k)))); err != nil {
 		return err
 	}
 	// Generated code of the kind would not compile; it is all written anew.
 	doomed := []string{
 		filepath.Join(p.dir, strings.TrimPrefix(pkg, p.module+"/")), p.path("apis", "client"),
-		p.path("objects", k.Package()+".yaml"), p.controller(k),
+		p.path("objects", k.Package()+".yaml"), p.controller(k), p.controllerManifests(k),
 	}
 	for _, version := range append([]string{""}, versions...) {
 		file, err := p.kindFile(g, version, k.Kind)

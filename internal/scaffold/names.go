@@ -36,8 +36,9 @@ func (g Group) Reversed() string {
 	return strings.Join(labels, ".")
 }
 
-// Hyphenated says whether its first label is no name in Go, which client-gen would take.
-func (g Group) Hyphenated() bool { return !strings.HasPrefix(g.Name, g.Package+".") }
+// OtherLabel says whether client-gen would make another name of the group than that of its package: since the first
+// label has a hyphen, or the group was renamed.
+func (g Group) OtherLabel() bool { return !strings.HasPrefix(g.Name, g.Package+".") }
 
 // validateGroup returns what is wrong with the name of a group.
 func validateGroup(name string) []error {

@@ -124,16 +124,26 @@ func (p *project) renderKind(d data) error {
 	if !d.Controller {
 		return nil
 	}
-	for _, name := range []string{"controller.go", "controller_test.go", "main.go", "rbac.yaml"} {
-		if err := render(filepath.Join(p.controller(d.kindData), name), "controller/"+name, d); err != nil {
-			return err
+	for dir, names := range map[string][]string{
+		p.controller(d.kindData):          {"controller.go", "controller_test.go", "main.go"},
+		p.controllerManifests(d.kindData): {"kustomization.yaml", "deployment.yaml", "rbac.yaml"},
+	} {
+		for _, name := range names {
+			if err := render(filepath.Join(dir, name), "controller/"+name, d); err != nil {
+				return err
+			}
 		}
 	}
-	return nil
+	return p.addComponent(filepath.Base(p.controllerManifests(d.kindData)))
 }
 
 // controller is the folder of the example controller of a kind.
 func (p *project) controller(k Kind) string { return p.path("cmd", k.Package()+"-controller") }
+
+// controllerManifests is the component that deploys it.
+func (p *project) controllerManifests(k Kind) string {
+	return p.path("manifests", k.Package()+"-controller")
+}
 
 // data is what the templates know of a project, one of its versions and a kind.
 func (p *project) data(g Group, version string, k Kind) (data, error) {

@@ -8,12 +8,40 @@ import (
 	"strings"
 )
 
-// addRoles adds the component with the roles for users to each overlay that has names. generate writes the roles.
+// addRoles adds the component with the roles for users. generate writes the roles.
 func (p *project) addRoles() error {
 	if err := render(p.path("manifests", "roles", "kustomization.yaml"), "project/manifests-roles.yaml",
 		data{}); err != nil {
 		return err
 	}
+	return p.addComponent("roles")
+}
+
+// addComponent adds a folder of manifests to each overlay, before the names.
+func (p *project) addComponent(name string) error {
+	line := "- ../" + name + "\n"
+	return p.editOverlays(func(text string) string {
+		before, after, found := strings.Cut(text, "\n- ../names\n")
+		if !found || strings.Contains(before, "\n"+line) {
+			return text
+		}
+		after = "- ../names\n" + after
+		// The comment about the names stays with them.
+		if i := strings.LastIndex(before, "\n"); strings.HasPrefix(before[i+1:], "#") {
+			before, after = before[:i], before[i+1:]+"\n"+after
+		}
+		return before + "\n" + line + after
+	})
+}
+
+// removeComponent removes it again.
+func (p *project) removeComponent(name string) error {
+	return p.editOverlays(func(text string) string {
+		return strings.Replace(text, "\n- ../"+name+"\n", "\n", 1)
+	})
+}
+
+func (p *project) editOverlays(edit func(string) string) error {
 	overlays, err := filepath.Glob(p.path("manifests", "*", "kustomization.yaml"))
 	if err != nil {
 		return err
@@ -23,18 +51,10 @@ func (p *project) addRoles() error {
 		if err != nil {
 			return err
 		}
-		before, after, found := strings.Cut(string(text), "\n- ../names\n")
-		if !found || strings.Contains(before, "\n- ../roles\n") {
-			continue
-		}
-		// The comment about the names stays with them.
-		if i := strings.LastIndex(before, "\n"); strings.HasPrefix(before[i+1:], "#") {
-			before, after = before[:i], before[i:]+"\n- ../names\n"+after
-		} else {
-			after = "\n- ../names\n" + after
-		}
-		if err := os.WriteFile(path, []byte(before+"\n- ../roles"+after), 0o644); err != nil { //nolint:gosec // as Git writes it
-			return err
+		if edited := edit(string(text)); edited != string(text) {
+			if err := os.WriteFile(path, []byte(edited), 0o644); err != nil { //nolint:gosec // as Git writes it
+				return err
+			}
 		}
 	}
 	return nil

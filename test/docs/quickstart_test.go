@@ -61,14 +61,14 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// begin makes a checkout, and a project from it.
-func begin(t *testing.T) day {
+// begin makes a checkout, and a project from it, as a page says.
+func begin(t *testing.T, page string) day {
 	t.Helper()
 	parent := shortDir(t)
 	checkout := filepath.Join(parent, "kit")
 	scripttest.Shell(t, filepath.Join("..", ".."), "scripts/copy-tree.sh "+checkout)
 	scripttest.Commit(t, checkout)
-	d := day{page: filepath.Join(checkout, "docs", "quickstart.md"), dir: filepath.Join(parent, "backup")}
+	d := day{page: filepath.Join(checkout, "docs", page), dir: filepath.Join(parent, "backup")}
 	out := scripttest.Shell(t, checkout, d.section(t, "A project")[0])
 	contains(t, "make new", out, `files of your own with [0-9]+ lines`, `refers to the kit in .* by replace`)
 	t.Logf("%s", regexp.MustCompile(`[0-9]+ files of your own with [0-9]+ lines`).FindString(out))
@@ -87,7 +87,7 @@ func (d day) noBackupPlan(t *testing.T) {
 // TestQuickstart: from a checkout to a project whose kinds come and go. Each step works on what the one before left.
 func TestQuickstart(t *testing.T) {
 	began := time.Now()
-	d := begin(t)
+	d := begin(t, "quickstart.md")
 	run := d.section(t, "Run it")
 	running := scripttest.MakeRun(t, d.dir, run[0])
 	out := scripttest.Shell(t, d.dir, run[1])
@@ -111,7 +111,7 @@ func TestQuickstart(t *testing.T) {
 
 // TestDeployed: the second half of the page, without the steps that it does not need.
 func TestDeployed(t *testing.T) {
-	d := begin(t)
+	d := begin(t, "quickstart.md")
 	d.follow(t, "A second kind")
 	d.follow(t, "Delete the first kind")
 	d.noBackupPlan(t)
