@@ -104,8 +104,11 @@ func (e *Environment) apiServices(ctx context.Context) ([]*apiregistrationv1.API
 	}
 }
 
+// notReady is in what the library responds with 403 before the informers of admission plugins have synced.
+const notReady = "not yet ready to handle request"
+
 // tryWrites creates an empty object of every resource, as a dry run. A kind may find it invalid, before the admission
-// plugins that validate; an IdentityReview is complete, and passes all of them.
+// plugins that validate, and a plugin of the API may refuse it; an IdentityReview is complete, and passes all of them.
 func tryWrites(ctx context.Context, config *rest.Config, versions []schema.GroupVersion) error {
 	// A deprecated version works as well as any.
 	config = rest.CopyConfig(config)
@@ -135,7 +138,8 @@ func tryWrites(ctx context.Context, config *rest.Config, versions []schema.Group
 			obj.SetGroupVersionKind(gv.WithKind(resource.Kind))
 			obj.SetGenerateName("registration-")
 			_, err := client.Create(ctx, obj, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			if err != nil && !apierrors.IsInvalid(err) {
+			refused := apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && !strings.Contains(err.Error(), notReady)
+			if err != nil && !refused {
 				return fmt.Errorf("create one of %s as a dry run: %w", resource.Name, err)
 			}
 		}
