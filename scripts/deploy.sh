@@ -88,9 +88,10 @@ check_apiservices() {
 check_replicas() {
   local replicas
   replicas=$(awk '
-    function flush() { if (server && replicas > 1 && !etcd) print replicas; server = replicas = etcd = 0 }
+    function flush() { if (workload && server && replicas > 1 && !etcd) print replicas; workload = server = replicas = etcd = 0 }
     /^---$/ { flush() }
-    /^kind: (Deployment|StatefulSet)$/ { server = 1 }
+    /^kind: (Deployment|StatefulSet)$/ { workload = 1 }
+    /^    app.kubernetes.io\/component: server$/ { server = 1 } # and no controller
     /^  replicas: / { replicas = $2 }
     /--etcd-servers=/ { etcd = 1 }
     END { flush() }' "$work/rest.yaml")
