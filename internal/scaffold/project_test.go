@@ -203,6 +203,22 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// TestKeepGoName: the clients of a renamed group keep its Go name, which code that uses them has.
+func TestKeepGoName(t *testing.T) {
+	const doc = "// +k8s:openapi-gen=true\n// +groupName=data.example.org\npackage v1\n"
+	const tagged = "// +k8s:openapi-gen=true\n// +groupName=data.example.org\n// +groupGoName=Backup\npackage v1\n"
+	for name, tc := range map[string]struct{ pkg, text, want string }{
+		"renamed":       {"backup", doc, tagged},
+		"again":         {"backup", tagged, tagged},
+		"its own name":  {"data", doc, doc},
+		"another group": {"backup", "// +groupName=other.example.org\n", "// +groupName=other.example.org\n"},
+	} {
+		if got := string(Group{Name: "data.example.org", Package: tc.pkg}.keepGoName([]byte(tc.text))); got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
 // TestRoles: the overlays have the roles once, before the names.
 func TestRoles(t *testing.T) {
 	p := newProject(t)
