@@ -24,8 +24,8 @@ import (
 //   - edit writes the kinds and their scale.
 //   - admin has all other subresources: actions, logs, streams and your own.
 //
-// No role writes a status, which is for controllers, and none has a verb that only Authorize of a kind knows. Kinds
-// that are not in a namespace take a ClusterRoleBinding.
+// No role can write a status, which is for controllers. No role has verbs that Authorize of a kind requires beside the
+// verb of the request. Cluster-scoped kinds need a ClusterRoleBinding.
 func (a API) Roles(prefix string) ([]*rbacv1.ClusterRole, error) {
 	scheme, err := a.NewScheme()
 	if err != nil {
