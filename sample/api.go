@@ -10,6 +10,7 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop"
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 	"example.com/extension-apiserver/sample/calibrator"
+	"example.com/extension-apiserver/sample/grades"
 	"example.com/extension-apiserver/sample/openapi"
 	"example.com/extension-apiserver/sample/registry/workshop/gadget"
 	"example.com/extension-apiserver/sample/registry/workshop/widget"
@@ -32,6 +33,7 @@ func API() apiserver.API {
 				gadget.Kind.NewStorage,
 			},
 		}},
+		Admission:            []apiserver.AdmissionPlugin{grades.Plugin},
 		OpenAPI:              openapi.GetOpenAPIDefinitions,
 		EmbeddedEtcd:         embeddedetcd.Server{},
 		Flags:                calibrator,
