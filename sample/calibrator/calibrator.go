@@ -15,9 +15,12 @@ import (
 	"github.com/spf13/pflag"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -78,6 +81,10 @@ func (c *Calibrator) Start(ctx context.Context, server *apiserver.Runtime) error
 	if err != nil {
 		return err
 	}
+	reader, err := server.Reader(v1.Resource("widgets"))
+	if err != nil {
+		return err
+	}
 	leases, err := coordinationv1.NewForConfig(server.ClientConfig)
 	if err != nil {
 		return err
@@ -92,7 +99,7 @@ func (c *Calibrator) Start(ctx context.Context, server *apiserver.Runtime) error
 		Lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: server.Namespace, Name: leaseName},
 			Client: leases, LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}},
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) { c.run(ctx, widgets.WorkshopV1()) },
+			OnStartedLeading: func(ctx context.Context) { c.run(ctx, reader, widgets.WorkshopV1()) },
 			OnStoppedLeading: func() { klog.InfoS("Another server calibrates the widgets, or this one stops") },
 		},
 	})
@@ -103,21 +110,31 @@ func (c *Calibrator) Start(ctx context.Context, server *apiserver.Runtime) error
 	return nil
 }
 
-// run calibrates one Widget after the other until the context is done; the others wait. A server that takes over begins
-// again with the first step.
-func (c *Calibrator) run(ctx context.Context, client workshopv1.WidgetsGetter) {
+// run calibrates one Widget after the other until ctx is done; the others wait. A server that takes over starts again
+// with the first step. It lists Widgets with the reader, which shares the objects of the watch cache: a list of the
+// client would take several times the memory of all objects.
+func (c *Calibrator) run(ctx context.Context, reader apiserver.Reader, client workshopv1.WidgetsGetter) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		list, err := client.Widgets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		list, err := reader.List(genericapirequest.WithNamespace(ctx, metav1.NamespaceAll),
+			&internalversion.ListOptions{ResourceVersion: "0"})
 		if err != nil {
-			klog.ErrorS(err, "List widgets to calibrate")
+			klog.ErrorS(err, "List Widgets to calibrate")
 			return
 		}
-		for _, w := range list.Items {
-			if condition := widget.Calibration(&w); condition != nil && condition.Status == metav1.ConditionUnknown {
-				if err := c.calibrate(ctx, client.Widgets(w.Namespace), &w); err != nil && ctx.Err() == nil {
-					klog.ErrorS(err, "Calibrate a widget", "widget", klog.KObj(&w))
+		err = meta.EachListItem(list, func(object runtime.Object) error {
+			w, ok := object.(*v1.Widget)
+			if !ok {
+				return fmt.Errorf("list Widgets to calibrate: got a %T", object)
+			}
+			if condition := widget.Calibration(w); condition != nil && condition.Status == metav1.ConditionUnknown {
+				if err := c.calibrate(ctx, client.Widgets(w.Namespace), w); err != nil && ctx.Err() == nil {
+					klog.ErrorS(err, "Calibrate a Widget", "widget", klog.KObj(w))
 				}
 			}
+			return nil
+		})
+		if err != nil {
+			klog.ErrorS(err, "Calibrate Widgets")
 		}
 	}, c.step)
 }
