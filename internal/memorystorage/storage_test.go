@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package memorystorage
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/apis/example"
+	"k8s.io/apiserver/pkg/storage"
+	storagetesting "k8s.io/apiserver/pkg/storage/testing"
+)
+
+func newPod() runtime.Object { return &example.Pod{} }
+
+// newStorage returns a storage whose revisions start as those of etcd, since tests use revision 1.
+func newStorage() *Storage {
+	s := New("/pods", newPod)
+	s.revision, s.oldest = 1, 0
+	return s
+}
+
+// noTransformer is for tests of the library that also run without a transformer of stored bytes.
+type noTransformer struct{ *Storage }
+
+func (noTransformer) UpdatePrefixTransformer(storagetesting.PrefixTransformerModifier) func() {
+	return func() {}
+}
+
+// compact forgets the changes up to a revision. As in etcd, it takes a revision itself.
+func (s *Storage) compact(_ context.Context, t *testing.T, resourceVersion string) {
+	t.Helper()
+	revision, err := s.versioner.ParseResourceVersion(resourceVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.increase(t.Context(), t)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.oldest = revision
+	for len(s.history) > 0 && s.history[0].revision <= revision {
+		s.history = s.history[1:]
+	}
+}
+
+// increase does what a change of another resource does in etcd.
+func (s *Storage) increase(context.Context, *testing.T) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revision++
+	close(s.changed)
+	s.changed = make(chan struct{})
+	return int64(s.revision) //nolint:gosec // microseconds
+}
+
+// noCheck replaces a check of the bytes in etcd.
+func noCheck(context.Context, *testing.T, string) {}
+
+// TestStorage runs the tests of k8s.io/apiserver for a storage.Interface, except those for expiry,
+// transformers of stored bytes and corrupt objects, and these:
+//   - RunTestStats compares the sizes of stored bytes; nothing is stored as bytes.
+//   - RunTestGuaranteedUpdateChecksStoredData and RunTestTransformationFailure are for transformers.
+//   - RunTestListContinuation and others count the reads from etcd; here they get a check that accepts all.
+func TestStorage(t *testing.T) {
+	type run = func(context.Context, *testing.T, *Storage)
+	plain := func(f func(context.Context, *testing.T, storage.Interface)) run {
+		return func(ctx context.Context, t *testing.T, s *Storage) { t.Helper(); f(ctx, t, s) }
+	}
+	anyCalls := func(*testing.T, uint64, uint64) {}
+	for name, test := range map[string]run{
+		"Create": func(ctx context.Context, t *testing.T, s *Storage) {
+			t.Helper()
+			storagetesting.RunTestCreate(ctx, t, s, noCheck)
+		},
+		"CreateWithKeyExist":                      plain(storagetesting.RunTestCreateWithKeyExist),
+		"Get":                                     plain(storagetesting.RunTestGet),
+		"UnconditionalDelete":                     plain(storagetesting.RunTestUnconditionalDelete),
+		"ConditionalDelete":                       plain(storagetesting.RunTestConditionalDelete),
+		"DeleteWithSuggestion":                    plain(storagetesting.RunTestDeleteWithSuggestion),
+		"DeleteWithSuggestionAndConflict":         plain(storagetesting.RunTestDeleteWithSuggestionAndConflict),
+		"DeleteWithConflict":                      plain(storagetesting.RunTestDeleteWithConflict),
+		"DeleteWithSuggestionOfDeletedObject":     plain(storagetesting.RunTestDeleteWithSuggestionOfDeletedObject),
+		"ValidateDeletionWithSuggestion":          plain(storagetesting.RunTestValidateDeletionWithSuggestion),
+		"ValidateDeletionWithOnlySuggestionValid": plain(storagetesting.RunTestValidateDeletionWithOnlySuggestionValid),
+		"PreconditionalDeleteWithSuggestion":      plain(storagetesting.RunTestPreconditionalDeleteWithSuggestion),
+		"PreconditionalDeleteWithOnlySuggestionPass": plain(
+			storagetesting.RunTestPreconditionalDeleteWithOnlySuggestionPass),
+		"List": func(ctx context.Context, t *testing.T, s *Storage) {
+			t.Helper()
+			storagetesting.RunTestList(ctx, t, s, s.compact, false, nil)
+		},
+		"ConsistentList": func(ctx context.Context, t *testing.T, s *Storage) {
+			t.Helper()
+			storagetesting.RunTestConsistentList(ctx, t, s, s.increase, false, true, false)
+		},
+		"GetListNonRecursive": func(ctx context.Context, t *testing.T, s *Storage) {
+			t.Helper()
+			storagetesting.RunTestGetListNonRecursive(ctx, t, s.increase, s)
+		},
+		"GetListRecursivePrefix": plain(storagetesting.RunTestGetListRecursivePrefix),
+		"ListContinuation": func(ctx context.Context, t *testing.T, s *Storage) {
+			t.Helper()
+			storagetesting.RunTestListContinuation(ctx, t, s, anyCalls)
+		},
+		"ListPaginationRareObject": func(ctx context.Context, t *testing.T, s *Storage) {
+			t.Helper()
+			storagetesting.RunTestListPaginationRareObject(ctx, t, s, anyCalls)
+		},
+		"ListContinuationWithFilter": func(ctx context.Context, t *testing.T, s *Storage) {
+			t.Helper()
+			storagetesting.RunTestListContinuationWithFilter(ctx, t, s, anyCalls)
+		},
+		"ListInconsistentContinuation": func(ctx context.Context, t *testing.T, s *Storage) {
+			t.Helper()
+			storagetesting.RunTestListInconsistentContinuation(ctx, t, s, s.compact)
+		},
+		"GuaranteedUpdate": func(ctx context.Context, t *testing.T, s *Storage) {
+			t.Helper()
+			storagetesting.RunTestGuaranteedUpdate(ctx, t, noTransformer{s}, noCheck)
+		},
+		"GuaranteedUpdateWithConflict":              plain(storagetesting.RunTestGuaranteedUpdateWithConflict),
+		"GuaranteedUpdateWithSuggestionAndConflict": plain(storagetesting.RunTestGuaranteedUpdateWithSuggestionAndConflict),
+		"ListPaging":          plain(storagetesting.RunTestListPaging),
+		"NamespaceScopedList": plain(storagetesting.RunTestNamespaceScopedList),
+		"CompactRevision": func(ctx context.Context, t *testing.T, s *Storage) {
+			t.Helper()
+			storagetesting.RunTestCompactRevision(ctx, t, s, s.increase, s.compact)
+		},
+		"KeySchema": plain(storagetesting.RunTestKeySchema),
+		"Watch":     plain(storagetesting.RunTestWatch),
+		"WatchFromZero": func(ctx context.Context, t *testing.T, s *Storage) {
+			t.Helper()
+			storagetesting.RunTestWatchFromZero(ctx, t, s, s.compact)
+		},
+		"DeleteTriggerWatch":                 plain(storagetesting.RunTestDeleteTriggerWatch),
+		"WatchFromNonZero":                   plain(storagetesting.RunTestWatchFromNonZero),
+		"DelayedWatchDelivery":               plain(storagetesting.RunTestDelayedWatchDelivery),
+		"WatchContextCancel":                 plain(storagetesting.RunTestWatchContextCancel),
+		"WatcherTimeout":                     plain(storagetesting.RunTestWatcherTimeout),
+		"WatchDeleteEventObjectHaveLatestRV": plain(storagetesting.RunTestWatchDeleteEventObjectHaveLatestRV),
+		"WatchInitializationSignal":          plain(storagetesting.RunTestWatchInitializationSignal),
+		"ClusterScopedWatch":                 plain(storagetesting.RunTestClusterScopedWatch),
+		"NamespaceScopedWatch":               plain(storagetesting.RunTestNamespaceScopedWatch),
+		"WatchDispatchBookmarkEvents": func(ctx context.Context, t *testing.T, s *Storage) {
+			t.Helper()
+			storagetesting.RunTestWatchDispatchBookmarkEvents(ctx, t, s, false)
+		},
+		"SendInitialEventsBackwardCompatibility": plain(storagetesting.RunSendInitialEventsBackwardCompatibility),
+		"WatchSemantics":                         plain(storagetesting.RunWatchSemantics),
+		"WatchSemanticInitialEventsExtended":     plain(storagetesting.RunWatchSemanticInitialEventsExtended),
+		"WatchListMatchSingle":                   plain(storagetesting.RunWatchListMatchSingle),
+	} {
+		t.Run(name, func(t *testing.T) { test(t.Context(), t, newStorage()) })
+	}
+}
+
+// TestReplace: only what differs changes, and watches see it.
+func TestReplace(t *testing.T) {
+	s := New("/pods/", newPod)
+	events, err := s.Watch(t.Context(), "/pods/", storage.ListOptions{Predicate: storage.Everything, Recursive: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	pods := func(nodes map[string]string) map[string]runtime.Object {
+		objects := map[string]runtime.Object{}
+		for name, node := range nodes {
+			objects["/pods/"+name] = &example.Pod{ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec: example.PodSpec{NodeName: node}}
+		}
+		return objects
+	}
+	for _, c := range []struct {
+		pods map[string]string
+		want []string
+	}{
+		{map[string]string{"a": "1", "b": "1", "c": "1"}, []string{"ADDED a 1", "ADDED b 1", "ADDED c 1"}},
+		{map[string]string{"a": "1", "b": "2", "d": "1"}, []string{"MODIFIED b 2", "ADDED d 1", "DELETED c 1"}},
+		{map[string]string{"a": "1", "b": "2", "d": "1"}, nil},
+		{nil, []string{"DELETED a 1", "DELETED b 2", "DELETED d 1"}},
+	} {
+		changes, err := s.Replace(pods(c.pods))
+		if err != nil || changes != len(c.want) {
+			t.Errorf("got %d changes, %v, want %d", changes, err, len(c.want))
+		}
+		var got []string
+		for range c.want {
+			event := <-events.ResultChan()
+			pod := event.Object.(*example.Pod)
+			got = append(got, fmt.Sprintf("%s %s %s", event.Type, pod.Name, pod.Spec.NodeName))
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// TestForeignResourceVersions: a watch from a resourceVersion of another server, or from one that the
+// storage forgot, ends with 410, since changes would be missing.
+func TestForeignResourceVersions(t *testing.T) {
+	s := New("/pods/", newPod)
+	for i := range minHistory + 2 {
+		pod := &example.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: example.PodSpec{NodeName: fmt.Sprint(i)}}
+		if _, err := s.Replace(map[string]runtime.Object{"/pods/a": pod}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		ago     int64 // revisions before the current one
+		expired bool
+	}{
+		{"of a server that started earlier", 1_000_000, true},
+		{"forgotten", minHistory + 1, true},
+		{"oldest", minHistory, false},
+		{"last but one", 1, false},
+		{"of a server that started later", -1, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			now, err := s.GetCurrentResourceVersion(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			events, err := s.Watch(t.Context(), "/pods/", storage.ListOptions{Predicate: storage.Everything,
+				Recursive: true, ResourceVersion: strconv.FormatInt(int64(now)-c.ago, 10)}) //nolint:gosec // microseconds
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer events.Stop()
+			event := <-events.ResultChan()
+			if expired := apierrors.IsResourceExpired(apierrors.FromObject(event.Object)); expired != c.expired {
+				t.Errorf("got %s %v, want 410: %t", event.Type, event.Object, c.expired)
+			}
+		})
+	}
+}
