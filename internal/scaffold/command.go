@@ -19,18 +19,20 @@ import (
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scaffold",
-		Short: "Make a project with an API of your own, and change its kinds, versions and groups",
-		Long: `Make a project with an API of your own, and change its kinds, versions and groups.
+		Short: "Create a project that serves an API of your own, and change its kinds, versions and groups",
+		Long: `Create a project that serves an API of your own, and change its kinds, versions and groups.
 
-The files of a kind are as a person would write them, and yours: a file that is there is never
-overwritten. Each change is made in a copy of the project, generated and compiled there, and brought
-over when all of that succeeded. The same command once more changes nothing.`,
+The commands write the files of a kind once; from then on the files are yours, and no command overwrites
+them. Each command generates and compiles the code in a copy of the project, and changes the project only
+if that succeeds. If you run a command again, it changes nothing.
+
+Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
 	}
 	cmd.AddCommand(newNewCommand(), newKindCommand(), newVersionCommand(), newGroupCommand(), newUpgradeCommand())
 	return cmd
 }
 
-// kindFlags are those that describe a kind.
+// kindFlags are the flags that describe a kind.
 type kindFlags struct {
 	scope, plural                                 string
 	subresources, shortNames, selectable, columns []string
@@ -39,26 +41,26 @@ type kindFlags struct {
 
 func (f *kindFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.scope, "scope", "Namespaced", "Namespaced or Cluster.")
+	flags.StringVar(&f.scope, "scope", "Namespaced", "Scope of the objects: Namespaced or Cluster.")
 	flags.StringVar(&f.plural, "plural", "",
-		"Name of the resource. Default: the plural of the kind in English, in lower case.")
+		"Name of the resource. Default: the plural of the kind, in lower case.")
 	flags.StringSliceVar(&f.subresources, "subresources", nil,
-		"status, scale, log, NAME:action (a change on request, such as cancel:action) and NAME:stream (a session over "+
-			"WebSocket), with commas between them.")
+		"Subresources: status, scale, log, NAME:action (a change on request, such as cancel:action), NAME:stream (a "+
+			"WebSocket session).")
 	flags.StringSliceVar(&f.shortNames, "short-names", nil, "Short names for kubectl.")
 	flags.StringSliceVar(&f.selectable, "selectable", nil,
-		"Fields by which objects are selected, such as spec.suspended:boolean; string is the default. They are "+
-			"added to the types.")
+		"Field selectors, as PATH[:string|boolean|integer], such as spec.suspended:boolean. The fields are added to "+
+			"the type.")
 	flags.StringSliceVar(&f.columns, "columns", nil,
-		"Fields that kubectl get shows, such as spec.suspended:boolean; string is the default. They are added to the "+
-			"types.")
+		"Columns of kubectl get, as PATH[:string|boolean|integer], such as spec.schedule. The fields are added to the "+
+			"type.")
 	flags.BoolVar(&f.controller, "controller", false,
-		"Write an example of a controller, too. It needs the subresource status.")
+		"Add a controller with its Deployment. Requires the subresource status.")
 	flags.BoolVar(&f.roles, "roles", false,
-		"Deploy ClusterRoles for users, too, which Kubernetes adds to view, edit and admin.")
+		"Add ClusterRoles for users, which Kubernetes aggregates to view, edit and admin.")
 }
 
-// kind is what the flags say, with all that is wrong with them.
+// kind returns the kind that the flags describe, and all their errors.
 func (f *kindFlags) kind(name string) (Kind, []error) {
 	k := Kind{Kind: name, Plural: f.plural, ShortNames: f.shortNames, Namespaced: f.scope == "Namespaced",
 		Controller: f.controller, Roles: f.roles}
@@ -111,10 +113,8 @@ func newNewCommand() *cobra.Command {
 	var flags kindFlags
 	cmd := &cobra.Command{
 		Use:   "new",
-		Short: "Make a project with one kind",
-		Example: `  go run ` + kit + `/cmd/scaffold@v0.2.0 new --dir=backup \
-    --module=git.example.org/platform/backup --group=backup.example.org --kind=BackupPlan
-  scaffold new --dir=../backup --module=git.example.org/platform/backup --group=backup.example.org --kind=BackupPlan \
+		Short: "Create a project with one kind",
+		Example: `  scaffold new --dir=../backup --module=git.example.org/platform/backup --group=backup.example.org --kind=BackupPlan \
     --subresources=status --short-names=bp --columns=spec.schedule`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -140,20 +140,20 @@ func newNewCommand() *cobra.Command {
 			return work{cmd.Context(), cmd.OutOrStdout()}.create(o)
 		},
 	}
-	cmd.Flags().StringVar(&o.dir, "dir", "", "Directory of the project, which is empty or not there.")
-	cmd.Flags().StringVar(&o.module, "module", "", "Go module of the project.")
-	cmd.Flags().StringVar(&o.group, "group", "", "API group, such as backup.example.org.")
-	cmd.Flags().StringVar(&kind, "kind", "", "The first kind, such as BackupPlan.")
-	cmd.Flags().StringVar(&o.version, "version", firstVersion, "The first version, such as v1alpha1.")
+	cmd.Flags().StringVar(&o.dir, "dir", "", "Directory of the project, which must be empty or not exist. Required.")
+	cmd.Flags().StringVar(&o.module, "module", "", "Go module of the project. Required.")
+	cmd.Flags().StringVar(&o.group, "group", "", "API group, such as backup.example.org. Required.")
+	cmd.Flags().StringVar(&kind, "kind", "", "First kind, such as BackupPlan. Required.")
+	cmd.Flags().StringVar(&o.version, "version", firstVersion, "First version, such as v1alpha1.")
 	cmd.Flags().StringVar(&o.name, "name", "",
-		"Name of the server, which ends with -apiserver. Default: that of the group's first label.")
+		"Name of the server, which ends with -apiserver. Default: the group's first label and -apiserver.")
 	cmd.Flags().StringVar(&o.kit, "kit", "",
-		"Directory of the kit. Default: that of this program's version, or of the module of the working directory.")
+		"Directory of the kit. Default: this program's version from the module cache, or the module of the working directory.")
 	flags.add(cmd)
 	return cmd
 }
 
-// onProject returns what a command does with the project that it is called in.
+// onProject returns a RunE that runs do on the project of the working directory.
 func onProject(do func(work, *project, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		dir, err := os.Getwd()
@@ -184,7 +184,7 @@ func newKindCommand() *cobra.Command {
 	var group, version, fromGroup string
 	add := &cobra.Command{
 		Use:   "add KIND",
-		Short: "Add a kind: its types, rules, storage, tests and clients",
+		Short: "Add a kind: type, validation, storage, tests and client",
 		Example: `  scaffold kind add BackupPlan --scope=Namespaced --subresources=status,scale --short-names=bp \
     --selectable=spec.suspended:boolean --columns=spec.schedule,spec.suspended
   scaffold kind add BackupRun --subresources=status,cancel:action,log --controller
@@ -198,12 +198,12 @@ func newKindCommand() *cobra.Command {
 		}
 		return w.addKind(p, group, version, k)
 	})
-	add.Flags().StringVar(&group, "group", "", "API group. Default: the only one.")
-	add.Flags().StringVar(&version, "version", "", "Version that has the kind. Default: the preferred one.")
+	add.Flags().StringVar(&group, "group", "", "API group. Default: the only group of the project.")
+	add.Flags().StringVar(&version, "version", "", "Version of the kind. Default: the preferred version.")
 	flags.add(add)
 	del := &cobra.Command{
 		Use:     "delete KIND",
-		Short:   "Delete a kind with all its files",
+		Short:   "Delete a kind and its files",
 		Example: `  scaffold kind delete BackupPlan`,
 		Args:    cobra.ExactArgs(1),
 		RunE: onProject(func(w work, p *project, args []string) error {
@@ -211,7 +211,7 @@ func newKindCommand() *cobra.Command {
 				fromGroup, args[0])
 		}),
 	}
-	del.Flags().StringVar(&fromGroup, "group", "", "API group. Default: the only one.")
+	del.Flags().StringVar(&fromGroup, "group", "", "API group. Default: the only group of the project.")
 	cmd.AddCommand(add, del)
 	return cmd
 }
@@ -222,7 +222,7 @@ func newVersionCommand() *cobra.Command {
 	var hub bool
 	add := &cobra.Command{
 		Use:   "add VERSION",
-		Short: "Add a version, which is a copy of the hub at first",
+		Short: "Add a version as a copy of the hub",
 		Example: `  scaffold version add v2
   scaffold version add v2 --hub`,
 		Args: cobra.ExactArgs(1),
@@ -230,13 +230,13 @@ func newVersionCommand() *cobra.Command {
 			return w.addVersion(p, group, args[0], hub)
 		}),
 	}
-	add.Flags().StringVar(&group, "group", "", "API group. Default: the only one.")
+	add.Flags().StringVar(&group, "group", "", "API group. Default: the only group of the project.")
 	add.Flags().BoolVar(&hub, "hub", false,
-		"Make it the hub: rules and hooks get its types, and the others are converted to it. What is stored does not "+
-			"change.")
+		"Make it the hub: functions of the registry.Kind receive its type, and other versions are converted to it. "+
+			"Stored objects do not change.")
 	del := &cobra.Command{
 		Use:     "delete VERSION",
-		Short:   "Delete a version that is not the stored one",
+		Short:   "Delete a version that is not stored",
 		Example: `  scaffold version delete v1`,
 		Args:    cobra.ExactArgs(1),
 		RunE: onProject(func(w work, p *project, args []string) error {
@@ -244,7 +244,7 @@ func newVersionCommand() *cobra.Command {
 				fromGroup, args[0])
 		}),
 	}
-	del.Flags().StringVar(&fromGroup, "group", "", "API group. Default: the only one.")
+	del.Flags().StringVar(&fromGroup, "group", "", "API group. Default: the only group of the project.")
 	cmd.AddCommand(add, del)
 	return cmd
 }
@@ -266,11 +266,11 @@ func newGroupCommand() *cobra.Command {
 		}
 		return w.addGroup(p, args[0], k)
 	})
-	add.Flags().StringVar(&kind, "kind", "", "The first kind of the group.")
+	add.Flags().StringVar(&kind, "kind", "", "First kind of the group. Required.")
 	flags.add(add)
 	rename := &cobra.Command{
 		Use:     "rename GROUP NEW",
-		Short:   "Give a group another name, before anybody uses it",
+		Short:   "Rename a group that has no stored objects",
 		Example: `  scaffold group rename backup.example.org backup.platform.example.org`,
 		Args:    cobra.ExactArgs(2),
 		RunE:    onProject(func(w work, p *project, args []string) error { return w.renameGroup(p, args[0], args[1]) }),
@@ -283,10 +283,9 @@ func newUpgradeCommand() *cobra.Command {
 	filesOnly := false
 	cmd := &cobra.Command{
 		Use:   "upgrade [VERSION]",
-		Short: "Take another version of the kit (default: the newest)",
-		Long: `Take another version of the kit: its module, its generators, and its files in kit/. A file
-there that you edited is named and kept. Where go.mod refers to a directory by replace, what is
-there now is taken.`,
+		Short: "Upgrade the kit (default: to the newest version)",
+		Long: `Upgrade the kit: its module, its generators, and its files in kit/. The command keeps files in kit/ that
+you edited and lists them. If go.mod refers to a directory by replace, the files come from there.`,
 		Example: `  scaffold upgrade
   scaffold upgrade v0.2.0`,
 		Args: cobra.MaximumNArgs(1),
@@ -297,7 +296,7 @@ there now is taken.`,
 			return w.upgrade(p, strings.Join(args, ""))
 		}),
 	}
-	cmd.Flags().BoolVar(&filesOnly, "files-only", false, "The second half, which the new version does.")
+	cmd.Flags().BoolVar(&filesOnly, "files-only", false, "Run the second half of an upgrade, with the new version.")
 	_ = cmd.Flags().MarkHidden("files-only") // the flag is there
 	return cmd
 }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/tools/go/ast/astutil"
 )
 
-// source is a Go file that is read or edited.
+// source is a Go file with its syntax tree.
 type source struct {
 	path string
 	text []byte
@@ -40,13 +40,14 @@ func (s *source) parse() (err error) {
 
 func (s *source) offset(p token.Pos) int { return s.fset.Position(p).Offset }
 
-// replace puts text in the place of what is between two offsets.
+// replace replaces the text between two offsets.
 func (s *source) replace(from, to int, text string) error {
 	s.text = bytes.Join([][]byte{s.text[:from], []byte(text), s.text[to:]}, nil)
 	return s.parse()
 }
 
-// insert adds an element at the end of a composite literal, on a line of its own if the others have theirs.
+// insert adds an element at the end of a composite literal, on its own line if the other elements have
+// theirs.
 func (s *source) insert(list *ast.CompositeLit, element string) error {
 	if len(list.Elts) == 0 {
 		return s.replace(s.offset(list.Lbrace)+1, s.offset(list.Rbrace), "\n"+element+",\n")
@@ -59,7 +60,7 @@ func (s *source) insert(list *ast.CompositeLit, element string) error {
 	return s.replace(s.offset(last.End()), s.offset(last.End()), separator+element)
 }
 
-// remove takes the nth element out of a composite literal.
+// remove removes the nth element of a composite literal.
 func (s *source) remove(list *ast.CompositeLit, n int) error {
 	element := list.Elts[n]
 	switch {
@@ -94,7 +95,7 @@ func lastSlash(path string) int {
 	return -1
 }
 
-// importAs adds an import; name is empty for the last element of the path.
+// importAs adds an import. An empty name means the last element of the path.
 func (s *source) importAs(name, path string) error {
 	astutil.AddNamedImport(s.fset, s.file, name, path)
 	return s.print()
@@ -112,7 +113,7 @@ func (s *source) unimport(path string) error {
 	return s.print()
 }
 
-// print writes the tree back into the text.
+// print formats the tree as text.
 func (s *source) print() error {
 	var out bytes.Buffer
 	if err := format.Node(&out, s.fset, s.file); err != nil {
@@ -142,7 +143,7 @@ func (s *source) find(visit func(ast.Node) bool) {
 	})
 }
 
-// stringOf is the value of a string literal.
+// stringOf returns the value of a string literal.
 func stringOf(e ast.Expr) (string, bool) {
 	lit, ok := e.(*ast.BasicLit)
 	if !ok || lit.Kind != token.STRING {
@@ -152,7 +153,7 @@ func stringOf(e ast.Expr) (string, bool) {
 	return value, err == nil
 }
 
-// selector is x.Name.
+// selector returns the parts of an expression X.Name.
 func selector(e ast.Expr) (x, name string, ok bool) {
 	sel, ok := e.(*ast.SelectorExpr)
 	if !ok {
@@ -165,7 +166,7 @@ func selector(e ast.Expr) (x, name string, ok bool) {
 	return ident.Name, sel.Sel.Name, true
 }
 
-// fieldOf is the value of a field of a struct literal.
+// fieldOf returns the value of a field of a struct literal.
 func fieldOf(lit *ast.CompositeLit, name string) ast.Expr {
 	for _, element := range lit.Elts {
 		if kv, ok := element.(*ast.KeyValueExpr); ok {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/gengo/v2/namer"
 )
 
-// addGroup adds a group with its first kind, since none can be served without.
+// addGroup adds a group with its first kind. A group without a kind cannot be served.
 func (w work) addGroup(p *project, name string, k Kind) error {
 	problems := slices.Concat(checkTools(), validateGroup(name), k.validate())
 	groups, err := p.groups()
@@ -31,24 +31,24 @@ func (w work) addGroup(p *project, name string, k Kind) error {
 				return err
 			}
 			if pkg == "" {
-				return fmt.Errorf("the group %s is there, without the kind %s; add that with: scaffold kind add "+
+				return fmt.Errorf("group %s already exists, without the kind %s; add the kind with: scaffold kind add "+
 					"--group %s %s", name, k.Kind, name, k.Kind)
 			}
 			if err := errors.Join(have.differences(k)...); err != nil {
 				return err
 			}
-			fmt.Fprintf(w.out, "The group %s is there already, with the kind %s.\n", name, k.Kind)
+			fmt.Fprintf(w.out, "Group %s with the kind %s already exists (unchanged).\n", name, k.Kind)
 			return nil
 		case g.Package == group.Package:
 			problems = append(problems,
-				fmt.Errorf("the groups %s and %s would be one Go package, %s; choose a group with another first label",
+				fmt.Errorf("groups %s and %s have the same Go package %s; choose a group with another first label",
 					g.Name, name, g.Package))
 		}
 	}
 	if len(problems) > 0 {
 		return errors.Join(problems...)
 	}
-	return w.change(p, "Added the group "+name+" with the kind "+k.Kind+".", func(p *project) error {
+	return w.change(p, "Added group "+name+" with the kind "+k.Kind+".", func(p *project) error {
 		d, err := p.data(group, firstVersion, k)
 		if err != nil {
 			return err
@@ -82,7 +82,7 @@ func (w work) addGroup(p *project, name string, k Kind) error {
 	})
 }
 
-// renameGroup gives a group another name, in all files of the project. Its Go packages keep theirs.
+// renameGroup renames a group in all files of the project. Its Go packages keep their names.
 func (w work) renameGroup(p *project, from, to string) error {
 	problems := append(checkTools(), validateGroup(to)...)
 	groups, err := p.groups()
@@ -98,24 +98,24 @@ func (w work) renameGroup(p *project, from, to string) error {
 	}
 	switch {
 	case !names[from] && names[to]:
-		fmt.Fprintf(w.out, "The group %s is named so already.\n", to)
+		fmt.Fprintf(w.out, "Group %s already has this name (unchanged).\n", to)
 		return nil
 	case !names[from]:
-		problems = append(problems, fmt.Errorf("there is no group %q", from))
+		problems = append(problems, fmt.Errorf("group %q not found", from))
 	case names[to]:
-		problems = append(problems, fmt.Errorf("there is a group %q already", to))
+		problems = append(problems, fmt.Errorf("group %q already exists", to))
 	}
 	if len(problems) > 0 {
 		return errors.Join(problems...)
 	}
-	return w.change(p, "Renamed the group "+from+" to "+to+". Objects are stored under the name of their group: "+
-		"those of the old one are not found under the new.",
+	return w.change(p, "Renamed group "+from+" to "+to+". The server does not find objects that are stored "+
+		"under the old name.",
 		func(p *project) error {
 			names, err := walk(p.path())
 			if err != nil {
 				return err
 			}
-			// A longer name that ends or begins with it is another's.
+			// A longer name that contains this one is another group.
 			word := regexp.MustCompile(`(^|[^a-zA-Z0-9.-])` + regexp.QuoteMeta(from) + `([^a-zA-Z0-9-]|$)`)
 			reversed := regexp.MustCompile(`\b` + regexp.QuoteMeta(Group{Name: from}.Reversed()) + `\b`)
 			for _, name := range names {
@@ -142,8 +142,8 @@ func (w work) renameGroup(p *project, from, to string) error {
 		})
 }
 
-// keepGoName adds the tag that keeps the name of the group in the clients, if the text has that of its name and not
-// this one: code that uses the clients, such as a controller, has the old name.
+// keepGoName adds the tag +groupGoName to a doc.go with +groupName, so that generated clients keep the
+// old name of a renamed group. Code that uses the clients, such as a controller, has the old name.
 func (g Group) keepGoName(text []byte) []byte {
 	tag := []byte("// +groupName=" + g.Name + "\n")
 	if !g.OtherLabel() || bytes.Contains(text, []byte("\n// +groupGoName=")) {

@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// addKind adds a kind to a group, in one version. What is there already with the same arguments is left alone.
+// addKind adds a kind to a group, in one version. A kind that exists with the same arguments stays
+// unchanged.
 func (w work) addKind(p *project, group, version string, k Kind) error {
 	g, err := p.group(group)
 	if err != nil {
@@ -26,7 +27,7 @@ func (w work) addKind(p *project, group, version string, k Kind) error {
 	if version == "" {
 		version = versions[0]
 	} else if !slices.Contains(versions, version) {
-		problems = append(problems, fmt.Errorf("there is no version %q of %s, expected one of %s", version, g.Name,
+		problems = append(problems, fmt.Errorf("version %q of %s not found, expected one of %s", version, g.Name,
 			strings.Join(versions, ", ")))
 	}
 	there, more := p.collisions(g, k)
@@ -34,15 +35,15 @@ func (w work) addKind(p *project, group, version string, k Kind) error {
 		return errors.Join(problems...)
 	}
 	if there {
-		fmt.Fprintf(w.out, "The kind %s is there already, as it was asked for.\n", k.Kind)
+		fmt.Fprintf(w.out, "Kind %s already exists (unchanged).\n", k.Kind)
 		return nil
 	}
-	return w.change(p, "Added the kind "+k.Kind+". Its fields are in "+p.shown(
-		p.path("apis", g.Package, version, k.Package()+".go"))+"; run: make test",
+	return w.change(p, "Added kind "+k.Kind+". Its fields are in "+p.shown(
+		p.path("apis", g.Package, version, k.Package()+".go"))+". Run: make test",
 		func(p *project) error { return p.addKind(g.Group, version, k) })
 }
 
-// collisions looks for kinds with one of the names.
+// collisions returns whether the kind exists, and errors for names that other kinds have.
 func (p *project) collisions(g served, k Kind) (there bool, problems []error) {
 	for _, pkg := range g.kinds {
 		have, err := p.kind(pkg)
@@ -53,14 +54,14 @@ func (p *project) collisions(g served, k Kind) (there bool, problems []error) {
 		case have.Kind == k.Kind:
 			return true, have.differences(k)
 		case have.Package() == k.Package():
-			problems = append(problems, fmt.Errorf("the kinds %s and %s have the same name in lower case",
+			problems = append(problems, fmt.Errorf("kinds %s and %s have the same name in lower case",
 				have.Kind, k.Kind))
 		}
 		names := append([]string{have.Plural, have.Singular()}, have.ShortNames...)
 		for _, name := range append([]string{k.Plural, k.Singular()}, k.ShortNames...) {
 			if slices.Contains(names, name) {
 				problems = append(problems,
-					fmt.Errorf("the name %q of %s is one of the kind %s; choose another with --plural or --short-names",
+					fmt.Errorf("name %q of %s: already used by the kind %s; choose another with --plural or --short-names",
 						name, k.Kind, have.Kind))
 			}
 		}
@@ -118,7 +119,7 @@ func (p *project) actionBodies() (*source, *ast.CompositeLit, error) {
 	return test, bodies, nil
 }
 
-// listActions gives the conformance test the bodies of the actions of a kind.
+// listActions adds the bodies of a kind's actions to the conformance test.
 func (p *project) listActions(k Kind) error {
 	test, bodies, err := p.actionBodies()
 	if err != nil || bodies == nil || len(k.Actions()) == 0 {
@@ -130,7 +131,7 @@ func (p *project) listActions(k Kind) error {
 	return test.write()
 }
 
-// unlistActions removes them again.
+// unlistActions removes the bodies of a kind's actions from the conformance test.
 func (p *project) unlistActions(k Kind) error {
 	test, bodies, err := p.actionBodies()
 	if err != nil || bodies == nil {
@@ -171,7 +172,7 @@ func (p *project) kindList(g Group) (*source, *ast.CompositeLit, error) {
 			}
 		}
 	}
-	return nil, nil, fmt.Errorf("%s has no list of the kinds of %s", p.shown(api.path), g.Name)
+	return nil, nil, fmt.Errorf("%s: no list of the kinds of %s", p.shown(api.path), g.Name)
 }
 
 // deleteKind removes a kind with its files and its clients.
@@ -185,11 +186,11 @@ func (w work) deleteKind(p *project, group, kind string) error {
 		return err
 	}
 	if pkg == "" {
-		fmt.Fprintf(w.out, "There is no kind %s in %s.\n", kind, g.Name)
+		fmt.Fprintf(w.out, "Kind %s not found in %s (unchanged).\n", kind, g.Name)
 		return nil
 	}
 	if len(g.kinds) == 1 {
-		return fmt.Errorf("%s is the only kind of %s, and a group without a kind cannot be served; add another kind "+
+		return fmt.Errorf("delete kind %s: it is the only kind of %s; add another kind "+
 			"first", kind, g.Name)
 	}
 	versions, err := p.versions(g.Group)
@@ -200,19 +201,19 @@ func (w work) deleteKind(p *project, group, kind string) error {
 	for _, version := range versions {
 		if others, err := p.kindsOf(g, version); err == nil && len(others) == 1 && others[0] == kind {
 			problems = append(problems,
-				fmt.Errorf("%s is the only kind of the version %s; delete that first: scaffold version delete %s", kind,
+				fmt.Errorf("delete kind %s: it is the only kind of the version %s; first run: scaffold version delete %s", kind,
 					version, version))
 		}
 	}
 	if problems = append(problems, checkTools()...); len(problems) > 0 {
 		return errors.Join(problems...)
 	}
-	return w.change(p, "Deleted the kind "+kind+". Objects that are stored stay in etcd; delete them before this is "+
-		"rolled out.",
+	return w.change(p, "Deleted kind "+kind+". Stored objects stay in etcd; delete them before you roll out the "+
+		"server.",
 		func(p *project) error { return p.deleteKind(g.Group, pkg, k, versions) })
 }
 
-// find is the package and what is known of a kind; no package, if there is none.
+// find returns a kind and its package, or no package if the kind does not exist.
 func (p *project) find(g served, kind string) (string, Kind, error) {
 	for _, pkg := range g.kinds {
 		k, err := p.kind(pkg)
@@ -226,7 +227,7 @@ func (p *project) find(g served, kind string) (string, Kind, error) {
 	return "", Kind{}, nil
 }
 
-// kindsOf are the kinds that a version has.
+// kindsOf returns the kinds of a version.
 func (p *project) kindsOf(g served, version string) ([]string, error) {
 	var out []string
 	for _, pkg := range g.kinds {
@@ -256,13 +257,13 @@ func (p *project) deleteKind(g Group, pkg string, k Kind, versions []string) err
 		return ok && imports[alias] == pkg
 	})
 	if n < 0 {
-		return fmt.Errorf("%s has no line of %s", p.shown(api.path), k.Kind)
+		return fmt.Errorf("%s: no line of the kind %s", p.shown(api.path), k.Kind)
 	}
 	if err := errors.Join(api.remove(kinds, n), api.unimport(pkg), api.write(), p.unlistKind(g, k),
 		p.unlistActions(k), p.removeComponent(filepath.Base(p.controllerManifests(k)))); err != nil {
 		return err
 	}
-	// Generated code of the kind would not compile; it is all written anew.
+	// Generated code of the deleted kind would not compile, so all of it is generated again.
 	doomed := []string{
 		filepath.Join(p.dir, strings.TrimPrefix(pkg, p.module+"/")), p.path("apis", "client"),
 		p.path("objects", k.Package()+".yaml"), p.controller(k), p.controllerManifests(k),
@@ -290,7 +291,7 @@ func (p *project) deleteKind(g Group, pkg string, k Kind, versions []string) err
 	return p.deleteGenerated()
 }
 
-// deleteGenerated removes the generated code that would not compile after types went or were renamed.
+// deleteGenerated removes generated code that does not compile after types were deleted or renamed.
 func (p *project) deleteGenerated() error {
 	names, err := walk(p.path("apis"))
 	if err != nil {

@@ -11,15 +11,16 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// movedCommands are the commands of the kit that moved: the old package, the new one, and the new words of a call.
+// movedCommands are commands of the kit that moved: the old package, the new package, and the new
+// call.
 var movedCommands = []struct{ from, to, call string }{
 	{"/pkg/envtest/build", "/cmd/setup-envtest", "/cmd/setup-envtest build"},
 	{"/pkg/envtest/setup", "/cmd/setup-envtest", "/cmd/setup-envtest programs"},
 	{"/pkg/envtest/run", "/cmd/local-up", "/cmd/local-up"},
 }
 
-// followMoves changes the calls of commands of the kit that moved, in the Makefile and the scripts of a project, and
-// its tools in go.mod.
+// followMoves replaces calls of moved commands in the Makefile and scripts of a project, and its tools
+// in go.mod.
 func (p *project) followMoves() error {
 	err := filepath.WalkDir(p.dir, func(path string, entry fs.DirEntry, err error) error {
 		name := entry.Name()

@@ -23,46 +23,46 @@ type Group struct {
 	Package string // backup
 }
 
-// groupOf names the package of a group after its first label.
+// groupOf returns the group with its package, which has the name of its first label.
 func groupOf(name string) Group {
 	first, _, _ := strings.Cut(name, ".")
 	return Group{Name: name, Package: strings.ReplaceAll(first, "-", "")}
 }
 
-// Reversed is the group as OpenAPI has it: org.example.backup.
+// Reversed returns the group's labels in reverse order, as in OpenAPI: org.example.backup.
 func (g Group) Reversed() string {
 	labels := strings.Split(g.Name, ".")
 	slices.Reverse(labels)
 	return strings.Join(labels, ".")
 }
 
-// OtherLabel says whether client-gen would make another name of the group than that of its package: since the first
-// label has a hyphen, or the group was renamed.
+// OtherLabel returns whether client-gen derives another name of the group than its package's, because
+// the first label has a hyphen or the group was renamed.
 func (g Group) OtherLabel() bool { return !strings.HasPrefix(g.Name, g.Package+".") }
 
-// validateGroup returns what is wrong with the name of a group.
+// validateGroup returns the errors of a group name.
 func validateGroup(name string) []error {
 	var problems []error
 	for _, wrong := range validation.IsDNS1123Subdomain(name) {
-		problems = append(problems, fmt.Errorf("the group is %q: %s", name, wrong))
+		problems = append(problems, fmt.Errorf("group %q: %s", name, wrong))
 	}
 	switch {
 	case len(problems) > 0:
 	case !strings.Contains(name, "."):
-		problems = append(problems, fmt.Errorf("the group is %q, expected one with a dot, such as %s.example.com", name,
+		problems = append(problems, fmt.Errorf("group %q: expected a name with a dot, such as %s.example.com", name,
 			name))
 	case name == "k8s.io" || name == "kubernetes.io" || strings.HasSuffix(name, ".k8s.io") ||
 		strings.HasSuffix(name, ".kubernetes.io"):
 		problems = append(problems,
-			fmt.Errorf("the group is %q: *.k8s.io and *.kubernetes.io are reserved for Kubernetes", name))
+			fmt.Errorf("group %q: *.k8s.io and *.kubernetes.io are reserved for Kubernetes", name))
 	default:
-		problems = append(problems, validatePackage("the group "+name, groupOf(name).Package)...)
+		problems = append(problems, validatePackage("group "+name, groupOf(name).Package)...)
 	}
 	return problems
 }
 
-// reservedNames are the packages that the files of a kind or a group import, folders of a project, and names with a
-// meaning to Go.
+// reservedNames are packages that the files of a kind or group import, folders of a project, and names
+// with a meaning in Go.
 var reservedNames = []string{
 	"apiequality", "apis", "apiserver", "apivalidation", "authorizer", "autoscalingv1", "client", "cmp", "context",
 	"embeddedetcd", "field", "fieldpath",
@@ -76,47 +76,47 @@ func validatePackage(what, name string) []error {
 	switch {
 	case !token.IsIdentifier(name):
 		return []error{fmt.Errorf(
-			"%s would be the Go package %q, which is no name for one; expected one that begins with a letter and is "+
-				"no keyword", what, name)}
+			"%s: its Go package would have the name %q, expected a name that starts with a letter and is "+
+				"not a keyword", what, name)}
 	case slices.Contains(reservedNames, name) || versionName.MatchString(name):
-		return []error{fmt.Errorf("%s would be the Go package %q, which is another's name; choose another", what, name)}
+		return []error{fmt.Errorf("%s: its Go package would have the name %q, which another package has", what, name)}
 	}
 	return nil
 }
 
-// kindName has the kinds as the API conventions have them.
+// kindName matches kinds as the API conventions define them.
 var kindName = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
 
-// versionName has the versions whose order kube-apiserver knows.
+// versionName matches versions that kube-apiserver can order.
 var versionName = regexp.MustCompile(`^v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?$`)
 
 func validateVersion(version string) []error {
 	if !versionName.MatchString(version) {
-		return []error{fmt.Errorf("the version is %q, expected a name such as v1 or v1beta1", version)}
+		return []error{fmt.Errorf("version %q: expected a name such as v1 or v1beta1", version)}
 	}
 	return nil
 }
 
 func validateModule(path string) []error {
 	if err := module.CheckImportPath(path); err != nil {
-		return []error{fmt.Errorf("the module is %q: %w", path, err)}
+		return []error{fmt.Errorf("module %q: %w", path, err)}
 	}
 	return nil
 }
 
-// plural is the name of a kind's resource that the generators of clients find.
+// plural returns the plural that client generators use for a kind.
 func plural(kind string) string {
 	return namer.NewAllLowercasePluralNamer(nil).Name(&types.Type{Name: types.Name{Name: kind}})
 }
 
-// GroupMethod, VersionMethod and PluralMethod are the names in the generated clients: Backup, V1, BackupPlans.
+// GroupMethod returns the group's name in generated clients, such as Backup.
 func (d data) GroupMethod() string { return namer.IC(d.Group.Package) }
 
-// VersionMethod is V1.
+// VersionMethod returns V1.
 func (d data) VersionMethod() string { return namer.IC(d.Version) }
 
-// PluralMethod is BackupPlans, and People for the kind Person: scripts/generate.sh makes it of the plural in the same
-// way.
+// PluralMethod returns the kind's plural in generated clients, such as BackupPlans, and People for the
+// kind Person. scripts/generate.sh derives it in the same way.
 func (d data) PluralMethod() string {
 	if !d.Irregular() {
 		return namer.NewPublicPluralNamer(nil).Name(&types.Type{Name: types.Name{Name: d.Kind}})
@@ -128,20 +128,20 @@ func (d data) PluralMethod() string {
 	return upperFirst(d.Kind[:same] + d.Plural[same:])
 }
 
-// Field is one that a flag names: spec.suspended:boolean.
+// Field is a field of a flag, such as spec.suspended:boolean.
 type Field struct {
 	Path, Type string // of the API: spec.suspended; string, boolean or integer
 	Number     int    // in protobuf
 }
 
-// methods are those of the code that is generated for protobuf and copies.
+// methods are the methods of generated code for protobuf and copies.
 var methods = []string{
 	"DeepCopy", "DeepCopyInto", "DeepCopyObject", "Descriptor", "Marshal", "MarshalTo", "MarshalToSizedBuffer",
 	"OpenAPIModelName", "ProtoMessage", "Reset",
 	"Size", "String", "Unmarshal",
 }
 
-// parseField reads PATH or PATH:TYPE.
+// parseField parses PATH or PATH:TYPE.
 func parseField(text string) (Field, error) {
 	path, kind, typed := strings.Cut(text, ":")
 	if !typed {
@@ -152,30 +152,30 @@ func parseField(text string) (Field, error) {
 	if parent != "spec" && parent != "status" || !regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`).MatchString(name) ||
 		token.IsKeyword(name) {
 		return f, fmt.Errorf(
-			"a field is %q, expected spec.NAME or status.NAME, with a type if it is no string: spec.suspended:boolean",
+			"field %q: expected spec.NAME or status.NAME, with its type if it is not a string: spec.suspended:boolean",
 			text)
 	}
 	if slices.Contains(methods, f.GoName()) {
-		return f, fmt.Errorf("a field is %s, and generated code has a method %s; choose another name", path, f.GoName())
+		return f, fmt.Errorf("field %s: generated code has a method %s; choose another name", path, f.GoName())
 	}
 	if !slices.Contains([]string{"string", "boolean", "integer"}, kind) {
-		return f, fmt.Errorf("the type of the field %s is %q, expected string, boolean or integer", path, kind)
+		return f, fmt.Errorf("field %s: type %q, expected string, boolean or integer", path, kind)
 	}
 	return f, nil
 }
 
-// Name is the last element, suspended.
+// Name returns the last element, such as suspended.
 func (f Field) Name() string { _, name, _ := strings.Cut(f.Path, "."); return name }
 
-// GoName is Suspended.
+// GoName returns the Go name, such as Suspended.
 func (f Field) GoName() string { return upperFirst(f.Name()) }
 
-// GoType is that of the field.
+// GoType returns the Go type of the field.
 func (f Field) GoType() string {
 	return map[string]string{"string": "string", "boolean": "bool", "integer": "int64"}[f.Type]
 }
 
-// Wire is the type in protobuf.
+// Wire returns the wire type of protobuf.
 func (f Field) Wire() string {
 	if f.Type == "string" {
 		return "bytes"
@@ -183,16 +183,16 @@ func (f Field) Wire() string {
 	return "varint"
 }
 
-// Heading is that of a column: Suspended.
+// Heading returns the heading of a column, such as Suspended.
 func (f Field) Heading() string { return f.GoName() }
 
-// value is the Go expression of the field of a variable.
+// value returns the Go expression of the field of a variable.
 func (f Field) value(variable string) string {
 	parent, _, _ := strings.Cut(f.Path, ".")
 	return variable + "." + upperFirst(parent) + "." + f.GoName()
 }
 
-// Text is the expression for a field selector.
+// Text returns the Go expression for a field selector.
 func (f Field) Text(variable string) string {
 	switch f.Type {
 	case "boolean":
@@ -203,7 +203,7 @@ func (f Field) Text(variable string) string {
 	return f.value(variable)
 }
 
-// Cell is the expression for a cell of a table.
+// Cell returns the Go expression for a cell of a table.
 func (f Field) Cell(variable string) string { return f.value(variable) }
 
 func upperFirst(s string) string {
@@ -212,7 +212,7 @@ func upperFirst(s string) string {
 	return string(r)
 }
 
-// lowerFirst is backupPlan for BackupPlan, and dnsRecord for DNSRecord.
+// lowerFirst returns backupPlan for BackupPlan, and dnsRecord for DNSRecord.
 func lowerFirst(s string) string {
 	r := []rune(s)
 	for i := range r {
@@ -224,7 +224,7 @@ func lowerFirst(s string) string {
 	return string(r)
 }
 
-// Kind is what is known of a kind: given by flags, or read from its files.
+// Kind describes a kind, from flags or from its files.
 type Kind struct {
 	Kind       string
 	Plural     string
@@ -240,13 +240,13 @@ type Kind struct {
 	hub        string // the version of its Go type; empty if it has an internal type
 }
 
-// Subresource is one beside status and scale.
+// Subresource is a subresource other than status and scale.
 type Subresource struct {
 	Name string // fail-over
 	Type string // action, log, stream; empty if it is written by hand
 }
 
-// parseSubresource reads NAME:TYPE, or log.
+// parseSubresource parses NAME:TYPE or log.
 func parseSubresource(text string) (Subresource, error) {
 	name, kind, _ := strings.Cut(text, ":")
 	s := Subresource{name, kind}
@@ -257,12 +257,12 @@ func parseSubresource(text string) (Subresource, error) {
 		return s, fmt.Errorf("--subresources has %q, expected status, scale, log, NAME:action or NAME:stream", text)
 	}
 	for _, wrong := range validation.IsDNS1035Label(name) {
-		return s, fmt.Errorf("the name %q of a subresource: %s", name, wrong)
+		return s, fmt.Errorf("subresource %q: %s", name, wrong)
 	}
 	return s, nil
 }
 
-// String is the text of the flag.
+// String returns the subresource as the flag has it.
 func (s Subresource) String() string {
 	if s.Type == "" || s.Name == "log" {
 		return s.Name
@@ -270,7 +270,7 @@ func (s Subresource) String() string {
 	return s.Name + ":" + s.Type
 }
 
-// GoName is FailOver.
+// GoName returns the Go name, such as FailOver.
 func (s Subresource) GoName() string {
 	words := strings.Split(s.Name, "-")
 	for i := range words {
@@ -285,10 +285,10 @@ func (s Subresource) GoName() string {
 // subresources as they are.
 func (s Subresource) HasMethod() bool { return !strings.Contains(s.Name, "-") }
 
-// Function is the Go function of an action of a kind: failOverDatabase.
+// Function returns the name of the Go function of an action, such as failOverDatabase.
 func (s Subresource) Function(kind string) string { return lowerFirst(s.GoName()) + kind }
 
-// Actions are the subresources that change an object on request.
+// Actions returns the subresources that change an object on request.
 func (k Kind) Actions() []Subresource { return k.othersOf("action") }
 
 // ActionBodies is the element of the map of api_test.go: "BackupRun": {"cancel": {"reason": "conformance"}}.
@@ -300,26 +300,26 @@ func (k Kind) ActionBodies() string {
 	return fmt.Sprintf("%q: {%s}", k.Kind, strings.Join(bodies, ", "))
 }
 
-// Streams are the subresources that connect clients with sessions.
+// Streams returns the subresources with sessions over WebSocket.
 func (k Kind) Streams() []Subresource { return k.othersOf("stream") }
 
-// HasLog says whether there is the subresource log.
+// HasLog returns whether the kind has the subresource log.
 func (k Kind) HasLog() bool { return len(k.othersOf("log")) > 0 }
 
-// HasSubresources says whether there are any.
+// HasSubresources returns whether the kind has subresources.
 func (k Kind) HasSubresources() bool { return k.Status || len(k.Others) > 0 }
 
 func (k Kind) othersOf(kind string) []Subresource {
 	return slices.DeleteFunc(slices.Clone(k.Others), func(s Subresource) bool { return s.Type != kind })
 }
 
-// Package is the Go package of its storage, and the name of its files: backupplan.
+// Package returns the name of the kind's package and files, such as backupplan.
 func (k Kind) Package() string { return strings.ToLower(k.Kind) }
 
-// Singular is the name of one.
+// Singular returns the singular of the resource.
 func (k Kind) Singular() string { return strings.ToLower(k.Kind) }
 
-// Variable is a name for an object in Go: backupPlan.
+// Variable returns the name of a Go variable for an object, such as backupPlan.
 func (k Kind) Variable() string {
 	name := lowerFirst(k.Kind)
 	if token.IsKeyword(name) || slices.Contains([]string{"string", "error", "any", "new", "len", "field", "runtime",
@@ -329,21 +329,21 @@ func (k Kind) Variable() string {
 	return name
 }
 
-// Letter is a short one.
+// Letter returns a short name of a Go variable for an object.
 func (k Kind) Letter() string { return strings.ToLower(k.Kind[:1]) }
 
-// Irregular says whether the plural is none that code-generator would find.
+// Irregular returns whether code-generator derives another plural.
 func (k Kind) Irregular() bool { return k.Plural != plural(k.Kind) }
 
-// NeedsStrconv says whether selectable fields are turned into strings.
+// NeedsStrconv returns whether a selectable field is not a string.
 func (k Kind) NeedsStrconv() bool {
 	return slices.ContainsFunc(k.Selectable, func(f Field) bool { return f.Type != "string" })
 }
 
-// SpecFields are the fields of the spec that flags named, in the order of their numbers.
+// SpecFields returns the fields of the spec that flags add, in the order of their protobuf numbers.
 func (k Kind) SpecFields() []Field { return k.fieldsOf("spec", 3) }
 
-// StatusFields are those of the status.
+// StatusFields returns the fields of the status that flags add.
 func (k Kind) StatusFields() []Field { return k.fieldsOf("status", 5) }
 
 func (k Kind) fieldsOf(parent string, number int) []Field {
@@ -364,35 +364,35 @@ func (k Kind) fieldsOf(parent string, number int) []Field {
 var standardFields = []string{"spec.description", "spec.replicas", "status.observedGeneration", "status.conditions",
 	"status.replicas", "status.selector"}
 
-// validate returns all that is wrong with a kind that is to be added.
+// validate returns all errors of a new kind.
 func (k Kind) validate() []error {
 	var problems []error
 	if !kindName.MatchString(k.Kind) {
-		return []error{fmt.Errorf("the kind is %q, expected a name such as BackupPlan", k.Kind)}
+		return []error{fmt.Errorf("kind %q: expected a name such as BackupPlan", k.Kind)}
 	}
 	if strings.HasSuffix(k.Kind, "List") || strings.HasSuffix(k.Kind, "Options") || k.Kind == "IdentityReview" ||
 		k.Kind == "WatchEvent" {
 		problems = append(problems,
-			fmt.Errorf("the kind is %q, a name that Kubernetes or the kit needs itself; choose another", k.Kind))
+			fmt.Errorf("kind %q: reserved by Kubernetes or the kit; choose another name", k.Kind))
 	}
-	problems = append(problems, validatePackage("the kind "+k.Kind, k.Package())...)
+	problems = append(problems, validatePackage("kind "+k.Kind, k.Package())...)
 	for _, name := range append([]string{k.Plural}, k.ShortNames...) {
 		for _, wrong := range validation.IsDNS1123Label(name) {
-			problems = append(problems, fmt.Errorf("the name %q of the resource: %s", name, wrong))
+			problems = append(problems, fmt.Errorf("resource %q: %s", name, wrong))
 		}
 	}
 	if k.Plural == k.Singular() {
-		problems = append(problems, fmt.Errorf("the plural of %s is its singular, %q; set another with --plural",
+		problems = append(problems, fmt.Errorf("kind %s: singular and plural are both %q; set --plural",
 			k.Kind, k.Plural))
 	}
 	if k.Scale && !k.Status {
 		problems = append(problems,
-			errors.New("--subresources has scale without status, expected both: a scale has the number of replicas "+
-				"that there are"))
+			errors.New("--subresources has scale without status: the subresource scale returns the replicas of "+
+				"the status"))
 	}
 	if k.Controller && !k.Status {
 		problems = append(problems,
-			errors.New("--controller is set and --subresources has no status, expected both: the controller writes "+
+			errors.New("--controller is set and --subresources has no status: the controller writes "+
 				"the status"))
 	}
 	names := map[string]bool{}
@@ -402,22 +402,22 @@ func (k Kind) validate() []error {
 		}
 		names[s.Name] = true
 		if s.Type == "action" && !k.Status {
-			problems = append(problems, fmt.Errorf("--subresources has the action %s without status, expected both: the "+
-				"action writes a condition", s.Name))
+			problems = append(problems, fmt.Errorf("--subresources has the action %s without status: the "+
+				"action sets a condition", s.Name))
 		}
 	}
 	types := map[string]string{}
 	for _, f := range slices.Concat(k.Selectable, k.Columns) {
 		if strings.HasPrefix(f.Path, "status.") && !k.Status {
-			problems = append(problems, fmt.Errorf("the field is %s, and --subresources has no status", f.Path))
+			problems = append(problems, fmt.Errorf("field %s: --subresources has no status", f.Path))
 		}
 		if slices.Contains(standardFields, f.Path) && (f.Path != "spec.description" || f.Type != "string") {
 			problems = append(problems,
-				fmt.Errorf("the field %s is there in any case, expected others; change its column or its selection "+
-					"in the package of the kind", f.Path))
+				fmt.Errorf("field %s: each kind has it; add its column or selector in the "+
+					"package of the kind", f.Path))
 		}
 		if before, ok := types[f.Path]; ok && before != f.Type {
-			problems = append(problems, fmt.Errorf("the field %s is once %s and once %s", f.Path, before, f.Type))
+			problems = append(problems, fmt.Errorf("field %s: has the types %s and %s", f.Path, before, f.Type))
 		}
 		types[f.Path] = f.Type
 	}

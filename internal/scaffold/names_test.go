@@ -31,32 +31,32 @@ func TestNewRefuses(t *testing.T) {
 		want   []string
 	}{
 		"all at once": {func(o *newOptions) { o.dir, o.module, o.group, o.kind.Kind = ".", "a b", "one", "lower" },
-			[]string{`. is not empty`, `the module is "a b"`, `the group is "one", expected one with a dot`,
-				`the kind is "lower"`}},
-		"no directory": {func(o *newOptions) { o.dir = "" }, []string{"no directory is given"}},
+			[]string{`directory .: not empty`, `module "a b"`, `group "one": expected a name with a dot`,
+				`kind "lower"`}},
+		"no directory": {func(o *newOptions) { o.dir = "" }, []string{"--dir is required"}},
 		"group of Kubernetes": {func(o *newOptions) { o.group = "x.k8s.io" },
 			[]string{"reserved for Kubernetes"}},
-		"group that begins with Go": {func(o *newOptions) { o.group = "func.example.org" },
-			[]string{`the Go package "func"`}},
+		"group that is a Go keyword": {func(o *newOptions) { o.group = "func.example.org" },
+			[]string{`the name "func"`}},
 		"group named as a folder": {func(o *newOptions) { o.group = "client.example.org" },
-			[]string{`the Go package "client"`}},
-		"kind that is a Go keyword": {func(o *newOptions) { o.kind.Kind = "Func" }, []string{`the Go package "func"`}},
-		"kind of a list":            {func(o *newOptions) { o.kind.Kind = "PlanList" }, []string{"needs itself"}},
-		"plural that is the one": {func(o *newOptions) { o.kind.Kind, o.kind.Plural = "Sheep", "sheep" },
+			[]string{`the name "client"`}},
+		"kind that is a Go keyword": {func(o *newOptions) { o.kind.Kind = "Func" }, []string{`the name "func"`}},
+		"kind of a list":            {func(o *newOptions) { o.kind.Kind = "PlanList" }, []string{"reserved by Kubernetes"}},
+		"plural equal to the singular": {func(o *newOptions) { o.kind.Kind, o.kind.Plural = "Sheep", "sheep" },
 			[]string{"--plural"}},
-		"a version of its own way": {func(o *newOptions) { o.version = "v1.2" }, []string{`the version is "v1.2"`}},
-		"a controller of no status": {func(o *newOptions) { o.kind.Controller = true },
+		"invalid version": {func(o *newOptions) { o.version = "v1.2" }, []string{`version "v1.2"`}},
+		"controller without status": {func(o *newOptions) { o.kind.Controller = true },
 			[]string{"--controller is set and --subresources has no status"}},
 		"scale alone": {func(o *newOptions) { o.kind.Scale = true }, []string{"scale without status"}},
 		"a field twice": {func(o *newOptions) {
 			o.kind.Columns = []Field{{Path: "spec.a", Type: "string"}, {Path: "spec.a", Type: "integer"}}
-		}, []string{"once string and once integer"}},
-		"a status that is not there": {func(o *newOptions) {
+		}, []string{"has the types string and integer"}},
+		"column of a missing status": {func(o *newOptions) {
 			o.kind.Columns = []Field{{Path: "status.a",
 				Type: "string"}}
 		}, []string{"no status"}},
 		"name of the server": {func(o *newOptions) { o.name = "server" }, []string{"such as backup-apiserver"}},
-		"module of the kit":  {func(o *newOptions) { o.module = kit }, []string{"that of the kit"}},
+		"module of the kit":  {func(o *newOptions) { o.module = kit }, []string{"is the kit's"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := valid()
@@ -95,7 +95,7 @@ func TestParseField(t *testing.T) {
 	}
 }
 
-// TestTools: what a project needs beside Go is asked for before anything is written.
+// TestTools: new reports missing tools before it writes anything.
 func TestTools(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	o := newOptions{dir: filepath.Join(t.TempDir(), "p"), module: "git.example.org/team/backup",
@@ -103,13 +103,13 @@ func TestTools(t *testing.T) {
 		kind: Kind{Kind: "BackupPlan", Plural: "backupplans"}}
 	err := errors.Join(o.validate()...)
 	for _, name := range []string{"bash", "git", "protoc"} {
-		if err == nil || !strings.Contains(err.Error(), "there is no command "+name) {
-			t.Errorf("without %s: got %v, want it said", name, err)
+		if err == nil || !strings.Contains(err.Error(), "command "+name+" not found") {
+			t.Errorf("without %s: got %v, want an error that names it", name, err)
 		}
 	}
 }
 
-// TestParseSubresource: what --subresources has beside status and scale.
+// TestParseSubresource: --subresources besides status and scale.
 func TestParseSubresource(t *testing.T) {
 	for text, want := range map[string]Subresource{
 		"cancel:action":    {"cancel", "action"},

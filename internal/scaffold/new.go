@@ -15,7 +15,7 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// newOptions are those of the command new.
+// newOptions are the options of the command new.
 type newOptions struct {
 	dir, module, group, name string
 	version                  string // the first
@@ -26,14 +26,14 @@ type newOptions struct {
 
 const firstVersion = "v1"
 
-// validate returns all that is wrong, before anything is written.
+// validate returns all errors of the options.
 func (o *newOptions) validate() []error {
 	problems := slices.Concat(checkTools(), validateModule(o.module), validateGroup(o.group),
 		validateVersion(o.version), o.kind.validate())
 	if o.dir == "" {
-		problems = append(problems, errors.New("no directory is given; set --dir"))
+		problems = append(problems, errors.New("--dir is required"))
 	} else if entries, err := os.ReadDir(o.dir); err == nil && len(entries) > 0 {
-		problems = append(problems, fmt.Errorf("%s is not empty, expected an empty directory or none", o.dir))
+		problems = append(problems, fmt.Errorf("directory %s: not empty", o.dir))
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		problems = append(problems, err)
 	}
@@ -42,16 +42,16 @@ func (o *newOptions) validate() []error {
 	}
 	prefix, ok := strings.CutSuffix(o.name, "-apiserver")
 	if !ok || len(validateGroup(prefix+".example.com")) > 0 {
-		problems = append(problems, fmt.Errorf("the name of the server is %q, expected one such as backup-apiserver",
+		problems = append(problems, fmt.Errorf("server name %q: expected a name such as backup-apiserver",
 			o.name))
 	}
 	if o.module == kit {
-		problems = append(problems, fmt.Errorf("the module is %q, which is that of the kit", o.module))
+		problems = append(problems, fmt.Errorf("module %q: is the kit's", o.module))
 	}
 	return problems
 }
 
-// create makes the project in a directory beside, and moves it when it is complete.
+// create creates the project in a sibling directory, and renames it when it is complete.
 func (w work) create(o newOptions) error {
 	dir, err := filepath.Abs(o.dir)
 	if err != nil {
@@ -195,7 +195,7 @@ func writeMods(p *project, o newOptions, kitMod *modfile.File) error {
 	return nil
 }
 
-// kindVersion is that of scripts/tools/go.mod.
+// kindVersion is the version of kind in scripts/tools/go.mod.
 const kindVersion = "v0.33.0"
 
 func readMod(path string) (*modfile.File, error) {
@@ -206,17 +206,17 @@ func readMod(path string) (*modfile.File, error) {
 	return modfile.Parse(path, text, nil)
 }
 
-// kitFiles are what a project takes over unedited.
+// kitFiles are the files of the kit that a project has in kit/.
 var kitFiles = []string{
 	"manifests", "scripts/build.sh", "scripts/deploy.sh", "scripts/generate.sh", "scripts/image.sh", "scripts/kind.sh",
 	"scripts/kind.yaml",
 	"scripts/needs.sh", "scripts/overlay.sh", "scripts/project.sh", "scripts/undeploy.sh",
 }
 
-// sumsFile has the sums of the files in kit/, as sha256sum reads them.
+// sumsFile has the checksums of the files in kit/, in the format of sha256sum.
 const sumsFile = "SHA256SUMS"
 
-// copyKit writes the files of the kit and their sums into a project.
+// copyKit writes the files of the kit and their checksums into a project.
 func copyKit(from, dir string) error {
 	var sums strings.Builder
 	tree := os.DirFS(from)
@@ -243,7 +243,7 @@ func copyKit(from, dir string) error {
 	return os.WriteFile(filepath.Join(dir, "kit", sumsFile), []byte(sums.String()), 0o644) //nolint:gosec // as Git writes it
 }
 
-// printNextSteps says what was made and what to do next.
+// printNextSteps prints what was created and the next commands.
 func (w work) printNextSteps(o newOptions, dir string) {
 	byHand, lines := 0, 0
 	if names, err := walk(dir); err == nil {
@@ -261,10 +261,10 @@ func (w work) printNextSteps(o newOptions, dir string) {
 			}
 		}
 	}
-	fmt.Fprintf(w.out, "The project %s is in %s: %d files of your own with %d lines, go.mod, the kit's files in "+
-		"kit/, and generated code.\n", o.module, dir, byHand, lines)
+	fmt.Fprintf(w.out, "Created project %s in %s: %d files of your own with %d lines, files of the kit in kit/, "+
+		"and generated code.\n", o.module, dir, byHand, lines)
 	if o.kitVersion == "" {
-		fmt.Fprintf(w.out, "Its go.mod refers to the kit in %s by replace, because that is not published.\n", o.kit)
+		fmt.Fprintf(w.out, "Its go.mod refers to the kit in %s by replace, because this version of the kit is not published.\n", o.kit)
 	}
 	fmt.Fprintf(w.out, "\nNext:\n  cd %s\n  make run\n", shellWord(o.dir))
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scaffold makes a team's project, and adds and removes kinds, versions and groups in it. What a project has is
-// read from its Go files: there is no other record of it, and the team may change them. A file that is there is never
-// overwritten.
+// Package scaffold creates a team's project, and adds and deletes its kinds, versions and groups. It
+// reads what a project has from the project's Go files, which the team may change; no other record
+// exists. It never overwrites a file.
 package scaffold
 
 import (
@@ -17,17 +17,17 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// kit is the module of the kit.
+// kit is the module path of the kit.
 const kit = "example.com/extension-apiserver"
 
-// project is one on disk: that of a team, or a checkout of the kit with its sample.
+// project is a team's project on disk, or a checkout of the kit with its sample.
 type project struct {
 	dir    string // of the module
 	base   string // of the API in it: "" or "sample"
 	module string
 }
 
-// openProject finds the project that a directory is in.
+// openProject finds the project of a directory.
 func openProject(dir string) (*project, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -46,17 +46,17 @@ func openProject(dir string) (*project, error) {
 		}
 		if at == filepath.Dir(at) {
 			return nil, fmt.Errorf(
-				"%s is in no project: there is no go.mod beside an api.go; make one with: scaffold new", dir)
+				"find the project of %s: no directory above has go.mod and api.go; create a project with: scaffold new", dir)
 		}
 	}
 }
 
-// path is that of a file of the API.
+// path returns the path of a file of the API.
 func (p *project) path(elements ...string) string {
 	return filepath.Join(append([]string{p.dir, p.base}, elements...)...)
 }
 
-// pkg is the import path of a package of the API.
+// pkg returns the import path of a package of the API.
 func (p *project) pkg(elements ...string) string {
 	all := []string{p.module}
 	if p.base != "" {
@@ -65,16 +65,16 @@ func (p *project) pkg(elements ...string) string {
 	return strings.Join(append(all, elements...), "/")
 }
 
-// owned says whether the project is a team's: with files of the kit in kit/.
+// owned returns whether the project is a team's, with files of the kit in kit/.
 func (p *project) owned() bool { return p.base == "" }
 
-// served is what api.go lists of a group.
+// served is a group as api.go lists it.
 type served struct {
 	Group
 	kinds []string // packages of their storage
 }
 
-// groups reads api.go and what it names.
+// groups reads the groups in api.go, with their kinds.
 func (p *project) groups() ([]served, error) {
 	api, err := readSource(p.path("api.go"))
 	if err != nil {
@@ -97,7 +97,7 @@ func (p *project) groups() ([]served, error) {
 		}
 		kinds, ok := fieldOf(lit, "Kinds").(*ast.CompositeLit)
 		if !ok {
-			return nil, fmt.Errorf("%s: the Kinds of the group %s are no list", p.shown(api.path), g.Name)
+			return nil, fmt.Errorf("%s: Kinds of the group %s is not a list", p.shown(api.path), g.Name)
 		}
 		for _, element := range kinds.Elts {
 			if alias, ok := storageAlias(element); ok {
@@ -116,8 +116,8 @@ func (p *project) shown(path string) string {
 	return path
 }
 
-// storageAlias returns the package of an element of Kinds: PACKAGE.Kind.NewStorage or PACKAGE.NewStorage, also in a
-// call or a function, where the last one counts.
+// storageAlias returns the package of an element of Kinds: PACKAGE.Kind.NewStorage or
+// PACKAGE.NewStorage. In a call or a function it returns the last one.
 func storageAlias(e ast.Expr) (alias string, ok bool) {
 	if alias, _, ok = selector(e); ok {
 		return alias, true
@@ -139,7 +139,7 @@ func storageAlias(e ast.Expr) (alias string, ok bool) {
 	return alias, ok
 }
 
-// groupLists finds the groups in api.go: the elements of []apiserver.Group.
+// groupLists returns the elements of []apiserver.Group in api.go.
 func groupLists(api *source) ([]*ast.CompositeLit, error) {
 	list, err := groupList(api)
 	if err != nil {
@@ -169,12 +169,12 @@ func groupList(api *source) (*ast.CompositeLit, error) {
 		return list == nil
 	})
 	if list == nil {
-		return nil, fmt.Errorf("%s has no list []apiserver.Group{...}", filepath.Base(api.path))
+		return nil, fmt.Errorf("%s: no list []apiserver.Group{...}", filepath.Base(api.path))
 	}
 	return list, nil
 }
 
-// constant reads a constant string of a file.
+// constant returns the value of a string constant of a file.
 func constant(path, name string) (string, error) {
 	s, err := readSource(path)
 	if err != nil {
@@ -193,10 +193,10 @@ func constant(path, name string) (string, error) {
 			}
 		}
 	}
-	return "", fmt.Errorf("%s has no constant %s", path, name)
+	return "", fmt.Errorf("%s: no constant %s", path, name)
 }
 
-// group is the one of that name, or the only one.
+// group returns the group with the name, or the only group if the name is empty.
 func (p *project) group(name string) (served, error) {
 	groups, err := p.groups()
 	if err != nil {
@@ -211,14 +211,14 @@ func (p *project) group(name string) (served, error) {
 	}
 	switch {
 	case name != "":
-		return served{}, fmt.Errorf("there is no group %q, expected one of %s", name, strings.Join(names, ", "))
+		return served{}, fmt.Errorf("group %q not found, expected one of %s", name, strings.Join(names, ", "))
 	case len(groups) != 1:
-		return served{}, fmt.Errorf("there are the groups %s; say which with --group", strings.Join(names, ", "))
+		return served{}, fmt.Errorf("the project has the groups %s; set --group", strings.Join(names, ", "))
 	}
 	return groups[0], nil
 }
 
-// versions are those of a group, in the order of the list in install.go.
+// versions returns the versions of a group, in the order of install.go.
 func (p *project) versions(g Group) ([]string, error) {
 	s, list, err := p.versionList(g)
 	if err != nil {
@@ -259,10 +259,10 @@ func (p *project) versionList(g Group) (*source, *ast.CompositeLit, error) {
 			}
 		}
 	}
-	return nil, nil, fmt.Errorf("%s has no list Versions", p.shown(s.path))
+	return nil, nil, fmt.Errorf("%s: no list Versions", p.shown(s.path))
 }
 
-// kindFile says whether a version has the kind, and in which file.
+// kindFile returns the file that has the kind in a version, or "" if the version does not have it.
 func (p *project) kindFile(g Group, version, kind string) (string, error) {
 	dir := p.path("apis", g.Package, version)
 	entries, err := os.ReadDir(dir)
@@ -291,7 +291,7 @@ func (p *project) kindFile(g Group, version, kind string) (string, error) {
 	return "", nil
 }
 
-// exists says whether there is a file or directory.
+// exists returns whether a file or directory exists.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)

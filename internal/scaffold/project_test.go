@@ -180,7 +180,7 @@ func TestKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := p.addKind(only(t, p).Group, "v1", Kind{Kind: "Vault", Plural: "vaults"}); err == nil ||
-		!strings.Contains(err.Error(), "is there already, with other content") {
+		!strings.Contains(err.Error(), "already exists with other content") {
 		t.Errorf("a file is there: got %v, want it refused", err)
 	}
 	g := only(t, p)
@@ -233,7 +233,7 @@ func TestRoles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Count(string(text), "../roles\n") != 1 ||
-			!strings.Contains(string(text), "\n- ../roles\n# Names come last: they are given to all the above.\n- ../names\n") {
+			!strings.Contains(string(text), "\n- ../roles\n# Names come last, so that they apply to everything above.\n- ../names\n") {
 			t.Errorf("%s: want the component once, before the names:\n%s", overlay, text)
 		}
 	}

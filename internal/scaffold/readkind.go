@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// kind reads what a package of storage says of its kind.
+// kind reads a kind from its package.
 func (p *project) kind(pkg string) (Kind, error) {
 	dir := filepath.Join(p.dir, strings.TrimPrefix(pkg, p.module+"/"))
 	entries, err := os.ReadDir(dir)
@@ -37,7 +37,7 @@ func (p *project) kind(pkg string) (Kind, error) {
 	return k, nil
 }
 
-// read adds what a file says.
+// read adds what a file describes.
 func (k *Kind) read(s *source) {
 	ast.Inspect(s.file, func(n ast.Node) bool {
 		if lit, ok := n.(*ast.CompositeLit); ok && k.readValue(s, lit) {
@@ -61,7 +61,7 @@ func (k *Kind) read(s *source) {
 	})
 }
 
-// readValue reads a registry.Kind[*VERSION.KIND]{...}.
+// readValue reads a literal registry.Kind[*VERSION.KIND]{...}.
 func (k *Kind) readValue(s *source, lit *ast.CompositeLit) bool {
 	index, ok := lit.Type.(*ast.IndexExpr)
 	if !ok {
@@ -131,7 +131,7 @@ func subresourceType(value ast.Expr) string {
 	return map[string]string{"Action": "action", "Log": "log", "Stream": "stream"}[name]
 }
 
-// texts are the elements of a list of strings.
+// texts returns the elements of a list of strings.
 func texts(e ast.Expr) []string {
 	if lit, ok := e.(*ast.CompositeLit); ok {
 		return textsOf(lit.Elts)
@@ -193,7 +193,7 @@ func (k *Kind) readField(kv *ast.KeyValueExpr) {
 	}
 }
 
-// readColumns takes those columns that this program writes: their description is the path.
+// readColumns returns the columns that this program wrote: their description is the path.
 func (k *Kind) readColumns(lit *ast.CompositeLit) {
 	name, ok := stringOf(fieldOf(lit, "Name"))
 	if !ok {
@@ -206,7 +206,7 @@ func (k *Kind) readColumns(lit *ast.CompositeLit) {
 	k.Columns = append(k.Columns, Field{Path: path})
 }
 
-// keys are those of a map of strings.
+// keys returns the keys of a map of strings.
 func keys(e ast.Expr) []string {
 	var names []ast.Expr
 	if lit, ok := e.(*ast.CompositeLit); ok {
@@ -219,19 +219,19 @@ func keys(e ast.Expr) []string {
 	return textsOf(names)
 }
 
-// differences says how a kind that is there differs from one that is asked for.
+// differences returns how an existing kind differs from the wanted one.
 func (k Kind) differences(want Kind) []error {
 	var problems []error
 	differ := func(what string, have, want any) {
 		if fmt.Sprint(have) != fmt.Sprint(want) {
-			problems = append(problems, fmt.Errorf("%s exists with %s %v, not %v", k.Kind, what, have, want))
+			problems = append(problems, fmt.Errorf("kind %s already exists with %s %v, not %v", k.Kind, what, have, want))
 		}
 	}
 	scope := map[bool]string{true: "Namespaced", false: "Cluster"}
 	differ("the plural", k.Plural, want.Plural)
 	differ("the scope", scope[k.Namespaced], scope[want.Namespaced])
 	differ("the subresources", k.subresources(), want.subresources())
-	differ("an example controller:", k.Controller, want.Controller)
+	differ("the controller:", k.Controller, want.Controller)
 	differ("the short names", k.ShortNames, want.ShortNames)
 	differ("the selectable fields", paths(k.Selectable), paths(want.Selectable))
 	differ("the columns", paths(k.Columns), paths(want.Columns))

@@ -11,10 +11,11 @@ import (
 	"strings"
 )
 
-// kindsTable is how the table of kinds begins in README.md. Without it, the team has no use for one.
+// kindsTable is the header of the table of kinds in README.md. A README without the table stays
+// unchanged.
 const kindsTable = "| kind | resource | group | rules and storage |\n|---|---|---|---|\n"
 
-// kindRow is the line of a kind.
+// kindRow returns the row of a kind.
 func (p *project) kindRow(g Group, k Kind) string {
 	folder := "registry/" + g.Package + "/" + k.Package()
 	return fmt.Sprintf("| %s | %s | %s | [%s](%s) |\n", k.Kind,
@@ -39,7 +40,7 @@ func (p *project) listKind(g Group, k Kind) error {
 	})
 }
 
-// unlistKind removes it again.
+// unlistKind removes a kind from the table.
 func (p *project) unlistKind(g Group, k Kind) error {
 	return p.editReadme(func(text string) string { return strings.Replace(text, p.kindRow(g, k), "", 1) })
 }

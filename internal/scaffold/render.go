@@ -18,7 +18,7 @@ import (
 //go:embed templates
 var files embed.FS
 
-// The delimiters are none of Go's, whose code the templates are.
+// The delimiters differ from Go's syntax, since most templates are Go code.
 var templates = func() map[string]*template.Template {
 	out := map[string]*template.Template{}
 	for _, dir := range []string{"project", "group", "version", "kind", "controller"} {
@@ -39,10 +39,10 @@ var templates = func() map[string]*template.Template {
 	return out
 }()
 
-// kindData is another name, under which a Kind can be embedded beside its own field Kind.
+// kindData is an alias of Kind, so that data can embed it beside the field Kind.
 type kindData = Kind
 
-// data is what the templates know.
+// data is the input of the templates.
 type data struct {
 	kindData
 	Group       Group
@@ -62,10 +62,10 @@ type data struct {
 	Replace     bool
 }
 
-// Type is the Go type of the kind's objects: *v1.BackupPlan.
+// Type returns the Go type of the kind's objects, such as *v1.BackupPlan.
 func (d data) Type() string { return "*" + d.Version + "." + d.Kind }
 
-// Alias is the name under which api.go imports the storage of the kind.
+// Alias returns the name under which api.go imports the kind's package.
 func (d data) Alias() string {
 	if name := d.Package(); name != d.Group.Package {
 		return name
@@ -73,7 +73,7 @@ func (d data) Alias() string {
 	return d.Package() + "storage"
 }
 
-// render writes a file that is not there, or is there with this very content.
+// render writes a file from a template. It returns an error if the file exists with other content.
 func render(path, name string, d data) error {
 	var out bytes.Buffer
 	if err := templates[name].Execute(&out, d); err != nil {
@@ -91,7 +91,7 @@ func render(path, name string, d data) error {
 		if bytes.Equal(have, text) {
 			return nil
 		}
-		return fmt.Errorf("%s is there already, with other content; remove it, or rename the kind", path)
+		return fmt.Errorf("%s already exists with other content; remove it, or rename the kind", path)
 	}
 	mode := os.FileMode(0o644)
 	if strings.HasSuffix(path, ".sh") {
@@ -137,15 +137,15 @@ func (p *project) renderKind(d data) error {
 	return p.addComponent(filepath.Base(p.controllerManifests(d.kindData)))
 }
 
-// controller is the folder of the example controller of a kind.
+// controller returns the folder of a kind's controller.
 func (p *project) controller(k Kind) string { return p.path("cmd", k.Package()+"-controller") }
 
-// controllerManifests is the component that deploys it.
+// controllerManifests returns the name of the component that deploys a kind's controller.
 func (p *project) controllerManifests(k Kind) string {
 	return p.path("manifests", k.Package()+"-controller")
 }
 
-// data is what the templates know of a project, one of its versions and a kind.
+// data returns the input of the templates for a kind in one version of a group.
 func (p *project) data(g Group, version string, k Kind) (data, error) {
 	d := data{
 		kindData: k, Group: g, Version: version, Kit: kit, Module: p.module, APIs: p.pkg("apis"),
@@ -159,7 +159,8 @@ func (p *project) data(g Group, version string, k Kind) (data, error) {
 	if !bytes.Contains(doc, []byte("\n// +k8s:validation-gen=")) {
 		d.Validation = p.pkg("validation", g.Package)
 	}
-	// A checkout of the kit uses the kit's, a project may have its own; scripts/generate.sh reads the same.
+	// A project can have its own header; a checkout of the kit uses the kit's. scripts/generate.sh
+	// reads the same file.
 	path := filepath.Join(p.dir, "scripts", "boilerplate.go.txt")
 	if p.owned() {
 		path = filepath.Join(p.dir, "boilerplate.go.txt")

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// addRoles adds the component with the roles for users. generate writes the roles.
+// addRoles adds the component with roles for users. generate writes the roles.
 func (p *project) addRoles() error {
 	if err := render(p.path("manifests", "roles", "kustomization.yaml"), "project/manifests-roles.yaml",
 		data{}); err != nil {
@@ -26,7 +26,7 @@ func (p *project) addComponent(name string) error {
 			return text
 		}
 		after = "- ../names\n" + after
-		// The comment about the names stays with them.
+		// The comment above names stays with names.
 		if i := strings.LastIndex(before, "\n"); strings.HasPrefix(before[i+1:], "#") {
 			before, after = before[:i], before[i+1:]+"\n"+after
 		}
@@ -34,7 +34,7 @@ func (p *project) addComponent(name string) error {
 	})
 }
 
-// removeComponent removes it again.
+// removeComponent removes a folder of manifests from each overlay.
 func (p *project) removeComponent(name string) error {
 	return p.editOverlays(func(text string) string {
 		return strings.Replace(text, "\n- ../"+name+"\n", "\n", 1)
@@ -60,7 +60,7 @@ func (p *project) editOverlays(edit func(string) string) error {
 	return nil
 }
 
-// writeRoles writes the roles for users, if the project has them.
+// writeRoles writes the roles for users, if the project has the component.
 func (w work) writeRoles(p *project, env []string) error {
 	dir := p.path("manifests", "roles")
 	if !exists(dir) {

@@ -21,31 +21,31 @@ import (
 	"example.com/extension-apiserver/internal/gobuild"
 )
 
-// tools is what a project needs beside Go.
+// tools are the commands that a project needs besides Go, with hints how to install them.
 var tools = map[string]string{
 	"git":    "install git",
 	"bash":   "install bash",
 	"protoc": "install it (Debian: apt-get install protobuf-compiler)",
 }
 
-// checkTools returns what is missing.
+// checkTools returns an error for each missing command.
 func checkTools() []error {
 	var problems []error
 	for _, name := range []string{"bash", "git", "protoc"} {
 		if _, err := exec.LookPath(name); err != nil {
-			problems = append(problems, fmt.Errorf("there is no command %s; %s", name, tools[name]))
+			problems = append(problems, fmt.Errorf("command %s not found; %s", name, tools[name]))
 		}
 	}
 	return problems
 }
 
-// work does one change of a project and tells of it.
+// work changes a project and reports progress.
 type work struct {
 	ctx context.Context
 	out io.Writer
 }
 
-// step tells what is done, and how long it took if that was over two seconds.
+// step runs do and reports its progress, and its duration if that is over two seconds.
 func (w work) step(what string, do func() error) error {
 	fmt.Fprintf(w.out, "%s ...\n", what)
 	began := time.Now()
@@ -60,13 +60,13 @@ func (w work) step(what string, do func() error) error {
 	return nil
 }
 
-// run runs a command in a directory; the error has what it printed.
+// run runs a command in a directory. The error has the command's output.
 func (w work) run(dir string, env []string, name string, args ...string) error {
 	_, err := w.output(dir, env, name, args...)
 	return err
 }
 
-// output is run that returns what the command wrote to standard output.
+// output runs a command as run does, and returns its standard output.
 func (w work) output(dir string, env []string, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(w.ctx, name, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
@@ -84,18 +84,18 @@ func (w work) output(dir string, env []string, name string, args ...string) ([]b
 	return stdout.Bytes(), nil
 }
 
-// change makes a change in a copy of the project beside it, and brings it over when all of it succeeded: what is
-// interrupted or fails leaves the project as it was.
+// change edits a copy of the project, generates and compiles the code there, and copies the result
+// back. If a step fails or is interrupted, the project stays unchanged.
 func (w work) change(p *project, what string, edit func(*project) error) error {
 	unlock, err := lock(p.dir)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	// A sibling, so that relative paths in go.mod lead to the same.
+	// A sibling directory, so that relative paths in go.mod stay valid.
 	stage, err := os.MkdirTemp(filepath.Dir(p.dir), "."+filepath.Base(p.dir)+"-scaffold-")
 	if err != nil {
-		return fmt.Errorf("make a copy of the project beside it: %w", err)
+		return fmt.Errorf("copy the project: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(stage) }()
 	names, err := listed(p.dir)
@@ -120,7 +120,7 @@ func (w work) change(p *project, what string, edit func(*project) error) error {
 	return w.copyBack(p, stage, names, what)
 }
 
-// lock keeps two runs on one project apart.
+// lock prevents that two commands change a project at the same time.
 func lock(dir string) (unlock func(), err error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -128,9 +128,9 @@ func lock(dir string) (unlock func(), err error) {
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("another scaffold is at work in %s", dir)
+		return nil, fmt.Errorf("another scaffold command is running in %s", dir)
 	}
-	// A run that was killed could not remove its copy.
+	// A command that was killed left its copy.
 	// the pattern is right
 	left, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+"-scaffold-*"))
 	for _, path := range left {
@@ -139,13 +139,13 @@ func lock(dir string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// listed are the files that Git knows or would.
+// listed returns the files that Git tracks or would track.
 func listed(dir string) ([]string, error) {
 	cmd := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	cmd.Dir = dir
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("git ls-files in %s: %w; a project is a Git repository, make one with: git init", dir,
+		return nil, fmt.Errorf("git ls-files in %s: %w; a project must be a Git repository; run: git init", dir,
 			err)
 	}
 	var names []string
@@ -179,13 +179,14 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, data, info.Mode().Perm())
 }
 
-// generate writes generated code, tidies the modules and compiles all.
+// generate generates code, tidies the modules and compiles the project.
 func (w work) generate(p *project) error {
 	scripts, types := filepath.Join(p.dir, "scripts"), "sample/apis=sample/openapi"
 	if p.owned() {
 		scripts, types = filepath.Join(p.dir, "kit", "scripts"), "apis=openapi"
 	}
-	// In a shell without them, the flags are those of make, which would compile everything again otherwise.
+	// Without flags in the environment, use those of make, so that Go does not compile everything
+	// twice.
 	env := []string{"ROOT=" + p.dir, "GOFLAGS=" + cmp.Or(os.Getenv("GOFLAGS"), gobuild.Flags) + " -buildvcs=false",
 		"CGO_ENABLED=" + cmp.Or(os.Getenv("CGO_ENABLED"), "0")}
 	if err := w.step("Generating code", func() error {
@@ -223,7 +224,7 @@ func (w work) generate(p *project) error {
 	})
 }
 
-// server is the command that serves the API.
+// server returns the name of the command that serves the API.
 func (p *project) server() string {
 	if !p.owned() {
 		return "extension-apiserver"
@@ -237,7 +238,7 @@ func (p *project) server() string {
 	return filepath.Base(p.module)
 }
 
-// copyBack makes the project what the copy is. api.go, which lists what is served, comes last.
+// copyBack copies the changes to the project. api.go, which lists what is served, comes last.
 func (w work) copyBack(p *project, stage string, before []string, what string) error {
 	after, err := walk(stage)
 	if err != nil {
@@ -306,7 +307,7 @@ func (w work) summary(what string, created, changed, deleted []string) {
 	}
 }
 
-// walk lists the files of a copy, but for what builds leave.
+// walk returns the files of a directory, except build output.
 func walk(dir string) ([]string, error) {
 	var names []string
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

@@ -129,8 +129,8 @@ func TestLock(t *testing.T) {
 	if exists(left) {
 		t.Error("the copy of a run that was killed is there")
 	}
-	if _, err := lock(p.dir); err == nil || !strings.Contains(err.Error(), "another scaffold is at work") {
-		t.Errorf("a second run: got %v, want that another is at work", err)
+	if _, err := lock(p.dir); err == nil || !strings.Contains(err.Error(), "another scaffold command is running") {
+		t.Errorf("a second run: got %v, want an error: another is running", err)
 	}
 	unlock()
 	if unlock, err = lock(p.dir); err != nil {

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// upgrade moves a project to a version of the kit. Where go.mod refers to a directory, it takes what is there now.
+// upgrade upgrades a project to a version of the kit, or to the directory to which go.mod refers.
 func (w work) upgrade(p *project, version string) error {
 	if !p.owned() {
 		return errors.New("this is a checkout of the kit, not a project; run git pull instead")
@@ -30,7 +30,7 @@ func (w work) upgrade(p *project, version string) error {
 	}
 	before, replaced := kitOf(mod)
 	if replaced && version != "" {
-		return fmt.Errorf("go.mod refers to the kit by replace, and %s cannot be had; remove the replace, or leave "+
+		return fmt.Errorf("upgrade to %s: go.mod refers to the kit by replace; remove the replace, or leave "+
 			"the version out", version)
 	}
 	if version == "" {
@@ -49,8 +49,8 @@ func (w work) upgrade(p *project, version string) error {
 				return err
 			}
 		}
-		// What is copied is for the new version to say.
-		return w.step("Taking the files of the kit", func() error {
+		// The new version decides which files it copies.
+		return w.step("Copying files of the kit", func() error {
 			cmd := exec.CommandContext(w.ctx, "go", "run", "-mod=mod", kit+"/cmd/scaffold", "upgrade", "--files-only")
 			cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, w.out, w.out
 			if err := cmd.Run(); err != nil {
@@ -66,14 +66,14 @@ func (w work) upgrade(p *project, version string) error {
 		return err
 	}
 	if replaced {
-		fmt.Fprintf(w.out, "The kit is that of the directory in go.mod. Run: make test\n")
+		fmt.Fprintf(w.out, "Copied the kit from the directory in go.mod. Run: make test\n")
 	} else {
-		fmt.Fprintf(w.out, "The kit was %s and is %s. Run: make test\n", before, after)
+		fmt.Fprintf(w.out, "Upgraded the kit from %s to %s. Run: make test\n", before, after)
 	}
 	return nil
 }
 
-// kitOf is the version of the kit in a go.mod, and whether a directory is used instead.
+// kitOf returns the version of the kit in go.mod, and whether go.mod refers to a directory instead.
 func kitOf(mod *modfile.File) (version string, replaced bool) {
 	for _, r := range mod.Replace {
 		if r.Old.Path == kit && r.New.Version == "" {
@@ -83,8 +83,8 @@ func kitOf(mod *modfile.File) (version string, replaced bool) {
 	return requirement(mod, kit), replaced
 }
 
-// takeFiles is the part of an upgrade that the new version does: its files, but those that the team edited, and its
-// versions of modules.
+// takeFiles is the part of an upgrade that the new version runs: it copies its files, except those that
+// the team edited, and sets its versions of modules.
 func (w work) takeFiles(p *project) error {
 	from, err := kitDir(w.ctx, p.dir)
 	if err != nil {
@@ -106,7 +106,7 @@ func (w work) takeFiles(p *project) error {
 	for _, name := range edited {
 		data, ok := kept[name]
 		if !ok {
-			fmt.Fprintf(w.out, "  you deleted kit/%s; it is there again\n", name)
+			fmt.Fprintf(w.out, "  restored kit/%s, which you deleted\n", name)
 			continue
 		}
 		fmt.Fprintf(w.out, "  kept kit/%s, which you edited; compare it with %s\n", name, filepath.Join(from, name))
@@ -123,7 +123,7 @@ func (w work) takeFiles(p *project) error {
 	return p.alignTypes(from)
 }
 
-// requirement is the version of a module that a go.mod names.
+// requirement returns the version of a module in go.mod.
 func requirement(mod *modfile.File, path string) string {
 	for _, r := range mod.Require {
 		if r.Mod.Path == path {
@@ -133,17 +133,17 @@ func requirement(mod *modfile.File, path string) string {
 	return ""
 }
 
-// edited are the files in kit/ that are not as the kit had them.
+// edited returns the files in kit/ that differ from the kit's.
 func (p *project) edited() ([]string, error) {
 	sums, err := os.ReadFile(p.path("kit", sumsFile))
 	if err != nil {
-		return nil, fmt.Errorf("read the sums of the files of the kit: %w; restore that file from Git", err)
+		return nil, fmt.Errorf("read checksums of the kit's files: %w; restore the file from Git", err)
 	}
 	var edited []string
 	for line := range strings.Lines(string(sums)) {
 		sum, name, ok := strings.Cut(strings.TrimSpace(line), "  ")
 		if !ok {
-			return nil, fmt.Errorf("kit/%s has the line %q, expected a sum and a name; restore that file from Git",
+			return nil, fmt.Errorf("kit/%s: line %q, expected a checksum and a name; restore the file from Git",
 				sumsFile, line)
 		}
 		data, err := os.ReadFile(p.path("kit", name))
@@ -154,7 +154,7 @@ func (p *project) edited() ([]string, error) {
 	return edited, nil
 }
 
-// alignTypes gives the module of the types the versions that the kit was tested with.
+// alignTypes sets the versions of the types' module to those that the kit was tested with.
 func (p *project) alignTypes(from string) error {
 	kitMod, err := readMod(filepath.Join(from, "go.mod"))
 	if err != nil {
@@ -179,7 +179,8 @@ func (p *project) alignTypes(from string) error {
 	return os.WriteFile(path, text, 0o644) //nolint:gosec // as Git writes it
 }
 
-// kitOfVersion is the directory of a version of the kit; without one, that which the working directory is in.
+// kitOfVersion returns the directory of a version of the kit, or of the module of the working
+// directory if version is empty.
 func kitOfVersion(ctx context.Context, version string) (string, error) {
 	if version == "" {
 		return kitDir(ctx, ".")
@@ -194,7 +195,7 @@ func kitOfVersion(ctx context.Context, version string) (string, error) {
 	return module.Dir, nil
 }
 
-// kitDir is the directory of the kit that a project uses.
+// kitDir returns the directory of the kit that a project uses.
 func kitDir(ctx context.Context, dir string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", kit)
 	cmd.Dir = dir
@@ -202,12 +203,13 @@ func kitDir(ctx context.Context, dir string) (string, error) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil || len(bytes.TrimSpace(out)) == 0 {
-		return "", fmt.Errorf("find the kit that %s uses: %w: %s", dir, err, bytes.TrimSpace(stderr.Bytes()))
+		return "", fmt.Errorf("find the kit of %s: %w: %s", dir, err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return strings.TrimSpace(string(out)), nil
 }
 
-// ownVersion is that of the kit in this program; "(devel)" or empty when it was built in a checkout.
+// ownVersion returns the version of the kit in this program; "(devel)" or empty if it was built in
+// a checkout.
 func ownVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -224,14 +226,14 @@ func ownVersion() string {
 	return ""
 }
 
-// checkVersion refuses a project that was made with a newer kit.
+// checkVersion returns an error if the project uses another version of the kit than this program.
 func (p *project) checkVersion(own string) error {
 	mod, err := readMod(filepath.Join(p.dir, "go.mod"))
 	if err != nil {
 		return err
 	}
 	if version, replaced := kitOf(mod); !replaced && semver.IsValid(own) && semver.Compare(version, own) > 0 {
-		return fmt.Errorf("the project uses %s %s, and this scaffold is of %s; use that of the project: go tool "+
+		return fmt.Errorf("the project uses %s %s, and this scaffold is %s; use the project's: go tool "+
 			"scaffold", kit, version, own)
 	}
 	return nil

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/tools/go/ast/astutil"
 )
 
-// addVersion adds a version to a group, at the end of the list in install.go: a copy of the hub, whose place it may
-// take, or of the preferred version if the kinds have internal types.
+// addVersion adds a version to a group, at the end of the list in install.go. The version is a copy of
+// the hub, or of the preferred version if the kinds have internal types. With hub it becomes the hub.
 func (w work) addVersion(p *project, group, version string, hub bool) error {
 	problems := append(validateVersion(version), checkTools()...)
 	g, err := p.group(group)
@@ -39,14 +39,14 @@ func (w work) addVersion(p *project, group, version string, hub bool) error {
 	}
 	if slices.Contains(versions, version) {
 		if hub && !slices.Equal(hubs, []string{version}) {
-			return fmt.Errorf("the version %s of %s is there, and not the hub; docs/add-a-resource.md of the kit says "+
-				"how to make it the hub by hand", version, g.Name)
+			return fmt.Errorf("version %s of %s already exists and is not the hub; see docs/build/versions-and-conversion.md "+
+				"of the kit", version, g.Name)
 		}
-		fmt.Fprintf(w.out, "The version %s of %s is there already.\n", version, g.Name)
+		fmt.Fprintf(w.out, "Version %s of %s already exists (unchanged).\n", version, g.Name)
 		return nil
 	}
 	if exists(p.path("apis", g.Package, version)) {
-		return fmt.Errorf("%s is there, and is not served; remove it, or add its line to install.go",
+		return fmt.Errorf("%s already exists and is not served; remove it, or add its line to install.go",
 			p.shown(p.path("apis", g.Package, version)))
 	}
 	from := versions[0]
@@ -56,11 +56,10 @@ func (w work) addVersion(p *project, group, version string, hub bool) error {
 	if hub && len(hubs) != 1 {
 		return fmt.Errorf("make %s the hub of %s: the kinds have the hubs %q, expected one", version, g.Name, hubs)
 	}
-	return w.change(p, fmt.Sprintf(`Added the version %s, a copy of %s. Change its types; the
-conversions of what has the same name are generated, others are yours
-(https://pkg.go.dev/k8s.io/code-generator/cmd/conversion-gen), and TestRoundTrip names what one
-loses. The first version in install.go is preferred and stored: let a release serve both before
-another takes its place.`, version, from),
+	return w.change(p, fmt.Sprintf(`Added version %s, a copy of %s. Change its types, then run: make generate
+It names the conversions that you must write; TestRoundTrip reports fields that a conversion loses. The first
+version in install.go is preferred and stored. Serve both versions in one release before you move another
+version to the first place.`, version, from),
 		func(p *project) error {
 			if hub {
 				return errors.Join(p.addVersion(g.Group, from, version, nil), p.moveHub(g.Group, from, version))
@@ -69,7 +68,7 @@ another takes its place.`, version, from),
 		})
 }
 
-// addVersion copies a version. The copy is converted to the hubs.
+// addVersion copies a version. The copy converts to the hubs.
 func (p *project) addVersion(g Group, from, version string, hubs []string) error {
 	names, err := filepath.Glob(p.path("apis", g.Package, from, "*.go"))
 	if err != nil {
@@ -112,7 +111,7 @@ func (p *project) addVersion(g Group, from, version string, hubs []string) error
 	return errors.Join(s.importAs("", p.pkg("apis", g.Package, version)), s.write())
 }
 
-// moveHub makes a copy of the hub the hub.
+// moveHub makes a new version the hub.
 func (p *project) moveHub(g Group, from, to string) error {
 	versions, err := p.versions(g)
 	if err != nil {
@@ -158,7 +157,7 @@ func (p *project) moveHub(g Group, from, to string) error {
 	return err
 }
 
-// followHub makes a file that imports a hub import another, and gives conversions the names that they need for it.
+// followHub replaces the hub that a file imports, and renames its conversions for the new hub.
 func (p *project) followHub(g Group, path, from, to string) error {
 	s, err := readSource(path)
 	if err != nil {
@@ -201,10 +200,10 @@ func (p *project) followHub(g Group, path, from, to string) error {
 	return s.write()
 }
 
-// conversionName is one that conversion-gen calls, in the code and the comments.
+// conversionName matches names of conversion functions, in code and comments.
 var conversionName = regexp.MustCompile(`\b(auto)?Convert_\w+_To_\w+`)
 
-// edit changes the text of a file.
+// edit edits the text of a file.
 func edit(path string, change func([]byte) []byte) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -213,7 +212,7 @@ func edit(path string, change func([]byte) []byte) error {
 	return os.WriteFile(path, change(text), 0o644) //nolint:gosec // as Git writes it
 }
 
-// hubs are the versions that the others are converted to: those of the Go types of the kinds.
+// hubs returns the versions whose Go types the kinds use. The other versions convert to them.
 func (p *project) hubs(g Group) ([]string, error) {
 	served, err := p.group(g.Name)
 	if err != nil {
@@ -232,7 +231,7 @@ func (p *project) hubs(g Group) ([]string, error) {
 	return out, nil
 }
 
-// withPeers adds to a doc.go the tags of the conversions to the hubs.
+// withPeers adds the tags for conversions to the hubs to a doc.go.
 func (p *project) withPeers(g Group, text []byte, hubs []string) []byte {
 	for _, hub := range hubs {
 		if tag := p.peer(g, hub); !bytes.Contains(text, tag) {
@@ -243,23 +242,24 @@ func (p *project) withPeers(g Group, text []byte, hubs []string) []byte {
 	return text
 }
 
-// checkPeer returns an error if a version is not converted to a hub: its doc.go was not as this program writes it.
+// checkPeer returns an error if the doc.go of a version does not name the hub: it differs from what
+// this program writes.
 func (p *project) checkPeer(g Group, version, hub string) error {
 	path := p.path("apis", g.Package, version, "doc.go")
 	text, err := os.ReadFile(path)
 	if err == nil && !bytes.Contains(text, p.peer(g, hub)) {
-		err = fmt.Errorf("%s has neither a tag of conversion-gen that can be replaced, nor a line \"// +k8s:defaulter-gen="+
-			"TypeMeta\" to put one before", p.shown(path))
+		err = fmt.Errorf("%s: no tag +k8s:conversion-gen to replace, and no line \"// +k8s:defaulter-gen="+
+			"TypeMeta\" to insert it before", p.shown(path))
 	}
 	return err
 }
 
-// peer is the line of a doc.go that names a hub.
+// peer returns the line of doc.go that names a hub.
 func (p *project) peer(g Group, hub string) []byte {
 	return []byte("// +k8s:conversion-gen=" + p.pkg("apis", g.Package, hub) + "\n")
 }
 
-// withLocalBuilder adds to a register.go the name that generated conversions register with.
+// withLocalBuilder adds the variable with which generated conversions register to a register.go.
 func withLocalBuilder(text []byte) []byte {
 	if bytes.Contains(text, []byte("localSchemeBuilder")) {
 		return text
@@ -268,8 +268,8 @@ func withLocalBuilder(text []byte) []byte {
 		"var localSchemeBuilder = &SchemeBuilder\n")...)
 }
 
-// renameVersion writes another version in the clause package, the package's comment, and string literals that are the
-// version.
+// renameVersion replaces the version in the package clause, in comments, and in string literals that
+// are the version.
 func renameVersion(s *source, word *regexp.Regexp, version string) []byte {
 	type span struct{ from, to int }
 	spans := []span{{s.offset(s.file.Name.Pos()), s.offset(s.file.Name.End())}}
@@ -292,7 +292,7 @@ func renameVersion(s *source, word *regexp.Regexp, version string) []byte {
 	return text
 }
 
-// deleteVersion removes a version.
+// deleteVersion deletes a version.
 func (w work) deleteVersion(p *project, group, version string) error {
 	g, err := p.group(group)
 	if err != nil {
@@ -304,25 +304,25 @@ func (w work) deleteVersion(p *project, group, version string) error {
 	}
 	n := slices.Index(versions, version)
 	if n < 0 {
-		fmt.Fprintf(w.out, "There is no version %s of %s.\n", version, g.Name)
+		fmt.Fprintf(w.out, "Version %s of %s not found (unchanged).\n", version, g.Name)
 		return nil
 	}
 	problems := checkTools()
 	switch {
 	case len(versions) == 1:
-		problems = append(problems, fmt.Errorf("%s is the only version of %s; add another first", version, g.Name))
+		problems = append(problems, fmt.Errorf("delete version %s: it is the only version of %s; add another first", version, g.Name))
 	case n == 0:
 		problems = append(problems,
-			fmt.Errorf("%s is the first version in install.go, preferred and stored; move another there first, and "+
-				"rewrite the stored objects (docs/add-a-resource.md of the kit)", version))
+			fmt.Errorf("delete version %s: it is the stored version, the first in install.go; move another there first, and "+
+				"rewrite the stored objects (docs/build/versions-and-conversion.md of the kit)", version))
 	}
 	hubs, err := p.hubs(g.Group)
 	if err != nil {
 		return err
 	}
 	if slices.Contains(hubs, version) {
-		problems = append(problems, fmt.Errorf("%s is the hub: the kinds in registry/%s have its Go types; make "+
-			"another the hub first, such as a new one: scaffold version add VERSION --hub", version, g.Package))
+		problems = append(problems, fmt.Errorf("delete version %s: it is the hub of the kinds in registry/%s; make "+
+			"another version the hub first, such as with: scaffold version add VERSION --hub", version, g.Package))
 	}
 	kinds, err := p.kindsOf(g, version)
 	if err != nil {
@@ -334,13 +334,13 @@ func (w work) deleteVersion(p *project, group, version string) error {
 			return other != version && err == nil && file != ""
 		}) {
 			problems = append(problems,
-				fmt.Errorf("no other version has the kind %s; delete that first: scaffold kind delete %s", kind, kind))
+				fmt.Errorf("no other version has the kind %s; first run: scaffold kind delete %s", kind, kind))
 		}
 	}
 	if len(problems) > 0 {
 		return errors.Join(problems...)
 	}
-	return w.change(p, "Deleted the version "+version+".", func(p *project) error {
+	return w.change(p, "Deleted version "+version+".", func(p *project) error {
 		s, list, err := p.versionList(g.Group)
 		if err != nil {
 			return err
