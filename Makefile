@@ -100,8 +100,8 @@ test-security: needs-test controlplane build ## Attack the server for a minute i
 	ATTACK_FOR=$(or $(ATTACK_FOR),60s) ATTACK_P99=1s go test -timeout 120m -run '^($(or $(RUN),TestAttacks|TestCosts|TestUnread|TestCancelled|TestReaders|TestLeftSelectors|TestWatchEncodings|TestLogs|TestGeneratedRequests|TestLargeWrites))$$' -v ./test/security/limits
 
 .PHONY: test-quickstart
-test-quickstart: needs-kind-generate controlplane ## Make projects: as docs/quickstart.md says, with types of Kubernetes, and an upgrade (25 minutes). Needs Docker for kind.
-	go test -tags quickstart -timeout 50m -v -run '^Test(Quickstart|Deployed|Upgrade|AddKind|UpstreamTypes|Backups)$$' ./test/docs ./test/project
+test-quickstart: needs-kind-generate controlplane ## Follow docs/start and docs/build, and create and upgrade projects (25 minutes). Needs Docker for kind.
+	go test -tags quickstart -timeout 50m -v -run '^Test(Quickstart|Deployed|Upgrade|UpstreamTypes|Backups)$$' ./test/docs ./test/project
 
 .PHONY: test-fips
 test-fips: needs-fips controlplane build-fips ## Test the binaries of `make build-fips`.

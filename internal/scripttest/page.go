@@ -3,8 +3,10 @@
 package scripttest
 
 import (
+	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -32,4 +34,41 @@ func Blocks(text string) []string {
 		blocks = append(blocks, m[1])
 	}
 	return blocks
+}
+
+// Step is a block of commands of a page, and what the page says that they print.
+type Step struct{ Commands, Output string }
+
+// Steps returns the ```sh blocks of Markdown text, each with the ```text block that follows it before the next.
+func Steps(text string) []Step {
+	var steps []Step
+	for _, m := range regexp.MustCompile("(?ms)^```(sh|text)\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+		switch {
+		case m[1] == "sh":
+			steps = append(steps, Step{Commands: m[2]})
+		case len(steps) > 0:
+			steps[len(steps)-1].Output += m[2]
+		}
+	}
+	return steps
+}
+
+// Compare returns which lines of a page's output are not in what the commands printed, in this order. Spaces count as
+// one, a line of the page can be a part of the printed line, and "…" stands for any text.
+func (s Step) Compare(printed string) (missing []string) {
+	lines := strings.Split(printed, "\n")
+	for line := range strings.Lines(s.Output) {
+		var pattern []string
+		for part := range strings.SplitSeq(strings.Join(strings.Fields(line), " "), "…") {
+			pattern = append(pattern, strings.ReplaceAll(regexp.QuoteMeta(part), " ", `\s+`))
+		}
+		match := regexp.MustCompile(strings.Join(pattern, ".*"))
+		at := slices.IndexFunc(lines, match.MatchString)
+		if at < 0 {
+			missing = append(missing, fmt.Sprintf("no line matches %q", strings.TrimSpace(line)))
+			continue
+		}
+		lines = lines[at+1:]
+	}
+	return missing
 }

@@ -104,7 +104,7 @@ func TestUpgrade(t *testing.T) {
 
 	version := proxy.Publish(t, scripttest.CopyTree(t, root))
 	contains(t, "make upgrade", in(dir, "make upgrade"), "kept kit/scripts/kind.yaml, which you edited",
-		"The kit was "+old+" and is "+version,
+		"Upgraded the kit from "+old+" to "+version,
 		"changed go.mod", "changed kit/manifests/base/deployment.yaml")
 	scripttest.Commit(t, dir)
 	if out := in(dir, guarded); !strings.Contains(out, "\nguarded\n") {

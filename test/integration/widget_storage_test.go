@@ -40,7 +40,7 @@ func TestWidgetStorageMigration(t *testing.T) {
 		if version := storedVersion(t, store, key); version != gv.Version {
 			t.Fatalf("stored as %s, want %s, as an older server had it", version, gv.Version)
 		}
-		runDocumented(t, shared, "add-a-resource.md", `kubectl get \S+ --all-namespaces .*`)
+		runDocumented(t, shared, "build/versions-and-conversion.md", `kubectl get \S+ --all-namespaces .*`)
 		if version := storedVersion(t, store, key); version != install.GroupVersions()[0].Version {
 			t.Errorf("stored as %s after the migration from %s, want %s", version, gv.Version,
 				install.GroupVersions()[0].Version)
@@ -135,7 +135,7 @@ func runDocumented(t *testing.T, e *envtest.Environment, page, command string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := regexp.MustCompile(`(?m)^`+command+`$`).FindAllString(string(text), -1)
+	found := regexp.MustCompile(`(?m)^ *`+command+`$`).FindAllString(string(text), -1)
 	if len(found) != 1 {
 		t.Fatalf("docs/%s: %d lines match %s, want one", page, len(found), command)
 	}
