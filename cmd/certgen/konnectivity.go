@@ -38,9 +38,9 @@ DIR holds, in any folders:
            parts of its path: konnectivity-agent-server/tls.crt
 
 Containers are known by the names kube-apiserver, konnectivity-server and konnectivity-agent, or by
-the images kube-apiserver, proxy-server and proxy-agent. konnectivity/README.md lists all findings;
-those of the pairs are those of certgen verify. Findings of severity error are on standard error
-too.
+the images kube-apiserver, proxy-server and proxy-agent. docs/konnectivity/troubleshooting.md lists
+all findings; those of the pairs are those of certgen verify. Findings of severity error are on
+standard error too.
 
 Exit codes:
   0  no finding of severity error; with --strict, none of severity warning either

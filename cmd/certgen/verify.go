@@ -110,7 +110,7 @@ nobody knows. Where the addresses of pods cannot be reached, as from a laptop, u
 what could not be checked is said so.
 
 Each finding has an id, a severity (error, warning or info), the evidence and what to do;
-docs/certificates.md lists them all. Findings of severity error are on standard error too.
+docs/operate/certificates.md lists them all. Findings of severity error are on standard error too.
 
 Exit codes:
   0  no finding of severity error; with --strict, none of severity warning either
@@ -118,7 +118,7 @@ Exit codes:
   2  wrong usage, a path that does not exist or holds no certificates, or a kubeconfig that cannot be used`
 
 func (f *verifyFlags) verifyFiles(env environment, paths []string) error {
-	if f.files.Service != (certs.Service{}) { // both names or none
+	if f.files.Service != (certs.Service{}) { // either both names or neither
 		if err := f.files.Service.Validate(); err != nil {
 			return err
 		}
@@ -146,7 +146,8 @@ func (f *verifyFlags) verifyCluster(ctx context.Context, env environment) error 
 
 const allowedNamesFlag = "requestheader-allowed-names"
 
-// showFindings prints a report, and returns those findings that decide about the exit code.
+// showFindings prints a report, and returns an error for each finding that makes the command
+// fail.
 func showFindings(env environment, r *verify.Report, strict bool) error {
 	errs := []error{env.format.Print(env.stdout, r, func(w io.Writer) { printFindings(w, r, strict) })}
 	for _, f := range r.Findings {
