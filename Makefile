@@ -1,13 +1,16 @@
 # Run `make help` to list targets.
 
-# Static binaries run on every Linux. With one setting for all programs, packages that the control plane and the servers share compile once.
+# Static binaries run on every Linux. With one setting for all programs, packages that the control
+# plane and the servers share are compiled once.
 export CGO_ENABLED = 0
-# -dwarf=false: binaries are linked without debug information, and compiling without it takes a fifth less time.
-# -vet=off: `make verify` vets everything. -count=1: tests run programs and scripts that Go's test cache does not know.
+# -dwarf=false: binaries are linked without debug information, and compiling takes a fifth less
+# time. -vet=off: `make verify` vets everything. -count=1: tests run programs and scripts that Go's
+# test cache does not track.
 export GOFLAGS ?= -trimpath -gcflags=all=-dwarf=false -vet=off -count=1
 
 .DEFAULT_GOAL := help
-# Prerequisites run in order: first the check for missing tools, then compilation, which uses all CPUs by itself.
+# Prerequisites run in order: first the check for missing tools, then compilation, which uses all
+# CPUs by itself.
 .NOTPARALLEL:
 
 ##@ Use
@@ -67,7 +70,8 @@ bump: ## Move to another version of Kubernetes, and list what remains to be done
 
 ##@ Test
 
-# Lists missing tools before anything is compiled: needs-test-generate checks for what tests and generators need.
+# Lists missing tools before anything is compiled. needs-test-generate checks the tools of tests
+# and generators.
 needs-%:
 	@scripts/needs.sh $(subst -, ,$*)
 
@@ -79,8 +83,9 @@ test: run-tests ## Run the tests against a real control plane (20 minutes on 2 c
 test-long: GO_TEST = go test -timeout 60m
 test-long: run-tests ## Run the same tests with their long variants.
 
-# In reverse order the longest suites start first, and short packages fill the time in which the last one waits. Suites wait for a
-# fifth of their time, so one package more than there are CPUs runs at a time.
+# In reverse order the longest suites start first, and short packages run while the last one
+# waits. Suites wait for a fifth of their time, so the number of parallel packages is one more
+# than the number of CPUs.
 .PHONY: run-tests
 run-tests: needs-test-generate controlplane build
 	@began=$$(date +%s); $(GO_TEST) -p $$(($$(nproc) + 1)) $$(go list ./... | sort -r); status=$$?; \
@@ -128,7 +133,7 @@ vulncheck: ## Look for known vulnerabilities that the commands reach: make vulnc
 	@VULNDB="$(VULNDB)" scripts/vulncheck.sh
 
 .PHONY: measure
-measure: needs-test controlplane build ## Measure start, memory and size; docs/measurements.md has the results.
+measure: needs-test controlplane build ## Measure start, memory and size; docs/reference/measurements.md has the results.
 	@scripts/measure.sh
 
 ##@ Deploy

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Shows what breaks the users of the public packages, since the last tag, or where there is none since the merge base with the
-# branch that origin calls its own, or on that branch since the commit before. Whether a break is wanted is for people to judge,
-# so it fails for none.
+# Prints the changes of the public packages that break their users. The base is the last tag;
+# without a tag, the merge base with the default branch of origin; on that branch, the previous
+# commit. It never fails because of a break, since people decide whether a break is wanted.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 base=$(git describe --tags --abbrev=0 2>/dev/null || git merge-base HEAD "$(git rev-parse --verify --quiet origin/HEAD || git rev-parse HEAD)")
@@ -19,7 +19,9 @@ breaks=
 dirs=$(cd "$work/base" && go list -f '{{if ne .Name "main"}}{{.Dir}}{{end}}' ./pkg/...)
 for dir in $dirs; do
   pkg=${dir#"$work/base/"}
-  # Loading both takes seconds. What a package shows of others is looked at there; of internal/controlplane it is DefaultMinor, which is meant to change.
+  # Loading both versions takes seconds. Types of other packages are compared in their own
+  # package. Of internal/controlplane, a package exposes only DefaultMinor, which is meant to
+  # change.
   if git diff --quiet "$base" -- ":(glob)$pkg/*.go" ":(exclude)*_test.go"; then continue; fi
   (cd "$work/base" && "$OLDPWD/bin/apidiff" -w "$work/export" "./$pkg")
   if [ ! -d "$pkg" ]; then

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Moves the kit to another version of Kubernetes: the libraries, the generators, the control plane of the tests, and what texts say of them.
-# Then it generates, builds and vets. It changes files and commits nothing; what is left for a person is said at the end.
+# Moves the kit to another version of Kubernetes: the libraries, the generators, the control plane
+# of the tests, and the versions in texts. Then it generates, builds and vets. It changes files
+# and commits nothing. At the end it lists the remaining manual steps.
 #
 # Usage: scripts/bump.sh 1.37.2
 set -euo pipefail
@@ -29,14 +30,15 @@ scripts/libraries.sh "$version"
 
 step "texts"
 trap - ERR
-# A version that is written with its v, or alone, is that of the kit; other texts speak of minors, and are for a person.
+# Replace full versions, with or without the v, and minor versions in these patterns. Other
+# mentions of minor versions are left for a person.
 mapfile -t files < <(git grep -lIF -e "$was_staging" -e "$was" -e "bin/$was_minor" -e "use $was_minor" -e "libraries of $was_minor" -e "DefaultMinor = " -- \
   ':!*go.mod' ':!*go.sum' ':!internal/controlplane/pins' ':!.ci')
 escaped() { sed 's/\./\\./g' <<<"$1"; }
 sed -i -e "s/$(escaped "$was_staging")\b/$staging/g" -e "s/\b\(v\?\)$(escaped "$was")\b/\1$version/g" -e "s|bin/$(escaped "$was_minor")\b|bin/$minor|g" \
   -e "s/use $(escaped "$was_minor")\b/use $minor/g" -e "s/libraries of $(escaped "$was_minor")\b/libraries of $minor/g" \
   -e "s/DefaultMinor = \"$(escaped "$was_minor")\"/DefaultMinor = \"$minor\"/" "${files[@]}"
-go test ./test/docs -run TestVersions -update >/dev/null || true # tried again below
+go test ./test/docs -run TestVersions -update >/dev/null || true # repeated below
 
 status=0
 try() {
@@ -53,7 +55,7 @@ try "versions in the README" go test ./test/docs -run TestVersions
 
 step "left for a person"
 left+=("read what is new, deprecated and changed: https://github.com/kubernetes/kubernetes/blob/master/CHANGELOG/CHANGELOG-$minor.md")
-left+=("run: make test-all; the tables of docs/conformance.md may change")
+left+=("run: make test-all; the tables of docs/reference/conformance.md may change")
 left+=("a kind node image of $version: KIND_NODE_IMAGE")
 left+=("konnectivity follows the minor in its own time: internal/controlplane/pins/konnectivity.mod and the images of konnectivity/, when sigs.k8s.io/apiserver-network-proxy has $staging; then make generate")
 if [ "$minor" != "$was_minor" ]; then

@@ -11,7 +11,7 @@ import (
 	"example.com/extension-apiserver/internal/scripttest"
 )
 
-// TestBumpRefuses: what make bump cannot do is said before it changes anything.
+// TestBumpRefuses checks that make bump reports unmet preconditions before it changes anything.
 func TestBumpRefuses(t *testing.T) {
 	changed := scripttest.CopyTree(t, "..")
 	scripttest.Commit(t, changed)

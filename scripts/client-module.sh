@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes a Go module of the types and clients of the sample, for those who call the API: it has their dependencies and none of
-# the server's. Its path is another than ours, since a package must be in one module only.
+# Creates a Go module with the types and clients of the sample, for clients of the API. It has
+# their dependencies and none of the server's. Its path differs from the kit's, because a package
+# must be in only one module.
 #
 # Usage: scripts/client-module.sh DIRECTORY MODULE
 set -euo pipefail

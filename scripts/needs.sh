@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# Checks that a machine has what make targets need besides Go modules, before anything is compiled. What is missing is said in one
-# message, with the command that installs it. As root on Debian it is installed, but for a container engine.
+# Checks that the machine has the tools that make targets need besides Go modules, before anything
+# is compiled. It reports missing tools in one message, with the command that installs them. As root
+# on Debian it installs them, except for a container engine.
 #
 # Usage: scripts/needs.sh test|fips|generate|kind|suites ...     suites are those that run on kind
-# Variables: KIND_EXPERIMENTAL_PROVIDER  podman or nerdctl instead of docker, as kind itself has it
+# Variables: KIND_EXPERIMENTAL_PROVIDER  podman or nerdctl instead of docker, as for kind itself
 set -euo pipefail
 
 engine=${KIND_EXPERIMENTAL_PROVIDER:-docker}
-# Where administrators' commands are: Debian's PATH of other users is without it.
+# Administrators' commands are in sbin, which is not in the PATH of Debian's other users.
 PATH=$PATH:/usr/sbin:/sbin
 root=
 [ "$(id -u)" != 0 ] || root=1
-# found looks for a command, or for a module of the distribution's Python (python:NAME), a container engine that answers (engine:NAME), root,
-# or the right to make network namespaces.
+# found looks for a command, a module of the distribution's Python (python:NAME), a running
+# container engine (engine:NAME), root, or the permission to create network namespaces.
 found() {
   case $1 in
     python:*) /usr/bin/python3 -c "import ${1#python:}" 2>/dev/null ;;
@@ -23,7 +24,8 @@ found() {
   esac
 }
 
-# Who needs it, what, how it is found, its Debian package, and what for. Root needs more for tests: the right to make hosts.
+# Columns: the need, the tool, how to find it, its Debian package, and its use. Tests as root also
+# need the permission to create network namespaces.
 table() {
   cat <<END
 root      namespaces          namespaces         -                   each host of a test has a network namespace
@@ -40,7 +42,7 @@ fips      openssl             openssl            openssl             a client of
 generate  protoc              protoc             protobuf-compiler   writes the protobuf code of types
 kind      $engine             engine:$engine      -                   runs the nodes of kind clusters
 suites    tinyproxy           tinyproxy          tinyproxy-bin       an HTTP proxy between a client and kube-apiserver
-suites    curl                curl               curl                runs the commands of docs/access.md and docs/second-scheduler.md
+suites    curl                curl               curl                runs the commands of docs/operate/access.md and docs/operate/second-scheduler.md
 suites    openssl             openssl            openssl             reads the certificate of kube-apiserver
 END
 }

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Takes an overlay out of the cluster of the current kubeconfig. APIServices go first: without the server behind them they
-# would break discovery, and with it the deletion of every namespace. The data stays: namespace, volumes and the Secrets of
-# certificates. Safe to run again.
+# Removes an overlay from the cluster of the current kubeconfig. APIServices are deleted first:
+# without the server behind them they would break discovery, and with it the deletion of every
+# namespace. The data stays: the namespace, volumes and the Secrets of certificates. Safe to run
+# again.
 #
 # Usage: scripts/undeploy.sh      Variables: scripts/overlay.sh, and
-#   PURGE=1   remove the data too: nothing is left
+#   PURGE=1   delete the data too: nothing is left
 #   TIMEOUT   seconds for each wait (default 300)
 set -euo pipefail
 work=$(mktemp -d)
@@ -25,7 +26,8 @@ check_rights() {
   [ "$purge" != 1 ] || may delete namespaces
 }
 
-# ours: the rendered APIServices that are in the cluster and belong to our Service.
+# ours prints the rendered APIServices that exist in the cluster and belong to the overlay's
+# Service.
 ours() {
   local name want found
   while read -r name want; do
@@ -38,13 +40,14 @@ ours() {
   done < <(backends)
 }
 
-# An external etcd outlives the namespace; what is in it can only be removed while the API works. Repeated as long as objects get fewer:
-# finalizers take their time, and what broke a request may be over.
+# An external etcd outlives the namespace; its contents can only be deleted while the API works.
+# Repeat while the number of objects decreases: finalizers take time, and the cause of a failed
+# request may be over.
 delete_objects() {
   grep -q -- '--etcd-servers=' "$work/rest.yaml" || return 0
   local group resource version end left found collection
   [ ${#apiservices[@]} -gt 0 ] || { say "the API is gone already: objects in the external etcd, if any, stay there"; return 0; }
-  # With the preferred version: the columns end with APIVERSION, NAMESPACED, KIND.
+  # With the preferred version: the last columns are APIVERSION, NAMESPACED, KIND.
   for group in $(groups); do k api-resources --api-group "$group" --verbs=deletecollection --cached=false --no-headers; done |
     awk '{ print $1, $(NF-2) }' >"$work/resources"
   while read -r resource version; do
@@ -65,8 +68,10 @@ delete_objects() {
     done
   done <"$work/resources"
 }
-# delete_collection PATH: as kubectl delete --all, which asks once for each object. In pages, because kube-apiserver ends a request
-# after 60 s, in which one worker deletes about 2,400 on three members of etcd. The answer to a page says where the next goes on.
+# delete_collection PATH deletes a collection. kubectl delete --all would send one request per
+# object. It deletes in pages, because kube-apiserver ends a request after 60 s, in which one
+# worker deletes about 2,400 objects on three members of etcd. The response to a page has the
+# token of the next one.
 delete_collection() {
   local next=
   while
@@ -75,14 +80,14 @@ delete_collection() {
     [ -n "$next" ]
   do :; done
 }
-# list RESOURCE VERSION: for each object the path of the collection that it is in.
+# list RESOURCE VERSION prints for each object the path of its collection.
 list() {
   k get "$1.${2#*/}.${2%/*}" --all-namespaces -o go-template='{{range .items}}{{with .metadata.namespace}}namespaces/{{.}}/{{end}}{{"\n"}}{{end}}' </dev/null >"$work/list" ||
     fail "$1 cannot be listed, see above; objects may be left in the external etcd"
   sed "s#.*#/apis/$2/&$1#" "$work/list" >"$work/paths"
 }
 
-# APIServices whose Service is in the namespace, whoever made them.
+# pointing_here prints the APIServices whose Service is in the namespace, whoever created them.
 pointing_here() {
   k get apiservices -o go-template='{{range .items}}{{if .spec.service}}{{.spec.service.namespace}} {{.metadata.name}}{{"\n"}}{{end}}{{end}}' |
     awk -v ns="$namespace" '$1 == ns { print $2 }'
@@ -98,10 +103,11 @@ delete_namespace() {
   [ "$label" = "there $part_of" ] || fail "namespace $namespace is not ours: it has no label app.kubernetes.io/part-of=$part_of; it stays"
   found=$(pointing_here)
   [ -z "$found" ] || fail "namespace $namespace stays: APIService $(tr '\n' ' ' <<<"$found")still needs a Service in it; remove the APIService first"
-  # The namespace controller asks every API what is in the namespace, and never ends while one does not answer.
+  # The namespace controller lists the objects of every API, and never finishes while one API does
+  # not respond.
   found=$(unavailable)
   [ -z "$found" ] || fail "namespace $namespace stays: a namespace cannot be deleted while an APIService is not Available: $found"
-  # Volumes are removed after their claims; these are the ones to wait for.
+  # Volumes are deleted after their claims. These are the volumes to wait for.
   k get persistentvolumes -o go-template='{{range .items}}{{if and .spec.claimRef (eq .spec.persistentVolumeReclaimPolicy "Delete")}}{{.spec.claimRef.namespace}} {{.metadata.name}}{{"\n"}}{{end}}{{end}}' |
     awk -v ns="$namespace" '$1 == ns { print $2 }' >"$work/volumes"
   say "deleting namespace $namespace"
@@ -128,7 +134,8 @@ if [ ${#apiservices[@]} -gt 0 ]; then
   say "deleting the APIServices: ${apiservices[*]}"
   "$kubectl" delete apiservice "${apiservices[@]}" --ignore-not-found --timeout "${timeout}s" >/dev/null
 fi
-# The CA's Secret is data: with another one, what is on the volume would be served by a certificate that nobody trusts.
+# The CA's Secret is data: with a new CA, clients would not trust the server that serves the data
+# on the volume.
 select_kinds '^(APIService|Namespace|Secret|PersistentVolumeClaim)$' not >"$work/delete.yaml"
 say "deleting $(grep -c '^kind: ' "$work/delete.yaml") objects"
 "$kubectl" delete -f "$work/delete.yaml" --ignore-not-found --cascade=foreground --timeout "${timeout}s" >"$work/out" 2>&1 ||

@@ -13,11 +13,11 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// TestPurgeKeepsNamespace: the namespace is not deleted while that would leave a broken API behind, or would never end
-// because of one.
+// TestPurgeKeepsNamespace checks that undeploy keeps the namespace if its deletion would leave a
+// broken API behind, or would never complete because of one.
 func TestPurgeKeepsNamespace(t *testing.T) {
 	for what, test := range map[string]struct {
-		backend string // namespace of the Service that is not there
+		backend string // namespace of the missing Service
 		want    string
 	}{
 		"an APIService needs it": {namespace, "undeploy: namespace " + namespace +

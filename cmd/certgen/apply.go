@@ -56,10 +56,10 @@ Exit codes:
 			if err != nil {
 				return err
 			}
-			// before the cluster is asked for a Lease
+			// Check the local files before requesting a Lease from the cluster.
 			if _, err := apply.ReadSource(certs.Dir(opts.Dir), opts.Service, c.Time()); err != nil {
 				if clock, wrong := errors.AsType[*certs.RefusedError](cluster.CheckClock(cmd.Context(), c)); wrong {
-					return clock // by which it was judged
+					return clock // the local clock, by which the files were checked, is wrong
 				}
 				return err
 			}

@@ -66,7 +66,8 @@ func newCheckExpirationCommand(env environment) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&dir, dirFlag, "", "directory of the certificates, as certgen init made it")
 	const units = ", such as 30d, 2w or 36h"
-	// certgen init renews a leaf of 90 days when 30 are left. When it is down to 7, that has failed for weeks.
+	// certgen init renews a 90-day leaf certificate when 30 days are left. At 7 days, renewal has
+	// failed for weeks.
 	durationVar(cmd.Flags(), &f.opts.WarnWithin, "warn-within", 30*day,
 		"what has no more left than this has the state warn"+units)
 	durationVar(cmd.Flags(), &f.opts.FailWithin, "fail-within", 7*day,
@@ -103,7 +104,7 @@ Exit codes:
   1  one is due, expired or error, or the cluster did not answer, or has another time
   2  wrong usage, a path that does not exist or holds no certificates, or a kubeconfig that cannot be used`
 
-// report reads files or, where there are no paths, the cluster.
+// report reads the expirations from the files at paths, or from the cluster if paths is empty.
 func (f *expirationFlags) report(ctx context.Context, env environment,
 	paths []string) (*verify.ExpirationReport, error) {
 	f.opts.Now = env.now()
@@ -123,7 +124,8 @@ func (f *expirationFlags) report(ctx context.Context, env environment,
 
 const dirFlag = "dir"
 
-// pathsOrFlags wants paths and none of the flags, which are for a cluster, or a Service and no path.
+// pathsOrFlags returns a usage error unless the command line has either paths and no cluster
+// flags, or a Service and no paths.
 func pathsOrFlags(paths []string, flags *pflag.FlagSet, service certs.Service) error {
 	found := ""
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -145,7 +147,7 @@ func pathsOrFlags(paths []string, flags *pflag.FlagSet, service certs.Service) e
 	return nil
 }
 
-// expirationErrors are those certificates that decide about the exit code.
+// expirationErrors returns an error for each certificate that makes the command fail.
 func expirationErrors(r *verify.ExpirationReport) error {
 	var errs []error
 	add := func(e verify.Expiration, fix string) {

@@ -20,32 +20,33 @@ import (
 	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
-// commaList is a flag with several values, with commas or repeated. It keeps empty values, which pflag's own lists
-// drop, so that a variable that was not set is noticed.
+// commaList is a flag with several values, separated by commas or given by repeating the flag.
+// Unlike the lists of pflag it keeps empty values, so that an unset variable is detected.
 type commaList []string
 
 func (l *commaList) String() string { return strings.Join(*l, ",") }
-func (l *commaList) Type() string   { return "stringSlice" } // as pflag's own, which may be repeated
+func (l *commaList) Type() string   { return "stringSlice" } // the type name that pflag uses for repeatable flags
 
-// Set adds the values.
+// Set appends the values.
 func (l *commaList) Set(v string) error {
 	*l = append(*l, strings.Split(v, ",")...)
 	return nil
 }
 
-// duration is a flag in Go's units, or in days, weeks and years, which Go's do not have.
+// duration is a flag that accepts Go's units, and also days, weeks and years, which
+// time.ParseDuration does not.
 type duration time.Duration
 
 func (d *duration) Type() string { return "duration" }
 
 func (d *duration) String() string {
 	if *d <= 0 {
-		return "0" // which pflag leaves out of the help
+		return "0" // pflag omits this value from the help
 	}
 	return model.Duration(*d).String()
 }
 
-// Set takes 90d and 2w as well as 1.5h.
+// Set parses values such as 90d, 2w and 1.5h.
 func (d *duration) Set(text string) error {
 	parsed, err := time.ParseDuration(text)
 	if err != nil {
@@ -59,7 +60,8 @@ func (d *duration) Set(text string) error {
 	return nil
 }
 
-// oneArgument wants that as the only argument, one of the names if there are any.
+// oneArgument returns a check for exactly one argument, which must be one of names unless names
+// is empty. what describes the argument in the error.
 func oneArgument(what string, names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 1 && (len(names) == 0 || slices.Contains(names, args[0])) {
@@ -83,7 +85,8 @@ func serviceFlags(flags *pflag.FlagSet, s *certs.Service, without string) {
 	flags.StringVar(&s.Namespace, "namespace", "", "namespace of the Service "+without)
 }
 
-// nameFlags say what certificates are for; init and request have them.
+// nameFlags defines the flags that describe the subjects of certificates. init and request use
+// them.
 func nameFlags(opts *certs.InitOptions) *pflag.FlagSet {
 	flags := pflag.NewFlagSet("names", pflag.ContinueOnError)
 	serviceFlags(flags, &opts.Service, "(required)")
@@ -102,7 +105,7 @@ func nameFlags(opts *certs.InitOptions) *pflag.FlagSet {
 	return flags
 }
 
-// issueFlags say how init makes certificates.
+// issueFlags defines the flags that control how init issues certificates.
 func issueFlags(opts *certs.InitOptions) *pflag.FlagSet {
 	flags := pflag.NewFlagSet("issue", pflag.ContinueOnError)
 	flags.Var((*commaList)(&opts.With), "with", "sets to make besides the serving set: "+strings.Join(
@@ -114,7 +117,8 @@ func issueFlags(opts *certs.InitOptions) *pflag.FlagSet {
 	return flags
 }
 
-// signerFiles are where a signer and what it is asked with are; flags fill them.
+// signerFiles holds the address of a remote signer and the paths of its client credentials, as
+// set by flags.
 type signerFiles struct{ url, profile, ca, cert, key string }
 
 func signerFlags(flags *pflag.FlagSet, s *signerFiles) {
@@ -127,7 +131,7 @@ func signerFlags(flags *pflag.FlagSet, s *signerFiles) {
 	flags.StringVar(&s.key, "signer-key", "", "file of its key")
 }
 
-// read returns nil where no signer is asked for.
+// read returns nil if no signer is configured.
 func (s signerFiles) read() (*certs.RemoteSigner, error) {
 	if s == (signerFiles{}) {
 		return nil, nil
@@ -170,7 +174,8 @@ func clusterFlags(flags *pflag.FlagSet, o *cluster.Options) {
 	flags.StringVar(&o.Context, "context", "", "context of the kubeconfig (default: its current one)")
 }
 
-// addressFlags are for where the addresses in the cluster do not lead to the processes.
+// addressFlags defines the flags for environments that cannot reach the addresses inside the
+// cluster.
 func addressFlags(flags *pflag.FlagSet, o *cluster.Options) {
 	flags.Var((*commaList)(&o.EndpointAddresses), "endpoint",
 		"dial the servers at these HOST:PORT instead of those in the Service's EndpointSlices, with commas or repeated")
@@ -181,8 +186,8 @@ func addressFlags(flags *pflag.FlagSet, o *cluster.Options) {
 		"URLs of all kube-apiservers instead of the endpoints of default/kubernetes, with commas or repeated")
 }
 
-// open refuses with all problems of the command line at once. A kubeconfig that cannot be used is wrong usage too:
-// nothing was asked.
+// open validates the options and connects to the cluster. It returns all problems of the command
+// line together. An unusable kubeconfig is a usage error too, because no request was sent.
 func open(env environment, o cluster.Options, problems ...error) (apply.Client, error) {
 	if err := errors.Join(append(o.Validate(), problems...)...); err != nil {
 		return apply.Client{}, err

@@ -42,7 +42,7 @@ func newInitCommand(env environment) *cobra.Command {
 				return err
 			}
 			if slices.Equal(opts.With, []string{""}) {
-				opts.With = []string{} // --with "" asks for none; nil would ask for the default
+				opts.With = []string{} // --with "" requests none; nil would request the default
 			}
 			var signerErr error
 			opts.Signer, signerErr = signer.read()

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command certgen makes, inspects and verifies the certificates of an extension API server, brings them into a cluster
-// and checks what runs there. It parses flags and prints what internal/certs and internal/rotation did; the rules of
-// its output are:
+// Command certgen issues, inspects and verifies the certificates of an extension API server,
+// applies them to a cluster and checks the running servers. It parses flags and prints the results
+// of internal/certs and internal/rotation. Its output follows these rules:
 //
-//   - standard output holds the result, as text or JSON, and never a private key;
-//   - standard error holds errors, and the progress of rotations, one line each, beginning with "certgen:";
-//   - the exit code is 0 when all is well, 1 for a finding or a refusal, 2 for wrong usage, 3 for a
-//     rotation that is blocked.
+//   - Standard output holds the result, as text or JSON, and never a private key.
+//   - Standard error holds errors and the progress of rotations, one line each, beginning with
+//     "certgen:".
+//   - The exit code is 0 for success, 1 for a finding or a refusal, 2 for wrong usage, 3 for a
+//     blocked rotation.
 package main
 
 import (
@@ -28,7 +29,7 @@ import (
 	"example.com/extension-apiserver/internal/version"
 )
 
-// exitBlocked is the exit code for a rotation that stopped in a safe state and needs a person.
+// exitBlocked is the exit code for a rotation that stopped in a safe state and needs an operator.
 const exitBlocked = 3
 
 func main() {
@@ -38,11 +39,11 @@ func main() {
 	os.Exit(code)
 }
 
-// environment is what commands take from the process, so that tests can give their own.
+// environment holds the process dependencies of commands, so that tests can replace them.
 type environment struct {
 	stdout, stderr io.Writer
 	now            func() time.Time
-	format         *cli.Format // of the result
+	format         *cli.Format // output format of the result
 }
 
 // run executes one command line and returns its exit code.
@@ -52,7 +53,8 @@ func run(ctx context.Context, args []string, env environment) int {
 	return cli.Run(ctx, cmd, explain)
 }
 
-// explain returns an error with its exit code: a wrong option is wrong usage of the flag of its name.
+// explain returns an error with its exit code. It reports an invalid option as wrong usage of the
+// flag of the same name.
 func explain(err error) error {
 	end := &cli.Error{Code: 1}
 	if _, ok := errors.AsType[*cli.Error](err); ok {

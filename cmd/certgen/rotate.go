@@ -21,12 +21,12 @@ import (
 	"example.com/extension-apiserver/internal/rotation"
 )
 
-// rotationFlags are those that rotate and renew have both.
+// rotationFlags defines the flags that rotate and renew share.
 func rotationFlags(flags *pflag.FlagSet, o *rotation.Options, target *cluster.Options) {
 	clusterFlags(flags, target)
 	serviceFlags(flags, &o.Service, "(required)")
 	addressFlags(flags, target)
-	target.EndpointsOf = &o.Service // rotations of the front proxy ask those of other Services too
+	target.EndpointsOf = &o.Service // rotations of the front proxy also query the endpoints of other Services
 	flags.StringVar(&o.Dir, dirFlag, "", "directory of the certificates, as certgen init made it")
 	flags.StringSliceVar(&o.FrontProxyClientDirs, "front-proxy-client", nil,
 		"directories from which the kube-apiservers read tls.crt, tls.key and ca.crt, with commas or repeated "+
@@ -48,7 +48,8 @@ func secretFlags(flags *pflag.FlagSet, o *rotation.Options) {
 		"name of the Secret with the serving CA and its key, in the same namespace")
 }
 
-// useSecrets tells a directory from Secrets.
+// useSecrets reports whether the certificates are in Secrets instead of a directory. It returns a
+// usage error if the flags mix both.
 func useSecrets(flags *pflag.FlagSet, o rotation.Options) (inSecrets bool, err error) {
 	if inSecrets = o.Secret+o.CASecret != ""; inSecrets && o.Dir != "" {
 		return false, cli.UsageErrorf("expected --dir, or --secret and --ca-secret, found both; give one of them")
@@ -130,7 +131,8 @@ func (f *rotateFlags) readSigner() (err error) {
 	return nil
 }
 
-// rotate returns the record of the rotation, as far as there is one.
+// rotate runs, aborts or reads a rotation. It returns the rotation's record, which is nil if
+// there is none.
 func (f *rotateFlags) rotate(ctx context.Context, env environment, inSecrets bool) (*rotation.State, error) {
 	run := rotation.Run
 	if f.abort {
@@ -198,7 +200,7 @@ func atMostOne(modes ...bool) error {
 func progress(env environment) func(rotation.Event) {
 	return func(e rotation.Event) {
 		if *env.format == cli.JSON {
-			_ = json.NewEncoder(env.stdout).Encode(e) // as for every print: there is nobody left to tell
+			_ = json.NewEncoder(env.stdout).Encode(e) // a failed print cannot be reported
 			return
 		}
 		text := e.Rotation
@@ -234,7 +236,8 @@ func readState(store certs.Store, name string) (*rotation.State, error) {
 	return state, err
 }
 
-// printState shows how long each step took, and what of that was waiting.
+// printState prints for each step the time until its effect was observed and the time it was
+// held.
 func printState(env environment, state *rotation.State) error {
 	if state == nil {
 		return nil

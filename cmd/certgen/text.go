@@ -13,24 +13,24 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// line writes "  label     value" and leaves empty values out.
+// line writes "  label     value", or nothing if the value is empty.
 func line(w io.Writer, label, value string) {
 	if value != "" {
 		fmt.Fprintf(w, "  %-12s %s\n", label, value)
 	}
 }
 
-// table writes a row of cells for each item, in columns.
+// table writes the header and one row of cells for each item, aligned in columns.
 func table[T any](w io.Writer, header string, items []T, cells func(T) []string) {
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(columns, header)
 	for _, item := range items {
 		fmt.Fprintln(columns, strings.Join(cells(item), "\t"))
 	}
-	columns.Flush() //nolint:errcheck // as for every print: there is nobody left to tell
+	columns.Flush() //nolint:errcheck // a failed print cannot be reported
 }
 
-// show prints what was done, also before it failed.
+// show runs do and prints its report, including the items that were completed before an error.
 func (env environment) show(do func() (*certs.Report, error)) error {
 	report, err := do()
 	if report == nil || err != nil && len(report.Items) == 0 {
@@ -52,7 +52,7 @@ func printReport(w io.Writer, r *certs.Report) {
 	}
 }
 
-// printItem says what was done about what, and why, with what is known of it and what is to be known.
+// printItem prints the action on an item, its reason, and the details of the certificate.
 func printItem(w io.Writer, item certs.Item) {
 	fmt.Fprintf(w, "%-9s %s\n", item.Action, item.Path)
 	line(w, "why", item.Reason)

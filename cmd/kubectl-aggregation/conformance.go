@@ -23,7 +23,7 @@ import (
 	"example.com/extension-apiserver/pkg/conformance"
 )
 
-// conformanceFlags are those of the command.
+// conformanceFlags holds the flags of the conformance command.
 type conformanceFlags struct {
 	sample, change, invalid, status, format string
 	actions, prepare                        string
@@ -161,7 +161,7 @@ func (f *conformanceFlags) run(cmd *cobra.Command, resource string) error {
 	return nil
 }
 
-// target is what the flags say, or all that is wrong with them.
+// target returns the target that the flags describe, or all problems with the flags.
 func (f *conformanceFlags) target(resource string) (*conformance.Target, error) {
 	var problems []error
 	target := &conformance.Target{Resource: resource, Only: f.only, Known: f.known, Parallel: f.parallel,
@@ -223,7 +223,8 @@ func (f *conformanceFlags) target(resource string) (*conformance.Target, error) 
 	return target, nil
 }
 
-// direct is what the flags of --security say.
+// direct returns the direct connection that the flags of --security describe, and all problems
+// with them.
 func (f *conformanceFlags) direct() (*conformance.Direct, []error) {
 	var problems []error
 	direct := &conformance.Direct{URL: strings.TrimSuffix(f.url, "/"), ServerName: f.serverName}
@@ -242,7 +243,8 @@ func (f *conformanceFlags) direct() (*conformance.Direct, []error) {
 	return direct, problems
 }
 
-// kubectl is the one in the path, for the same cluster and user.
+// kubectl returns the command line of the kubectl in the PATH, for the same cluster and user. It
+// returns nil if there is none.
 func (f *conformanceFlags) kubectl() []string {
 	path, err := exec.LookPath("kubectl")
 	if err != nil {
@@ -261,7 +263,7 @@ func (f *conformanceFlags) kubectl() []string {
 	return command
 }
 
-// config is the way to the cluster, as kubectl finds it.
+// config returns the client configuration, found by the loading rules of kubectl.
 func (f *conformanceFlags) config() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig

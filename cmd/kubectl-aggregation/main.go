@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubectl-aggregation is a plugin of kubectl for those who run or write aggregated APIs.
+// Command kubectl-aggregation is a kubectl plugin for developers and operators of aggregated
+// APIs.
 package main
 
 import (
@@ -14,13 +15,13 @@ import (
 	"example.com/extension-apiserver/internal/cli"
 )
 
-// errFailed is the end of a run in which a check failed: scripts tell it by its exit code from a run that could not be
-// made.
+// errFailed is returned for a run in which a check failed. Its exit code distinguishes it from a
+// run that could not be carried out.
 var errFailed = &cli.Error{Code: 3}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	context.AfterFunc(ctx, stop) // a second signal ends the command at once
+	context.AfterFunc(ctx, stop) // a second signal terminates the command immediately
 	code := run(ctx, os.Args[1:])
 	os.Exit(code)
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command local-up starts a control plane with a server behind it, prints how to use it, and stops it when it is
-// interrupted. `make run` of the kit and of projects runs it, and scripts/measure.sh.
+// Command local-up starts a control plane with an extension API server, prints how to use it, and
+// stops it on interrupt. `make run` of the kit and of projects runs it, and so does
+// scripts/measure.sh.
 package main
 
 import (
@@ -104,12 +105,13 @@ Ctrl-C stops everything. The next make run finds the objects again; make run-cle
 	return nil
 }
 
-// link makes a symbolic link to a directory, in the place of what was linked there.
+// link creates a symbolic link to a directory, replacing an existing link. It does nothing if
+// path is empty.
 func link(dir, path string) error {
 	if current, err := os.Readlink(path); path == "" || err == nil && current == dir {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // of the checkout
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // in the checkout
 		return err
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -118,7 +120,7 @@ func link(dir, path string) error {
 	return os.Symlink(dir, path)
 }
 
-// examples are commands for the objects in a directory.
+// examples returns a kubectl command for each YAML file in a directory.
 func examples(dir string) string {
 	var commands strings.Builder
 	files, _ := filepath.Glob(filepath.Join(dir, "*.yaml"))
@@ -128,7 +130,7 @@ func examples(dir string) string {
 	return commands.String()
 }
 
-// measure prints what the kernel says of the server's memory after it was idle.
+// measure prints the server's resident memory (VmRSS) after it was idle for the given time.
 func measure(ctx context.Context, e *envtest.Environment, idle time.Duration) error {
 	select {
 	case <-e.Done():
@@ -174,7 +176,7 @@ func createCopies(ctx context.Context, e *envtest.Environment, file string, n in
 	return creators.Wait()
 }
 
-// clientFor is for objects of the kind in the namespace default.
+// clientFor returns a client for objects of the kind in the namespace default.
 func clientFor(e *envtest.Environment, kind schema.GroupVersionKind) (dynamic.ResourceInterface, error) {
 	config, err := e.AdminConfig()
 	if err != nil {
@@ -200,7 +202,7 @@ func clientFor(e *envtest.Environment, kind schema.GroupVersionKind) (dynamic.Re
 	return client.Resource(mapping.Resource).Namespace(metav1.NamespaceDefault), nil
 }
 
-// writeKubeconfig copies the administrator's kubeconfig to where a user looks for it.
+// writeKubeconfig copies the administrator's kubeconfig to path.
 func writeKubeconfig(e *envtest.Environment, path string) error {
 	admin, err := e.AdminKubeconfig()
 	if err != nil {

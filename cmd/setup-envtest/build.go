@@ -14,7 +14,8 @@ import (
 	"example.com/extension-apiserver/internal/gobuild"
 )
 
-// build builds a command, if KUBEBUILDER_ASSETS is unset or right. It prints how long that takes and how far it is.
+// build compiles pkg into file and prints an estimate and the progress. It fails if
+// KUBEBUILDER_ASSETS is set but unusable.
 func build(ctx context.Context, file, pkg string) error {
 	if _, err := controlplane.Find(ctx, os.Stderr); err != nil {
 		return err
@@ -35,8 +36,9 @@ func build(ctx context.Context, file, pkg string) error {
 	return nil
 }
 
-// firstRun says how long make run takes until the API is ready. On 2 CPUs it was 3 minutes where the control plane is
-// given, and 6 to 10 where not, on different machines.
+// firstRun returns an estimate of how long make run takes until the API is ready. On 2 CPUs it
+// took 3 minutes with a given control plane, and 6 to 10 minutes without one, on different
+// machines.
 func firstRun(cpus int, given bool) string {
 	if given {
 		return fmt.Sprintf("First run with %d CPUs: in an empty cache the server takes about %d minutes to compile. "+

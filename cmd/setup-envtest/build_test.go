@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestGivenBinariesFirst: a wrong KUBEBUILDER_ASSETS is told before anything is compiled.
+// TestGivenBinariesFirst checks that build rejects an unusable KUBEBUILDER_ASSETS before it
+// compiles anything.
 func TestGivenBinariesFirst(t *testing.T) {
 	t.Setenv("KUBEBUILDER_ASSETS", t.TempDir())
 	err := build(t.Context(), filepath.Join(t.TempDir(), "run"), "./nowhere")
@@ -19,7 +20,8 @@ func TestGivenBinariesFirst(t *testing.T) {
 	}
 }
 
-// TestFirstRun: the first words tell what will happen, and how long it takes here.
+// TestFirstRun checks that the first message says what happens and how long it takes on this
+// machine.
 func TestFirstRun(t *testing.T) {
 	for _, tc := range []struct {
 		cpus  int
@@ -41,7 +43,8 @@ func TestFirstRun(t *testing.T) {
 	}
 }
 
-// TestFirstRunWithoutNetwork: the command itself needs no module, so that it can say what is missing.
+// TestFirstRunWithoutNetwork checks that the command itself needs no module, so that it can
+// report missing downloads.
 func TestFirstRunWithoutNetwork(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "go", "run", ".", "build", filepath.Join(t.TempDir(), "local-up"),
 		"../local-up")

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command setup-envtest builds what local control planes and tests need, into a cache that all projects of a machine
-// share. It compiles within seconds, and reports the progress of builds that take minutes. A second run does nothing.
+// Command setup-envtest builds the programs that local control planes and tests need, into a cache
+// that all projects of a machine share. It compiles within seconds, and reports the progress of
+// builds that take minutes. A second run does nothing.
 //
 // Usage:
 //
 //	setup-envtest programs [PROGRAM...]
 //	setup-envtest build FILE PACKAGE
 //
-// programs builds the programs, or all of etcd, kube-apiserver, kube-controller-manager, kube-proxy, kubectl,
-// sample-apiserver, proxy-server and proxy-agent, and prints their directory. Tests build what they need by themselves:
-// this fills the cache before them, as on a CI machine.
+// programs builds the given programs and prints their directory. Without arguments it builds etcd,
+// kube-apiserver, kube-controller-manager, kube-proxy, kubectl, sample-apiserver, proxy-server and
+// proxy-agent. Tests build the programs they need themselves; run this to fill the cache before the
+// tests, such as on a CI machine.
 //
-// build is go build for a command that starts a control plane.
+// build runs go build for a command that starts a control plane.
 package main
 
 import (

@@ -13,7 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Whatever differs from what was asked for is named, all at once, and nothing changes.
+// TestAcceptRefuses: Accept reports all differences from the request at once and changes
+// nothing.
 func TestAcceptRefuses(t *testing.T) {
 	from := elsewhere(t)
 	serving, err := ReadKeyPair(filepath.Join(from, ServingCADir))
@@ -126,7 +127,7 @@ func TestAcceptKeepsToItsCA(t *testing.T) {
 	_, err := Accept(t.Context(), accept)
 	wantError(t, err, "to change the CA, move "+filepath.Join(dir, ServingCADir)+" away first")
 
-	// The key of a CA whose certificate is lost must not go with a certificate that comes in its place.
+	// The key of a CA whose certificate is lost must not be combined with another certificate.
 	remove(ServingCADir+"/..data/tls.crt")(t, dir)
 	before := contents(t, dir)
 	_, err = Accept(t.Context(), accept)

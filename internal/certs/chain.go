@@ -14,28 +14,29 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy/sharedca"
 )
 
-// chain is a CA and its leaves: what they must be, what was found, and what is done about it. Its steps are plan, which
-// reads and decides, issue, which signs in memory, and save, which alone writes.
+// chain is a CA and its leaves, with the wanted state, the state found on disk and the resulting
+// decisions. Its steps are plan, which reads and decides, issue, which signs in memory, and
+// save, which writes the files.
 type chain struct {
 	now     time.Time
 	ca      authority
 	leaves  []*leaf
-	remote  *RemoteSigner // has the CA's key
-	userCAs Bundle        // the CAs of the cluster's users, none of which may be here
+	remote  *RemoteSigner // holds the CA's key
+	userCAs Bundle        // the CAs that sign the cluster's users; none of them may be used here
 }
 
 type authority struct {
 	pairDir
-	options CAOptions // for a CA made now
+	options CAOptions // for a new CA
 	issuer  *CA       // set by issue
 }
 
 type leaf struct {
 	pairDir
-	reuse      bool // it is written again for the sake of its bundle, with the certificate and key that are there
-	want       spec // what it must be, times excepted
+	reuse      bool // write the bundle again, with the existing certificate and key
+	want       spec // the wanted certificate, except for its times
 	afterwards string
-	pair       *KeyPair // set by issue, with trust, unless it is kept
+	pair       *KeyPair // set by issue together with trust, unless the leaf is kept
 	trust      Bundle
 }
 
@@ -43,12 +44,13 @@ func (i *Item) note(format string, args ...any) {
 	i.Notes = append(i.Notes, fmt.Sprintf(format, args...))
 }
 
-// RenewAt is when a third of the certificate's life is left: time enough to repair a renewal that does not work.
+// RenewAt returns the time at which a third of the certificate's lifetime is left. That leaves
+// time to repair a failing renewal.
 func RenewAt(cert *x509.Certificate) time.Time {
 	return cert.NotAfter.Add(-cert.NotAfter.Sub(cert.NotBefore) / 3)
 }
 
-// pairs are what was found of the CA and its leaves.
+// pairs returns the key pairs of the CA and its leaves.
 func (c *chain) pairs() []*pairDir {
 	out := []*pairDir{&c.ca.pairDir}
 	for _, l := range c.leaves {
@@ -66,7 +68,7 @@ func (c *chain) load() error {
 	return nil
 }
 
-// plan reads the directories and decides. It writes nothing.
+// plan reads the directories and decides what to do. It writes nothing.
 func (c *chain) plan(allowNewCA bool) error {
 	if err := c.load(); err != nil {
 		return err
@@ -83,7 +85,7 @@ func (c *chain) plan(allowNewCA bool) error {
 		return nil
 	}
 	if c.remote != nil {
-		return refusal // a new CA would have its key here
+		return refusal // a new CA's key would be stored here
 	}
 	if !allowNewCA {
 		refusal.OnlyNewCA = true
@@ -94,9 +96,10 @@ func (c *chain) plan(allowNewCA bool) error {
 	return nil
 }
 
-// checkUserCAs returns an error if one of our CAs and a CA of users share a key, or one signed the other. Servers that
-// trust our CA as that of the front proxy or of konnectivity's agents would then trust every user's certificate. A new
-// CA does not help while the old one remains in a bundle.
+// checkUserCAs returns an error if one of our CAs and a CA of users share a key, or one signed
+// the other. Servers that trust our CA for the front proxy or for konnectivity's agents would
+// then trust every user's certificate. A new CA does not help while the old one remains in a
+// bundle.
 func (c *chain) checkUserCAs() error {
 	for _, d := range c.pairs() {
 		file, ours := BundleFile, d.bundle
@@ -117,7 +120,7 @@ func (c *chain) checkUserCAs() error {
 	return nil
 }
 
-// checkKeyNeeded refuses when a leaf must be signed and the CA's key is not here.
+// checkKeyNeeded returns an error if a leaf must be signed and the CA's key is not available.
 func (c *chain) checkKeyNeeded() *RefusedError {
 	if c.ca.decision.Action != Kept || c.ca.key != nil || c.remote != nil {
 		return nil
@@ -137,7 +140,8 @@ func (c *chain) checkKeyNeeded() *RefusedError {
 		strings.Join(needed, ", ")}
 }
 
-// planCA decides about the CA, or refuses because it would have to be replaced while it is still trusted.
+// planCA decides what to do with the CA. It returns an error if the CA would have to be replaced
+// while it is still trusted.
 func (c *chain) planCA() (Item, *RefusedError) {
 	found := &c.ca
 	if c.remote != nil && (!found.certSeen || found.keySeen) {
@@ -146,7 +150,7 @@ func (c *chain) planCA() (Item, *RefusedError) {
 				"put it in %s, or leave --signer out", c.remote.URL, found.file(CertFile))}
 	}
 	if !found.certSeen && !found.keySeen {
-		// Somebody may have taken the whole CA to a safe place. A new one would break what works.
+		// The CA may have been moved to a safe place. A new CA would break leaves that work.
 		for _, l := range c.leaves {
 			if l.cert != nil && !c.now.After(l.cert.NotAfter) {
 				return Item{}, &RefusedError{Path: found.path(),
@@ -163,7 +167,7 @@ func (c *chain) planCA() (Item, *RefusedError) {
 		Notes: append(found.notes, c.caNotes()...)}, nil
 }
 
-// checkCA returns why the CA that was found cannot be used, and nil when it can.
+// checkCA returns the reason why the existing CA cannot be used, or nil.
 func (c *chain) checkCA() *RefusedError {
 	found := &c.ca
 	cert, key := found.file(CertFile), found.file(KeyFile)
@@ -185,7 +189,7 @@ func (c *chain) checkCA() *RefusedError {
 	return nil
 }
 
-// caNotes says where a CA that is kept could be better.
+// caNotes returns possible improvements to a CA that is kept.
 func (c *chain) caNotes() []string {
 	var d Item
 	cert, want := c.ca.cert, spec{isCA: true, usage: c.ca.options.Usage, mutual: c.ca.options.MutualTLS}.extKeyUsages()
@@ -211,7 +215,7 @@ func (c *chain) caNotes() []string {
 	return d.Notes
 }
 
-// planLeaves decides about the leaves once it is known what becomes of their CA.
+// planLeaves decides what to do with the leaves. It runs after the decision about their CA.
 func (c *chain) planLeaves() {
 	for _, l := range c.leaves {
 		if l.decision = c.planLeaf(l); l.decision.Action == Replaced && !l.reuse && l.afterwards != "" {
@@ -249,7 +253,7 @@ func (c *chain) planLeaf(l *leaf) Item {
 	return kept
 }
 
-// checkLeaf returns why the leaf that was found is not right, or "".
+// checkLeaf returns the reason why the existing leaf must be replaced, or "".
 func (c *chain) checkLeaf(l *leaf) string {
 	switch {
 	case !l.certSeen:
@@ -266,7 +270,8 @@ func (c *chain) checkLeaf(l *leaf) string {
 	return strings.Join(l.want.problems(l.cert, c.ca.cert, c.now), "; ")
 }
 
-// problems lists why cert is not what s asks of a leaf of the CA, for a person to read.
+// problems returns the reasons, as readable text, why cert is not the leaf of ca that s
+// describes.
 func (s spec) problems(cert, ca *x509.Certificate, now time.Time) []string {
 	var out []string
 	if cert.CheckSignatureFrom(ca) != nil {
@@ -282,7 +287,7 @@ func (s spec) problems(cert, ca *x509.Certificate, now time.Time) []string {
 	return out
 }
 
-// checkIssuer returns why the CA cannot sign what s asks for.
+// checkIssuer returns the reason why the CA cannot sign a leaf for s, or nil.
 func checkIssuer(ca *x509.Certificate, s spec, now time.Time) error {
 	if reason := unusableCA(ca, s.usage, now); reason != "" {
 		return errors.New(reason)
@@ -294,13 +299,14 @@ func checkIssuer(ca *x509.Certificate, s spec, now time.Time) error {
 	return checkStrength(ca.PublicKey)
 }
 
-// CheckSigner returns why a CA may not sign a serving certificate with the names of leaf.
+// CheckSigner returns an error if ca may not sign a serving certificate with the names of leaf.
 func CheckSigner(ca, leaf *x509.Certificate, now time.Time) error {
 	return checkIssuer(ca, spec{usage: x509.ExtKeyUsageServerAuth, dnsNames: leaf.DNSNames,
 		ips: toStrings(leaf.IPAddresses)}, now)
 }
 
-// issue makes what was decided, in memory: whatever can be refused or fail in signing does so before a file changes.
+// issue signs the planned certificates in memory. Refusals and signing errors therefore occur
+// before any file changes.
 func (c *chain) issue() error {
 	if err := c.issueCA(); err != nil {
 		return err
@@ -325,7 +331,7 @@ func (c *chain) issueLeaves() error {
 		if l.cert = l.pair.Certificate; l.cert.NotAfter.Equal(c.ca.cert.NotAfter) {
 			l.decision.note("it ends with its CA: rotate the CA before that")
 		}
-		// The CAs that are in the bundle already may be there for a rotation.
+		// CAs that the bundle already contains may be there for a rotation.
 		if l.trust = l.bundle.Merge(c.now, c.ca.cert); len(l.trust) > 1 {
 			l.decision.note("%s holds %d CAs, so that what an older one signed stays accepted",
 				BundleFile, len(l.trust))
@@ -361,17 +367,17 @@ const retiredTime = "20060102T150405Z"
 
 var retiredName = regexp.MustCompile(`\.old-\d{8}T\d{6}Z$`)
 
-// RetiredDir is where the CA in dir goes with its key when it is replaced at now, since it may yet be needed: to go
-// back to it, or to repair it.
+// RetiredDir returns the directory to which a CA and its key move when they are replaced at now.
+// They are kept for a rollback or a repair.
 func RetiredDir(dir string, now time.Time) string {
 	return dir + ".old-" + now.UTC().Format(retiredTime)
 }
 
-// IsRetired tells by its name whether dir holds a CA that was replaced.
+// IsRetired reports whether dir has the name of a retired CA directory.
 func IsRetired(dir string) bool { return retiredName.MatchString(dir) }
 
-// save writes what was issued, the CA before its leaves: a run that stops in between leaves a leaf of another CA, which
-// the next run replaces, and never a leaf without its CA.
+// save writes the issued certificates, the CA before its leaves. An interrupted run can leave a
+// leaf of another CA, which the next run replaces. It never leaves a leaf without its CA.
 func (c *chain) save() error {
 	if err := c.saveCA(); err != nil {
 		return err
@@ -399,7 +405,8 @@ func (c *chain) saveCA() error {
 	return c.ca.store.Write(c.ca.name, c.ca.issuer.Files(nil))
 }
 
-// items reports the CA and its leaves. What is random is left out of a dry run: the next run will have it otherwise.
+// items returns the report items for the CA and its leaves. A dry run omits random values,
+// because the next run generates different ones.
 func (c *chain) items(dryRun bool) []Item {
 	var out []Item
 	for _, d := range c.pairs() {
@@ -412,11 +419,11 @@ func (c *chain) items(dryRun bool) []Item {
 	return out
 }
 
-// item completes what was decided about the pair with what it is now.
+// item returns the decision about the key pair with a description of its current certificate.
 func (d *pairDir) item(now time.Time) Item {
 	out := d.decision
 	out.Name, out.Path, out.Certificate = d.name, d.path(), new(Describe(d.cert, now))
-	// Only a CA's decision can change trust, and only by replacing it.
+	// Only a CA's decision can change trust, and only by replacing the CA.
 	out.TrustChanged = d.cert.IsCA && out.Action == Replaced
 	return out
 }

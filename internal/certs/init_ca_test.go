@@ -16,7 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What Init must not do without being told: make a CA that nobody trusts.
+// TestInitRefusesToReplaceACA: Init replaces a CA only with AllowNewCA, because nobody trusts
+// the new one yet.
 func TestInitRefusesToReplaceACA(t *testing.T) {
 	moreNames := func(o *InitOptions) { o.DNSNames = []string{"widgets.example.com"} }
 	for name, tc := range map[string]struct {
@@ -87,7 +88,8 @@ func TestInitRefusesToReplaceACA(t *testing.T) {
 	}
 }
 
-// An expired CA is replaced on demand only: by whose clock did it expire, and who trusts it still?
+// TestInitReplacesAnExpiredCA: Init replaces an expired CA only with AllowNewCA. The clock may
+// be wrong, and the old CA may still be trusted.
 func TestInitReplacesAnExpiredCA(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
@@ -121,7 +123,8 @@ func TestInitReplacesAnExpiredCA(t *testing.T) {
 	}
 }
 
-// While the old CA is valid its leaves may still be served somewhere, so ca.crt holds both.
+// TestInitKeepsTheOldCAInTheBundle: ca.crt contains both CAs while the old one is valid, because
+// its leaves may still be in use.
 func TestInitKeepsTheOldCAInTheBundle(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
@@ -164,7 +167,8 @@ func TestInitWithoutACAKey(t *testing.T) {
 	}
 }
 
-// A CA near its end cuts its leaves short; replacing such a leaf would gain nothing.
+// TestInitNearTheEndOfACA: a leaf expires no later than its CA. Init does not replace such a
+// leaf, because a new one would not be valid for longer.
 func TestInitNearTheEndOfACA(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
@@ -185,7 +189,8 @@ func TestInitNearTheEndOfACA(t *testing.T) {
 	}
 }
 
-// The CA directory is lost and so was its leaf's validity: nobody can be trusting it.
+// TestInitStartsOverAfterAnExpiredLeaf: if the CA directory is lost and the leaf has expired,
+// Init creates a new CA, because nothing that works depends on the old one.
 func TestInitStartsOverAfterAnExpiredLeaf(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
@@ -219,11 +224,12 @@ func TestInitUsesACAMadeElsewhere(t *testing.T) {
 	}
 }
 
-// What cannot be read may be anything, so not even --allow-new-ca replaces it.
+// TestInitRefusesWhatItCannotRead: even with AllowNewCA, Init does not replace a file that it
+// cannot read, because the content may be needed.
 func TestInitRefusesWhatItCannotRead(t *testing.T) {
 	for _, file := range []string{ServingCADir + "/tls.key", ServingDir + "/tls.crt", FrontProxyClientDir + "/ca.crt"} {
 		dir := t.TempDir()
-		// A directory in the place of a file fails to be read for root too.
+		// Reading a directory as a file fails for root too.
 		if err := makeDir(filepath.Join(dir, file)); err != nil {
 			t.Fatal(err)
 		}

@@ -76,7 +76,7 @@ func TestInitReplacesLeaves(t *testing.T) {
 	}
 }
 
-// forgeBothUsages gives the server a certificate with which it could also be a client.
+// forgeBothUsages gives the server a certificate that is also valid for clients.
 func forgeBothUsages(t *testing.T, dir string) {
 	t.Helper()
 	ca, err := ReadKeyPair(filepath.Join(dir, ServingCADir))
@@ -92,7 +92,8 @@ func forgeBothUsages(t *testing.T, dir string) {
 	}
 }
 
-// checkActions compares the reports of all pairs by a part of their text; special overrides standard.
+// checkActions compares a part of each key pair's report with the expected text; special
+// overrides standard.
 func checkActions(t *testing.T, report *Report, standard, special map[string]string) {
 	t.Helper()
 	for name, got := range actions(report) {
@@ -106,7 +107,7 @@ func checkActions(t *testing.T, report *Report, standard, special map[string]str
 	}
 }
 
-// remove deletes what path leads to, links followed.
+// remove deletes the file at path after following links.
 func remove(path string) func(*testing.T, string) {
 	return func(t *testing.T, dir string) {
 		if runtime.GOOS == "windows" {
@@ -122,7 +123,7 @@ func remove(path string) func(*testing.T, string) {
 	}
 }
 
-// overwrite writes text to path, or what is in another file if text begins with "file:".
+// overwrite writes text to path, or the content of another file if text begins with "file:".
 func overwrite(path, text string) func(*testing.T, string) {
 	return func(t *testing.T, dir string) {
 		data := []byte(text)

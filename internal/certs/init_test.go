@@ -32,7 +32,7 @@ func mustInit(t *testing.T, opts InitOptions) *Report {
 	return report
 }
 
-// actions is what happened to each pair, as "action: reason".
+// actions returns the action on each key pair as "action: reason".
 func actions(r *Report) map[string]string {
 	out := map[string]string{}
 	for _, item := range r.Items {

@@ -56,7 +56,8 @@ func TestFrontProxyClientVerifiesAsInRequestHeader(t *testing.T) {
 	}
 }
 
-// A stolen CA key must not be worth more than what the CA is for, whatever certificate its thief signs with it.
+// TestStolenCAKeyHasItsLimits: any certificate that a thief signs with a CA's key is limited to
+// the CA's purpose.
 func TestStolenCAKeyHasItsLimits(t *testing.T) {
 	serving := newCA(t, CAOptions{Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: widgets.DNSNames()})
 	client := newClientCA(t)
@@ -139,7 +140,7 @@ func TestServingCommonName(t *testing.T) {
 	long := Service{Name: strings.Repeat("s", 63), Namespace: strings.Repeat("n", 63)}
 	for want, names := range map[string][]string{
 		"widgets.demo.svc": widgets.DNSNames(),
-		long.Name:          long.DNSNames(), // 131 characters are twice what a common name may have
+		long.Name:          long.DNSNames(), // 131 characters exceed the limit of a common name
 	} {
 		if got := issueServing(t, newServingCA(t), names...).Certificate.Subject.CommonName; got != want {
 			t.Errorf("got common name %s, want %s", got, want)

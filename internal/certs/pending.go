@@ -16,22 +16,24 @@ import (
 	"time"
 )
 
-// PendingDir, in a leaf's directory, holds the new key and its request until the certificate comes. RequestFile is in
-// it.
+// PendingDir, in a leaf's directory, holds the new key and its request until the certificate
+// arrives. RequestFile is the request's name in PendingDir.
 const (
 	PendingDir  = "pending"
 	RequestFile = "tls.csr"
 )
 
-// Request makes a new key and a certificate request for one leaf, named by its directory (see Leaves), whose CA's key
-// is somewhere else. The leaf in use stays as it is; Accept puts the new one in its place. A pending request that still
-// asks for the right thing is kept; any other is replaced, and its key with it. Wrong options give *InvalidError.
+// Request creates a key and a certificate request for one leaf whose CA's key is elsewhere. name
+// is the leaf's directory (see Leaves). The leaf in use does not change until Accept replaces
+// it. Request keeps a pending request that still matches the options and replaces any other,
+// together with its key. Invalid options return *InvalidErrors.
 func Request(ctx context.Context, opts InitOptions, name string) (*Report, error) {
 	ca, err := findLeaf(name)
 	if err != nil {
 		return nil, err
 	}
-	// What is there for other sets, perhaps in a file that Init reads too, has no meaning here.
+	// The options may also contain settings for other sets, for example from a file that Init
+	// reads too. Request ignores them.
 	if opts.With = []string{ca.set}; ca.set != SetKonnectivity {
 		opts.With, opts.KonnectivityServerNames, opts.KonnectivityAgentServerNames = nil, nil, nil
 	}
@@ -74,7 +76,7 @@ func request(l *leaf, out string) (*Report, error) {
 	return report, nil
 }
 
-// grants spells s as the flags of certgen request sign.
+// grants returns s as flags of certgen request sign.
 func grants(s spec) string {
 	var out []string
 	for _, names := range []struct {
@@ -91,8 +93,8 @@ func grants(s spec) string {
 	return strings.Join(out, " ")
 }
 
-// usablePending returns the pending request if it asks for what is wanted, why it cannot be used as an error, and
-// neither if there is none.
+// usablePending returns the pending request if it matches want. It returns nil and no error if
+// there is no pending request, and an error if the request cannot be used.
 func usablePending(dir string, want spec) (*x509.CertificateRequest, error) {
 	csr, key, err := readPending(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -116,7 +118,7 @@ func usablePending(dir string, want spec) (*x509.CertificateRequest, error) {
 	return csr, nil
 }
 
-// makePending writes key and request in one step, so that no request is without its key.
+// makePending writes key and request in one step, so that no request lacks its key.
 func makePending(dir string, want spec) (*x509.CertificateRequest, error) {
 	key, err := newKey(want.keyType)
 	if err != nil {
@@ -155,7 +157,7 @@ func readPending(dir string) (*x509.CertificateRequest, crypto.Signer, error) {
 	return csr, key, nil
 }
 
-// findLeaf returns the CA of the leaf with the given directory, with that leaf alone.
+// findLeaf returns the CA of the leaf with the given directory, with only that leaf.
 func findLeaf(name string) (caDef, error) {
 	for _, ca := range cas {
 		for _, l := range ca.leaves {
@@ -168,19 +170,21 @@ func findLeaf(name string) (caDef, error) {
 	return caDef{}, &InvalidError{"leaf", name, "expected one of " + strings.Join(Leaves(), ", ")}
 }
 
-// AcceptOptions say which certificate has come.
+// AcceptOptions identifies the certificate to accept.
 type AcceptOptions struct {
 	Dir, Name string // as for Request
 	CertFile  string // the certificate
-	// CAFile is the certificate of its CA, which is stored beside the leaf; empty if that is there already.
+	// CAFile is the certificate of the leaf's CA, which Accept stores next to the leaf. It may
+	// be empty if that certificate already exists.
 	CAFile         string
-	AllowLongLived bool             // accept one that lasts longer than MaxLeafLifetime
+	AllowLongLived bool             // accept a lifetime above MaxLeafLifetime
 	Now            func() time.Time // nil means time.Now
 }
 
-// Accept puts a certificate that was signed for a pending request, its key and the CA to trust in use, in one step. The
-// certificate must be what was asked for, in every part, and come from the CA; otherwise each difference is a
-// *RefusedError, they are joined, and nothing has changed.
+// Accept puts a certificate that was signed for a pending request into use, together with its
+// key and the CA to trust, in one step. The certificate must match the request in every property
+// and be signed by the CA. Otherwise Accept changes nothing and returns a *RefusedError for each
+// difference, joined.
 func Accept(ctx context.Context, opts AcceptOptions) (*Report, error) {
 	ca, err := findLeaf(opts.Name)
 	if err != nil {
@@ -196,8 +200,9 @@ func Accept(ctx context.Context, opts AcceptOptions) (*Report, error) {
 	return Locked(ctx, Dir(opts.Dir), func() (*Report, error) { return c.accept(c.leaves[0], opts) })
 }
 
-// accept puts what has come in use as Init does what it issued: a CA that is not there yet, then the leaf; last goes
-// the pending request. Whatever is missing after a run that was cut short, the next Accept does.
+// accept puts the certificate into use in the same order as Init: first a missing CA, then the
+// leaf. It removes the pending request last, so that the next Accept completes an interrupted
+// one.
 func (c *chain) accept(l *leaf, opts AcceptOptions) (*Report, error) {
 	pending := l.file(PendingDir)
 	if err := c.load(); err != nil {
@@ -249,8 +254,8 @@ func (c *chain) accept(l *leaf, opts AcceptOptions) (*Report, error) {
 	return report, nil
 }
 
-// findCA returns the CA that is here, or the one that was given if none is. They must not differ, since Init would
-// replace a leaf of another CA than the one beside it.
+// findCA returns the existing CA, or the one in caFile if none exists. If both exist, they must
+// be equal, because Init replaces a leaf that a different CA signed.
 func (c *chain) findCA(caFile string) (*x509.Certificate, error) {
 	found := &c.ca
 	switch {
@@ -277,7 +282,8 @@ func (c *chain) findCA(caFile string) (*x509.Certificate, error) {
 	return given, nil
 }
 
-// checkAccepted compares the certificate with the request, and with what Init demands of a CA and its leaf.
+// checkAccepted compares the certificate with the request and with the requirements of Init for
+// a CA and its leaf.
 func (c *chain) checkAccepted(cert, ca *x509.Certificate, csr *x509.CertificateRequest, opts AcceptOptions) error {
 	var errs []error
 	refuse := func(path, reason string) { errs = append(errs, &RefusedError{Path: path, Reason: reason}) }

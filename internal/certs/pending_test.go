@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// elsewhere is a directory with a whole PKI, whose CAs sign what other directories ask for.
+// elsewhere returns a directory with a complete PKI whose CAs sign requests from other
+// directories.
 func elsewhere(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -26,7 +27,7 @@ func mustRequest(t *testing.T, opts InitOptions, name string) Item {
 	return report.Items[0]
 }
 
-// signPending signs what was asked for in the request at path, and returns the file of the certificate.
+// signPending signs the request at path and returns the certificate's file.
 func signPending(t *testing.T, path, ca string, change func(*SignOptions)) string {
 	t.Helper()
 	request, err := parseRequest(readPEM(t, path))
@@ -47,7 +48,8 @@ func signPending(t *testing.T, path, ca string, change func(*SignOptions)) strin
 	return opts.Out
 }
 
-// Each leaf can come from a CA elsewhere. Init then keeps it, without the CA's key, until it is due.
+// TestRequestAndAccept: each leaf can come from a CA elsewhere. Init then keeps it until it is
+// due, without the CA's key.
 func TestRequestAndAccept(t *testing.T) {
 	from := elsewhere(t)
 	for _, name := range Leaves() {
@@ -92,7 +94,8 @@ func TestRequestAndAccept(t *testing.T) {
 	}
 }
 
-// A renewal without the CA's key: the pair in use stays until the new one comes.
+// TestRequestARenewal: a leaf can be renewed without the CA's key, and the current key pair
+// stays in use until the new certificate arrives.
 func TestRequestARenewal(t *testing.T) {
 	from, dir := elsewhere(t), t.TempDir()
 	opts := initOptions(dir, epoch)

@@ -22,7 +22,7 @@ func allSets(dir string) InitOptions {
 	return opts
 }
 
-// What each pair may do, set by set: the names of its CA, its names and its usages.
+// TestInitMakesTheSets checks the CAs, names, usages and lifetimes of all key pairs in each set.
 func TestInitMakesTheSets(t *testing.T) {
 	type pair struct {
 		usages, names string
@@ -85,7 +85,8 @@ func TestInitMakesTheSets(t *testing.T) {
 
 func sprint(values []string) string { return "[" + strings.Join(values, " ") + "]" }
 
-// An agent must not pass for kube-apiserver, nor a client for a server, although both ends of a connection share a CA.
+// TestKonnectivityPairsStayApart: an agent cannot act as kube-apiserver, and a client cannot act
+// as a server, although both ends of a connection share a CA.
 func TestKonnectivityPairsStayApart(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, allSets(dir))
@@ -117,7 +118,7 @@ func TestKonnectivityPairsStayApart(t *testing.T) {
 	}
 }
 
-// No option and no set makes a leaf with both usages; a specification has room for one.
+// TestLeavesHaveOneUsage: no option and no set creates a leaf with both usages.
 func TestLeavesHaveOneUsage(t *testing.T) {
 	opts := allSets("pki")
 	chains, err := opts.chains(opts.cas())
@@ -128,7 +129,7 @@ func TestLeavesHaveOneUsage(t *testing.T) {
 	for _, c := range chains {
 		for _, l := range c.leaves {
 			leaves++
-			l.want.mutual = true // which is for CAs
+			l.want.mutual = true // applies only to CAs
 			if got := l.want.extKeyUsages(); len(got) != 1 {
 				t.Errorf("%s has the usages %s, want one", l.name, extKeyUsageNames(got, nil))
 			}
@@ -195,7 +196,7 @@ func TestInitLifetime(t *testing.T) {
 			t.Errorf("%s lasts %d days, want %d", item.Name, item.Certificate.DaysLeft, want)
 		}
 	}
-	// Beyond its CA it is cut short, and that is said.
+	// A lifetime beyond the CA's is reduced, and a note reports it.
 	opts = allSets(t.TempDir())
 	opts.Lifetime, opts.AllowLongLived = 2*CALifetime, true
 	for _, item := range mustInit(t, opts).Items {
@@ -206,7 +207,8 @@ func TestInitLifetime(t *testing.T) {
 	}
 }
 
-// What reads its certificate only at start must be restarted, which the report says when one was replaced.
+// TestInitTellsWhatToRestart: the report recommends a restart after replacing a certificate that
+// its program reads only at startup.
 func TestInitTellsWhatToRestart(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, allSets(dir))
@@ -220,8 +222,9 @@ func TestInitTellsWhatToRestart(t *testing.T) {
 	}
 }
 
-// TestInitRefusesTheUsersCA: a user's certificate could pass for the front proxy's if both came from one CA, however
-// often it was signed, or if one CA signed the other.
+// TestInitRefusesTheUsersCA: Init returns an error if the front-proxy CA and the users' CA share
+// a key, even in different certificates, or if one signed the other. A user's certificate could
+// then be used as the front proxy's.
 func TestInitRefusesTheUsersCA(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
@@ -244,7 +247,7 @@ func TestInitRefusesTheUsersCA(t *testing.T) {
 	opts.ClientCAFiles = []string{strangers}
 	mustInit(t, opts)
 
-	opts.AllowNewCA = true // must not help: the bundle would still hold it
+	opts.AllowNewCA = true // must not help: the bundle would still contain it
 	for relation, ca := range map[string]*x509.Certificate{"has the key of": again.Certificate,
 		"signed": below.Certificate} {
 		opts.ClientCAFiles = []string{strangers, write(Bundle{other.Certificate, ca})}
@@ -255,7 +258,8 @@ func TestInitRefusesTheUsersCA(t *testing.T) {
 			t.Errorf("a refusal changed files:\n%s", diff)
 		}
 	}
-	// In the bundle alone it is as bad: that is what kube-apiserver trusts.
+	// A users' CA in the bundle alone is just as dangerous, because kube-apiserver trusts the
+	// bundle.
 	overwrite(FrontProxyClientDir+"/ca.crt", string(Bundle{own.Certificate, other.Certificate}.PEM()))(t, dir)
 	opts.ClientCAFiles = []string{strangers}
 	_, err = Init(t.Context(), opts)

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// writeRequest makes a request of crypto/x509 alone, as other tools do.
+// writeRequest creates a request with crypto/x509 only, as other tools do.
 func writeRequest(t *testing.T, template *x509.CertificateRequest) string {
 	t.Helper()
 	key, err := NewKey()
@@ -41,7 +41,7 @@ func signOptions(t *testing.T, request, ca string) SignOptions {
 	return SignOptions{RequestFile: request, CA: ca, Out: filepath.Join(t.TempDir(), "tls.crt"), Now: at(epoch)}
 }
 
-// A request that asks for nothing gets what is granted, and no more.
+// TestSignFillsIn: a request without names and usages gets exactly what the options grant.
 func TestSignFillsIn(t *testing.T) {
 	from := elsewhere(t)
 	for name, tc := range map[string]struct {
@@ -76,7 +76,8 @@ func TestSignFillsIn(t *testing.T) {
 	}
 }
 
-// Each thing that is asked for and not granted is named, and nothing is written.
+// TestSignRefusesMore: SignRequest reports each requested property that is not granted and
+// writes nothing.
 func TestSignRefusesMore(t *testing.T) {
 	from := elsewhere(t)
 	key, err := NewKey()
@@ -211,7 +212,7 @@ func TestSignOptions(t *testing.T) {
 func TestCreateFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "new", "file")
-	for range 2 { // the same again is no conflict
+	for range 2 { // an identical file is not a conflict
 		if err := CreateFile(path, File{[]byte("one"), keyMode}); err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +230,7 @@ func TestCreateFile(t *testing.T) {
 	wantError(t, CreateFile(path, File{[]byte("two"), keyMode}), "found one with other content")
 	wantError(t, CreateFile(dir, File{[]byte("two"), keyMode}), "found one that cannot be read")
 	below := "cannot be read"
-	if runtime.GOOS == "windows" { // which says that it is not there
+	if runtime.GOOS == "windows" { // Windows reports the path as not found
 		below = "expected a directory, found a file"
 	}
 	wantError(t, CreateFile(filepath.Join(path, "below"), File{nil, keyMode}), below)

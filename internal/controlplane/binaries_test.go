@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// script writes a program.
+// script writes an executable shell script.
 func script(t *testing.T, path, body string) {
 	t.Helper()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("#!/bin/sh\n"+body+"\n"), 0o700)); err != nil { //nolint:gosec // it is run
@@ -41,11 +41,11 @@ func script(t *testing.T, path, body string) {
 	}
 }
 
-// says is a program that prints its version.
+// says returns a script that prints its version.
 func says(version string) string { return "echo '" + version + "'" }
 
-// TestGivenBinaries: what KUBEBUILDER_ASSETS names is checked before it is used, and the error says all that is wrong
-// with it.
+// TestGivenBinaries checks that the directory in KUBEBUILDER_ASSETS is checked before it is used,
+// and that the error reports all problems.
 func TestGivenBinaries(t *testing.T) {
 	good := map[string]string{"etcd": says("etcd Version: 3.7.9\nGit SHA: 1.2.3"),
 		"kube-apiserver": says("Kubernetes v1.37.0"), "kubectl": `[ "$1" = version ] && ` +
@@ -115,7 +115,7 @@ func TestGivenBinaries(t *testing.T) {
 	})
 }
 
-// wantError checks that an error says all that is wanted, or that there is none.
+// wantError checks that an error contains all wanted texts, or that it is nil if none are wanted.
 func wantError(t *testing.T, err error, want ...string) {
 	t.Helper()
 	if len(want) == 0 {
@@ -131,7 +131,7 @@ func wantError(t *testing.T, err error, want ...string) {
 	}
 }
 
-// emptyCache makes the cache one that has nothing.
+// emptyCache sets an empty directory as the cache.
 func emptyCache(t *testing.T) *Binaries {
 	t.Helper()
 	t.Setenv(cacheVariable, t.TempDir())
@@ -142,7 +142,7 @@ func emptyCache(t *testing.T) *Binaries {
 	return b
 }
 
-// TestFillRefuses: what cannot be used is said before anything is built.
+// TestFillRefuses checks that unusable input is reported before anything is built.
 func TestFillRefuses(t *testing.T) {
 	_, err := Fill(t.Context(), io.Discard, "kubelet")
 	wantError(t, err, `no program "kubelet"; there are etcd, kube-apiserver`)
@@ -151,7 +151,7 @@ func TestFillRefuses(t *testing.T) {
 	wantError(t, err, "it has no kube-apiserver", "setup-envtest use 1.37")
 }
 
-// TestCannotBuild: one clear error each.
+// TestCannotBuild checks that each obstacle causes one clear error.
 func TestCannotBuild(t *testing.T) {
 	t.Run("a relative cache", func(t *testing.T) {
 		t.Setenv(cacheVariable, "cache")
@@ -205,7 +205,8 @@ printf '#!/bin/sh\n' >"$2/server"; chmod 700 "$2/server"`)
 	})
 }
 
-// TestTellsHowLong: before much is compiled, it says of how many packages that is, and how long it takes here.
+// TestTellsHowLong checks that a build that compiles much first reports the number of packages and
+// the expected duration.
 func TestTellsHowLong(t *testing.T) {
 	b, dir := emptyCache(t), t.TempDir()
 	var progress bytes.Buffer
@@ -221,7 +222,8 @@ printf '#!/bin/sh\n' >"$2/server"; chmod 700 "$2/server"`)
 	}
 }
 
-// TestFilledCacheIsNotWritten: what is built is used without a lock, a go command or a right to write.
+// TestFilledCacheIsNotWritten checks that built programs are used without a lock, a go command or
+// write permission.
 func TestFilledCacheIsNotWritten(t *testing.T) {
 	b := emptyCache(t)
 	script(t, filepath.Join(b.cache, "etcd"), "")
@@ -246,8 +248,8 @@ func listing(t *testing.T, dir string) string {
 	return strings.Join(names, " ")
 }
 
-// TestBuildIsCutShort: of a build that is cut short nothing is left that looks like a program, and the next build makes
-// it whole.
+// TestBuildIsCutShort checks that an interrupted build leaves nothing that looks like a program,
+// and that the next build completes it.
 func TestBuildIsCutShort(t *testing.T) {
 	b, bin := emptyCache(t), t.TempDir()
 	// It writes to the directory after -o, in two parts.
@@ -277,14 +279,15 @@ echo exit 0 >>"$2/server"`)
 	}
 }
 
-// TestDownloadIsCut: a download that ends in the middle is named, with what is needed, and the next try goes on.
+// TestDownloadIsCut checks that an interrupted download is reported with its requirements, and
+// that the next attempt continues it.
 func TestDownloadIsCut(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE", "GOPROXY").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	modules, upstream, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	// What go downloaded has the layout of a module proxy.
+	// The downloads of go have the layout of a module proxy.
 	files := http.FileServer(http.Dir(filepath.Join(modules, "cache", "download")))
 	var broken atomic.Bool
 	broken.Store(true)
@@ -314,15 +317,16 @@ func TestDownloadIsCut(t *testing.T) {
 	}
 }
 
-// TestBuildTwiceAtOnce: of two processes on a cold cache one builds, and the other waits and says so. With a warm cache
-// of Go's it takes as long as linking an etcd.
+// TestBuildTwiceAtOnce checks that, of two processes with a cold cache, one builds, and the other
+// waits and reports that it waits. With a warm Go build cache, this takes as long as linking an
+// etcd.
 func TestBuildTwiceAtOnce(t *testing.T) {
 	b, bin := emptyCache(t), t.TempDir()
 	real, err := exec.LookPath("go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Three seconds, so that the one that waits has a word to say.
+	// Three seconds, so that the waiting process prints a line.
 	script(t, filepath.Join(bin, "go"), `echo "$@" >>`+bin+`/log; sleep 3; exec `+real+` "$@"`)
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	var both sync.WaitGroup
@@ -352,7 +356,7 @@ func TestBuildTwiceAtOnce(t *testing.T) {
 	}
 }
 
-// buildEtcd is one of those two processes.
+// buildEtcd runs in each of the two processes.
 func buildEtcd() {
 	b, err := findCache(os.Stderr)
 	if err == nil {

@@ -16,8 +16,9 @@ import (
 	"example.com/extension-apiserver/internal/gobuild"
 )
 
-// build builds programs of the same pins into the cache, under names of their own until they are whole. One command
-// builds them all: what they share is compiled once, and one is linked while another compiles.
+// build builds programs of the same pins into the cache, under temporary names until they are
+// complete. One command builds them all: it compiles shared packages once, and links one program
+// while it compiles another.
 func (b *Binaries) build(ctx context.Context, programs []program) error {
 	var names, packages []string
 	for _, p := range programs {
@@ -69,7 +70,8 @@ func (b *Binaries) build(ctx context.Context, programs []program) error {
 	return nil
 }
 
-// Download fetches the modules of what must be built, as far as it comes: what is wrong is said when they are built.
+// Download fetches the modules of the programs that must be built, as far as possible. It ignores
+// errors, because the build reports them.
 func (b *Binaries) Download(ctx context.Context, names ...string) {
 	packages := map[string][]string{} // by their pins
 	for _, p := range b.missing(names...) {
@@ -87,8 +89,8 @@ func (b *Binaries) Download(ctx context.Context, names ...string) {
 	}
 }
 
-// goInPins is a go command in the module of pins. What the caller's project needs is none of the pins' business, and
-// flags that differ would compile everything again.
+// goInPins returns a go command in the module of pins. The settings of the caller's project do not
+// apply, and different flags would compile everything again.
 func goInPins(ctx context.Context, module string, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = module

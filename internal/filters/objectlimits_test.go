@@ -16,7 +16,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// TestLimitObjects: metadata that the library would validate for minutes is rejected, and what there was may stay.
+// TestLimitObjects checks that metadata that the library would validate for minutes is rejected,
+// and that existing metadata may stay.
 func TestLimitObjects(t *testing.T) {
 	many := func(n int, name string) (names []string) {
 		for i := range n {
@@ -56,7 +57,7 @@ func TestLimitObjects(t *testing.T) {
 			metav1.ObjectMeta{}, "metadata.managedFields: Too many"},
 		"many that are invalid": {metav1.ObjectMeta{Labels: labels}, metav1.ObjectMeta{},
 			"metadata: Forbidden: there are 100 more errors"},
-		// the library's
+		// The library reports these.
 		"few that are invalid": {metav1.ObjectMeta{Finalizers: []string{"?"}}, metav1.ObjectMeta{}, ""},
 		"a long list": {managers(maxList + 1), metav1.ObjectMeta{},
 			"a list would have 10001 elements, and may have 10000"},
@@ -90,7 +91,7 @@ func TestLimitObjects(t *testing.T) {
 	}
 }
 
-// recordingPlugin handles deletions only.
+// recordingPlugin is an admission plugin that handles deletions only.
 type recordingPlugin struct {
 	*admission.Handler
 	called []string
@@ -106,7 +107,7 @@ func (p *recordingPlugin) Validate(context.Context, admission.Attributes, admiss
 	return nil
 }
 
-// TestLimitObjectsCallsPlugins: plugins are called for the operations that they handle.
+// TestLimitObjectsCallsPlugins checks that plugins are called for the operations that they handle.
 func TestLimitObjectsCallsPlugins(t *testing.T) {
 	for operation, want := range map[admission.Operation]string{admission.Delete: "[admit validate]",
 		admission.Create: "[]"} {

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// TestTell: who waits longer than two seconds hears how many packages of how many are compiled; others hear nothing.
+// TestTell checks that a build of more than two seconds prints how many packages of how many are
+// compiled, and that a shorter one prints nothing.
 func TestTell(t *testing.T) {
 	list := func(cmd *exec.Cmd) error {
 		_, err := io.WriteString(cmd.Stdout, "a/b\n\nc\n\nd\n")
@@ -48,7 +49,8 @@ func TestTell(t *testing.T) {
 	}
 }
 
-// TestFailure: what a compiler says is passed on whole; what the machine lacks is said with what helps.
+// TestFailure checks that the output of a compiler is returned completely, and that an error about
+// a lack of the machine is returned with a hint.
 func TestFailure(t *testing.T) {
 	for said, want := range map[string]string{
 		"# p\np/a.go:1:2: undefined: x\n": "# p\np/a.go:1:2: undefined: x",

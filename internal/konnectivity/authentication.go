@@ -9,11 +9,13 @@ import (
 	"example.com/extension-apiserver/internal/certs/verify"
 )
 
-// tokenFlags are those by which the server asks kube-apiserver about agents' tokens.
+// tokenFlags are the flags for the server's verification of agents' tokens through
+// kube-apiserver.
 var tokenFlags = []string{"agent-namespace", "agent-service-account", "authentication-audience"}
 
-// checkAuthentication: without any of its flags the server accepts every TLS client as an agent (CVE-2026-16242 in
-// HyperShift).
+// checkAuthentication checks that the server authenticates agents and that agents send what it
+// expects. Without any of these flags, the server accepts every TLS client as an agent
+// (CVE-2026-16242 in HyperShift).
 func checkAuthentication(s *set) []verify.Finding {
 	var out []verify.Finding
 	tokens, certificates := false, false

@@ -8,8 +8,9 @@ import (
 	"example.com/extension-apiserver/internal/certs/verify"
 )
 
-// checkCounts: an agent connects until it has as many servers as it was told, by Leases or by --server-count. With too
-// few, some kube-apiserver has no agent. Of static pods the manifests do not tell the number: the package live compares
+// checkCounts checks that agents learn the number of servers. An agent connects until it has as
+// many servers as Leases or --server-count specify; with too few, some kube-apiserver has no
+// agent. The manifests of static pods do not contain their number, so the package live checks
 // that.
 func checkCounts(s *set) []verify.Finding {
 	var out []verify.Finding

@@ -23,7 +23,7 @@ const (
 	leaseFlags = "        - --enable-lease-controller\n        - --lease-namespace=konnectivity-leases\n"
 )
 
-// examples are mistakes that a person can make with the shipped manifests.
+// examples contains mistakes that users can make with the shipped manifests.
 var examples = []example{
 	{id: "T01", name: "no server", set: static, replace: []string{"name: konnectivity-server\n    ports",
 		"name: x\n    ports", "proxy-server:", "other:"}, want: "expected a container konnectivity-server"},
@@ -193,7 +193,7 @@ var examples = []example{
 		"konnectivity-agent-server/tls.key"), want: "belongs to another certificate"},
 }
 
-// TestExpiry: what certgen verify reports about the pairs is reported here too.
+// TestExpiry: Verify also reports certgen verify's findings about the key pairs.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	dir := newSet(t, static.files(t))

@@ -9,12 +9,13 @@ import (
 	"example.com/extension-apiserver/internal/certs/verify"
 )
 
-// finding has the severity and the fix of its rule.
+// finding returns a finding with the severity and the fix of its rule.
 func finding(object, format string, args ...any) verify.Finding {
 	return verify.Finding{Object: object, Evidence: fmt.Sprintf(format, args...)}
 }
 
-// rules are all checks of a set, besides those of internal/certs/verify for its pairs.
+// rules contains all checks of a set, except for those in internal/certs/verify for its key
+// pairs.
 var rules = []verify.Check[*set]{
 	verify.NewCheck("T01", checkParts,
 		"a part is missing or cannot be read: the configuration, the server or the agents; as info, kube-apiserver",
@@ -50,7 +51,7 @@ var rules = []verify.Check[*set]{
 // Rules returns the rules in the order of their IDs.
 func Rules() []verify.Rule { return verify.RulesOf(rules) }
 
-// checkParts reports what is missing and what could not be read.
+// checkParts reports missing parts and undecodable files.
 func checkParts(s *set) []verify.Finding {
 	out := slices.Clone(s.unread)
 	if _, err := s.egress(); err != nil {

@@ -14,10 +14,12 @@ import (
 	"example.com/extension-apiserver/internal/certs/verify"
 )
 
-// maxSocketPath: sun_path of unix(7) has 108 bytes, the last of which is 0.
+// maxSocketPath is the longest path of a Unix socket: sun_path in unix(7) has 108 bytes, the
+// last of which is 0.
 const maxSocketPath = 107
 
-// checkSocket: both ends speak the same protocol at the same place, and kube-apiserver may connect.
+// checkSocket checks that both ends use the same protocol and address, and that kube-apiserver
+// may connect.
 func checkSocket(s *set) []verify.Finding {
 	c, _ := s.selection()
 	if c == nil {
@@ -53,8 +55,8 @@ func checkSocket(s *set) []verify.Finding {
 	return out
 }
 
-// checkAddress: the server listens where kube-apiserver dials. What a name, or an address that a load balancer may
-// have, leads to is not known here.
+// checkAddress checks that the server listens at the address that kube-apiserver dials. It
+// cannot check names, or addresses that may belong to a load balancer.
 func checkAddress(p *program, dialled string) []verify.Finding {
 	u, port, bind := parseURL(dialled), p.flag("server-port"), p.flags["server-bind-address"]
 	host, listens := net.ParseIP(u.Hostname()), net.ParseIP(bind)
@@ -69,7 +71,7 @@ func checkAddress(p *program, dialled string) []verify.Finding {
 		"--server-bind-address=%s --server-port=%s, and kube-apiserver dials %s", bind, port, dialled)}
 }
 
-// checkVolumes: both see the directory of the socket, from the same volume.
+// checkVolumes checks that both programs see the directory of the socket in the same volume.
 func (s *set) checkVolumes(socket string) []verify.Finding {
 	var out []verify.Finding
 	sources := map[string]bool{}
@@ -104,8 +106,9 @@ func (s *set) checkVolumes(socket string) []verify.Finding {
 	return out
 }
 
-// checkGroup: the server makes the socket with mode 0770, so kube-apiserver needs its user or group, or to be root,
-// which its image is.
+// checkGroup checks that kube-apiserver may open the socket. The server creates it with mode
+// 0770, so kube-apiserver needs the same user or group, or must be root, which is the default of
+// its image.
 func (s *set) checkGroup(server *program) []verify.Finding {
 	user, group := server.user()
 	if user == nil || group == nil {
@@ -124,7 +127,7 @@ func (s *set) checkGroup(server *program) []verify.Finding {
 	return out
 }
 
-// groups are those of the program's process that the manifest gives it.
+// groups returns the groups that the manifest gives the program's process.
 func (p *program) groups() []int64 {
 	out := slices.Clone(p.podContext().SupplementalGroups)
 	_, own := p.user()

@@ -15,8 +15,9 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// frontProxyCA replaces the CA of the front proxy: every kube-apiserver publishes both, each API server is asked
-// whether it believes a certificate of the new one, then kube-apiserver's pair changes, then the old CA goes.
+// frontProxyCA replaces the CA of the front proxy. First, every kube-apiserver publishes both
+// CAs. Then each API server is checked to accept a certificate of the new CA. Then
+// kube-apiserver's key pair changes. Last, the old CA is removed.
 func (p *procedure) frontProxyCA() {
 	p.proxyClient()
 	p.makeCA = func(*x509.Certificate) certs.CAOptions {
@@ -32,7 +33,7 @@ func (p *procedure) frontProxyCA() {
 				"API believes a certificate of the new one",
 			do:       func(context.Context) error { return p.rewrite(p.bothBundle) },
 			observed: p.bothProxiesAccepted,
-			undo:     p.restoreOld, // of the files; undone takes the new CA out of the ConfigMap
+			undo:     p.restoreOld, // of the files; undone removes the new CA from the ConfigMap
 			undone:   p.nextProxyDistrusted,
 		},
 		p.switchProxyStep(p.bothProxiesAccepted, p.bothBundle,
@@ -43,7 +44,7 @@ func (p *procedure) frontProxyCA() {
 				"every aggregated API",
 			needs:    p.nextProxyInUse,
 			do:       func(context.Context) error { return p.writeNew(p.newBundle) },
-			observed: stopping(p.nextProxyAnswers), // without answers nobody waits: users have none then
+			observed: stopping(p.nextProxyAnswers), // do not wait without responses: users get none either
 			undo:     func(context.Context) error { return p.writeNew(p.bothBundle) },
 		},
 		{
@@ -52,8 +53,9 @@ func (p *procedure) frontProxyCA() {
 				"does not come back, every endpoint " +
 				"refuses a certificate of the old CA and believes one of the new, and each kube-apiserver gets answers",
 			needs:    p.nextProxyInUse,
-			observed: p.oldProxyDistrusted, // takes it out, and again when it comes back
-			// kube-apiserver would put it back only when it reads its file next.
+			observed: p.oldProxyDistrusted, // removes it, and again if it reappears
+			// Otherwise kube-apiserver would restore it only the next time that it reads its
+			// file.
 			undo: func(ctx context.Context) error {
 				return p.opts.Observer.ChangeFrontProxyCAs(ctx, certs.Bundle{p.oldCA}, nil)
 			},
@@ -91,8 +93,8 @@ func (p *procedure) publishedCAs(ctx context.Context) (certs.Bundle, error) {
 	return bundle, nil
 }
 
-// nextProxyDistrusted takes the new CA out of the ConfigMap again, where kube-apiserver would leave it until it
-// expires.
+// nextProxyDistrusted removes the new CA from the ConfigMap again. kube-apiserver would leave it
+// there until it expires.
 func (p *procedure) nextProxyDistrusted(ctx context.Context) error {
 	if err := p.takenOut(ctx, p.nextCA); err != nil {
 		return err
@@ -100,8 +102,8 @@ func (p *procedure) nextProxyDistrusted(ctx context.Context) error {
 	return p.waitUntilSettled(p.nextCA)
 }
 
-// takenOut takes a CA out of the ConfigMap whenever it is there: a kube-apiserver that has not read its file again yet
-// puts it back, at the latest within a minute.
+// takenOut removes a CA from the ConfigMap whenever it is in there. A kube-apiserver that has
+// not reread its file yet restores the CA within a minute.
 func (p *procedure) takenOut(ctx context.Context, ca *x509.Certificate) error {
 	published, err := p.publishedCAs(ctx)
 	if err != nil || !published.Contains(ca) {
@@ -116,7 +118,7 @@ func (p *procedure) takenOut(ctx context.Context, ca *x509.Certificate) error {
 			strings.Join(p.paths(certs.BundleFile), ", ")))
 }
 
-// waitUntilSettled returns nil when the ConfigMap has been without the CA for long enough.
+// waitUntilSettled returns nil if the ConfigMap has been without the CA for long enough.
 func (p *procedure) waitUntilSettled(ca *x509.Certificate) error {
 	if p.settled.IsZero() {
 		p.settled = p.opts.Now()

@@ -54,7 +54,7 @@ func caBundleOf(t *testing.T, c apply.Client) string {
 	return string(a.Spec.CABundle)
 }
 
-// writes lists what was asked of the cluster but to read, or to take the Lease.
+// writes lists the requests to the cluster, except for reads and those for the Lease.
 func writes(c apply.Client) []string {
 	var out []string
 	for _, a := range c.Core.(*fake.Clientset).Actions() {
@@ -65,8 +65,9 @@ func writes(c apply.Client) []string {
 	return out
 }
 
-// TestMaintain: an empty Secret gets a CA, the Service a pair of it, and APIServices the trust. A second time nothing
-// is written; when the pair is due, it alone is issued again.
+// TestMaintain: Maintain creates a CA in an empty Secret and a key pair of it for the Service,
+// and APIServices trust the CA. A second run writes nothing. When the key pair is due, only that
+// is renewed.
 func TestMaintain(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
 		nil)}, emptyCASecret())}
@@ -108,7 +109,8 @@ func TestMaintain(t *testing.T) {
 	}
 }
 
-// TestMaintainMeetsAChange: what somebody without the Lease stored meanwhile is not overwritten.
+// TestMaintainMeetsAChange: Maintain does not overwrite a concurrent change by another client
+// without the Lease.
 func TestMaintainMeetsAChange(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
 		nil)}, emptyCASecret())}
@@ -130,7 +132,8 @@ func TestMaintainMeetsAChange(t *testing.T) {
 	}
 }
 
-// TestMaintainRefuses: what needs a person, and changes nothing.
+// TestMaintainRefuses: Maintain returns an error and changes nothing if manual action is
+// required.
 func TestMaintainRefuses(t *testing.T) {
 	other := clustertest.NewCA(t, "other", x509.ExtKeyUsageServerAuth)
 	withoutKey := emptyCASecret()
@@ -168,7 +171,8 @@ func TestMaintainRefuses(t *testing.T) {
 	}
 }
 
-// TestMaintainWaits: the Secrets come first, the server needs them; then the APIServices are waited for.
+// TestMaintainWaits: Maintain first stores the Secrets, which the server needs, and then waits
+// for the APIServices.
 func TestMaintainWaits(t *testing.T) {
 	o := maintained
 	o.APIServices, o.Within = []string{"v1.g.example.com"}, time.Millisecond
@@ -187,7 +191,8 @@ func TestMaintainWaits(t *testing.T) {
 	}
 }
 
-// TestMaintainRemoteCADue: a CA whose key is with a signer is reported when it is due, and is not replaced.
+// TestMaintainRemoteCADue: Maintain reports a due CA whose key a signer has, but does not
+// replace it.
 func TestMaintainRemoteCADue(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
 		nil)}, emptyCASecret())}
@@ -202,7 +207,7 @@ func TestMaintainRemoteCADue(t *testing.T) {
 		c.Now, c.Config.Transport = func() time.Time { return now }, clustertest.Clock(now)
 	}
 	at(certs.RenewAt(ca.Certificate).Add(-time.Hour))
-	if _, err := Maintain(t.Context(), c, maintained); err != nil { // so that the pair is fresh
+	if _, err := Maintain(t.Context(), c, maintained); err != nil { // to renew the key pair
 		t.Fatal(err)
 	}
 	secrets := c.Secrets(clustertest.Service.Namespace)
@@ -254,7 +259,7 @@ func TestMaintainWrongClock(t *testing.T) {
 	}
 }
 
-// did is what a report says that was done, in order.
+// did returns the actions in a report, in order.
 func did(report *certs.Report) string {
 	var out []string
 	for _, item := range report.Items {
@@ -263,7 +268,8 @@ func did(report *certs.Report) string {
 	return strings.Join(out, ", ")
 }
 
-// TestMaintainReports what was stored and nothing more, and that no API trusts the CA yet.
+// TestMaintainReports: the report contains exactly what was stored, with a note that no API
+// trusts the CA yet.
 func TestMaintainReports(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
 		nil)}, emptyCASecret())}
@@ -285,8 +291,8 @@ func TestMaintainReports(t *testing.T) {
 	}
 }
 
-// TestMaintainBesideOthers: a CA that somebody else added to a caBundle stays, and keeps no certificate from being
-// renewed. One that somebody else put beside the certificate is not trusted.
+// TestMaintainBesideOthers: a third-party CA in a caBundle stays there and does not prevent the
+// renewal of a certificate. A third-party CA next to the certificate is not trusted.
 func TestMaintainBesideOthers(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
 		nil)}, emptyCASecret())}
@@ -324,8 +330,9 @@ func TestMaintainBesideOthers(t *testing.T) {
 	}
 }
 
-// TestMaintainReportsBothPasses: what was done before it waited for APIServices is in the report, and a CA that is due
-// too is left to the next run: the pair that was stored is not served yet.
+// TestMaintainReportsBothPasses: the report contains the actions before the wait for
+// APIServices. A CA that is also due is left to the next run, because the stored key pair is not
+// served yet.
 func TestMaintainReportsBothPasses(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
 		nil)}, emptyCASecret())}
@@ -343,7 +350,8 @@ func TestMaintainReportsBothPasses(t *testing.T) {
 	}
 }
 
-// TestMaintainExpired: a CA that has expired is not replaced while a caBundle holds it, and nothing is changed.
+// TestMaintainExpired: Maintain does not replace an expired CA while a caBundle contains it, and
+// changes nothing.
 func TestMaintainExpired(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
 		nil)}, emptyCASecret())}
@@ -365,8 +373,9 @@ func TestMaintainExpired(t *testing.T) {
 	}
 }
 
-// TestMaintainRecreatedAPIService: an APIService that was deleted and created again during a rotation, without a
-// caBundle, gets the CAs in the Secret. Where the certificate expired meanwhile, the error says how to begin again.
+// TestMaintainRecreatedAPIService: an APIService that was recreated without a caBundle during a
+// rotation gets the CAs in the Secret. If the certificate expired meanwhile, the error describes
+// how to start over.
 func TestMaintainRecreatedAPIService(t *testing.T) {
 	f := newFakeInSecrets(t)
 	f.runTo(ServingCA, "trust", EventObserved)
@@ -383,7 +392,7 @@ func TestMaintainRecreatedAPIService(t *testing.T) {
 	opts.Wait = f.options(Serving).Wait
 	f.secrets.Config.Transport = clustertest.Clock(f.now)
 	report, err := Maintain(t.Context(), f.secrets, opts)
-	// no server is there
+	// no server exists
 	if _, blocked := errors.AsType[*BlockedError](err); !blocked ||
 		did(report) != "replaced APIService v1.g.example.com" {
 		t.Errorf("got %s, %v; want the caBundle written, and the rotation blocked", did(report), err)
@@ -393,7 +402,7 @@ func TestMaintainRecreatedAPIService(t *testing.T) {
 		t.Errorf("caBundle: got %d CAs, want the two in use", len(got))
 	}
 
-	// Another manager that took it over meanwhile loses it by force, before the rotation goes on.
+	// ForceConflicts takes the caBundle back from another manager before the rotation continues.
 	taken, err := f.secrets.Aggregator.ApiregistrationV1().APIServices().Get(t.Context(), a.Name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -427,7 +436,8 @@ func TestMaintainRecreatedAPIService(t *testing.T) {
 	}
 }
 
-// TestMaintainTakesOver: what another field manager owns is refused, with the command that takes it over.
+// TestMaintainTakesOver: if another field manager owns the caBundle, Maintain returns an error
+// with the command that takes it over.
 func TestMaintainTakesOver(t *testing.T) {
 	a := clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", nil), "helm",
 		metav1.ManagedFieldsOperationUpdate)
@@ -444,7 +454,7 @@ func TestMaintainTakesOver(t *testing.T) {
 	}
 }
 
-// TestTransient: what waiting may mend is tried again; a real refusal is not.
+// TestTransient: transient errors are retried; permanent ones are not.
 func TestTransient(t *testing.T) {
 	resource := corev1.Resource("secrets")
 	for _, tc := range []struct {
@@ -471,7 +481,8 @@ func TestTransient(t *testing.T) {
 	}
 }
 
-// TestMaintainMeetsALabel: somebody changed what is no business of certgen.
+// TestMaintainMeetsALabel: a concurrent change of fields that certgen does not manage is not a
+// conflict.
 func TestMaintainMeetsALabel(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
 		nil)}, emptyCASecret())}

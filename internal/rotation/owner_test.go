@@ -14,8 +14,9 @@ import (
 	"example.com/extension-apiserver/internal/cluster/clustertest"
 )
 
-// TestOwnersBeforeItBegins: a rotation that somebody would take back, or that would be refused at its second step, does
-// not begin. One that changes no caBundle says who owns it.
+// TestOwnersBeforeItBegins: a rotation does not begin if an injector would revert it or its
+// second step would be refused. A rotation that changes no caBundle emits a note about the
+// owner.
 func TestOwnersBeforeItBegins(t *testing.T) {
 	annotated := func(name string) func(*apiregistrationv1.APIService) {
 		return func(a *apiregistrationv1.APIService) { a.Annotations = map[string]string{name: "demo/widgets"} }
@@ -73,8 +74,8 @@ func TestOwnersBeforeItBegins(t *testing.T) {
 	}
 }
 
-// TestInsecureMeanwhile: an APIService that somebody made insecure while its CA is replaced is in the way of no step
-// back.
+// TestInsecureMeanwhile: an APIService that becomes insecure during a rotation of its CA does
+// not prevent an abort.
 func TestInsecureMeanwhile(t *testing.T) {
 	f := newFake(t)
 	b := f.before()

@@ -18,8 +18,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestRestore: all keys are as they were, with their revisions. With the bump, nothing that was written after the
-// snapshot shares its revision with anything written after the restore, and who watches from before is told.
+// TestRestore checks that all keys are restored with their revisions. With the bump, no write
+// after the snapshot shares its revision with a write after the restore, and a watch from before
+// gets an error.
 func TestRestore(t *testing.T) {
 	target, stop := startEmbedded(t, shortDir(t))
 	client := fill(t, target, 10)
@@ -69,7 +70,8 @@ func allKeys(t *testing.T, client *clientv3.Client) []*mvccpb.KeyValue {
 	return got.Kvs
 }
 
-// TestRestoreRefuses: nothing that is there is changed, by a good snapshot or a bad one.
+// TestRestoreRefuses checks that a rejected restore changes no existing files, with a valid and
+// with an invalid snapshot.
 func TestRestoreRefuses(t *testing.T) {
 	target, stop := startEmbedded(t, shortDir(t))
 	fill(t, target, 1)
@@ -86,7 +88,7 @@ func TestRestoreRefuses(t *testing.T) {
 	flipped[len(flipped)/2] ^= 1
 	for _, tc := range []struct {
 		name    string
-		from    []byte // the snapshot; nil is the good one
+		from    []byte // the snapshot; nil means the valid one
 		prepare func(t *testing.T, dir string)
 		want    string
 	}{
@@ -149,7 +151,7 @@ func mkdir(t *testing.T, dir string) {
 	}
 }
 
-// tree lists what is in a directory, apart from the file that is only locked.
+// tree lists the paths in a directory, except the lock file.
 func tree(t *testing.T, dir string) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -164,7 +166,8 @@ func tree(t *testing.T, dir string) (paths []string) {
 	return paths
 }
 
-// TestRestoreVolume: the root of an ext4 volume is empty although it has a directory of the file system's.
+// TestRestoreVolume checks that the root of an ext4 volume counts as empty although it contains a
+// directory of the file system.
 func TestRestoreVolume(t *testing.T) {
 	target, _ := startEmbedded(t, shortDir(t))
 	fill(t, target, 1)

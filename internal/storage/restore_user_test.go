@@ -13,10 +13,10 @@ import (
 	"testing"
 )
 
-// TestRestoreAsUser: a user cannot restore from a snapshot that the user may not read, or into another user's
-// directory. No other user can read the restored directory.
+// TestRestoreAsUser checks that a user cannot restore from a snapshot that the user may not read,
+// or into another user's directory, and that no other user can read the restored directory.
 func TestRestoreAsUser(t *testing.T) {
-	if from := os.Getenv("RESTORE_FROM"); from != "" { // the process of the user
+	if from := os.Getenv("RESTORE_FROM"); from != "" { // in the process of the other user
 		_, err := Restore(RestoreOptions{From: from, DataDir: os.Getenv("RESTORE_TO")})
 		fmt.Println(err)
 		return

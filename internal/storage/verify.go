@@ -14,25 +14,26 @@ import (
 	"go.uber.org/zap"
 )
 
-// File is a snapshot in a file, which was found to be whole.
+// File is a snapshot file that has been verified to be complete.
 type File struct {
 	Path string `json:"file"`
-	// Revision is the last in the snapshot.
+	// Revision is the last revision in the snapshot.
 	Revision int64 `json:"revision"`
-	// Keys counts those that exist at that revision.
+	// Keys is the number of keys that exist at that revision.
 	Keys int `json:"keys"`
-	// Size is that of the file, in bytes, SHA256 what sha256sum prints for it.
+	// Size is the size of the file in bytes. SHA256 is its hash, as sha256sum prints it.
 	Size   int64  `json:"sizeBytes"`
 	SHA256 string `json:"sha256"`
 }
 
-// Verify reads a snapshot, compares it with the hash that etcd put at its end, checks the pages of the database and
-// counts the keys.
+// Verify reads a snapshot, compares it with the hash that etcd appended, checks the pages of the
+// database, and counts the keys.
 func Verify(path string, progress io.Writer) (*File, error) {
 	defer report(progress, func() string { return "verifying " + path })()
 	f := &File{Path: path}
 	var err error
-	// First: the database library maps the file into memory and believes what it reads.
+	// The hash is checked first, because the database library maps the file into memory and trusts
+	// its content.
 	if f.Size, f.SHA256, err = checkHash(path); err != nil {
 		return nil, err
 	}
@@ -44,8 +45,8 @@ func Verify(path string, progress io.Writer) (*File, error) {
 	return f, nil
 }
 
-// checkHash compares the content with the SHA-256 that etcd appends to a snapshot when it is fetched, and returns size
-// and SHA-256 of the whole file.
+// checkHash compares the content with the SHA-256 that etcd appends to a snapshot when it is
+// fetched. It returns the size and the SHA-256 of the whole file.
 func checkHash(path string) (size int64, sum string, err error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"example.com/extension-apiserver/sample/registry/workshop/gadget"
 )
 
-// testAPI is one of two kinds, one with a store and one without.
+// testAPI has two kinds, one with a store and one without.
 var testAPI = API{
 	Name:         "extension-apiserver",
 	Groups:       []Group{testGroup},
@@ -41,7 +41,7 @@ var testGroup = Group{
 	Kinds:          []registry.NewStorage{gadget.Kind.NewStorage},
 }
 
-// withGroup returns testAPI with a change of its group.
+// withGroup returns testAPI with a changed group.
 func withGroup(change func(*Group)) API {
 	api, group := testAPI, testGroup
 	change(&group)
@@ -53,8 +53,7 @@ func addToScheme(scheme *runtime.Scheme) error {
 	return errors.Join(v1.AddToScheme(scheme), scheme.SetVersionPriority(v1.SchemeGroupVersion))
 }
 
-// testCodecs are those of testAPI.
-// mustOptions returns the options of an API that is valid.
+// mustOptions returns the options of a valid API.
 func mustOptions(api API) *Options {
 	o, err := NewOptions(api)
 	if err != nil {
@@ -63,9 +62,10 @@ func mustOptions(api API) *Options {
 	return o
 }
 
+// testCodecs are the codecs of testAPI.
 var testCodecs = mustOptions(testAPI).codecs
 
-// TestValidateAPI: everything that is wrong with an API is said at once, before anything is started.
+// TestValidateAPI: Validate reports all errors in an API.
 func TestValidateAPI(t *testing.T) {
 	if err := testAPI.Validate(); err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func TestValidateAPI(t *testing.T) {
 	}
 }
 
-// without returns the definitions without one.
+// without returns the definitions without the named one.
 func without(definitions openapicommon.GetOpenAPIDefinitions, name string) openapicommon.GetOpenAPIDefinitions {
 	return func(ref openapicommon.ReferenceCallback) map[string]openapicommon.OpenAPIDefinition {
 		all := maps.Clone(definitions(ref))
@@ -149,7 +149,8 @@ func without(definitions openapicommon.GetOpenAPIDefinitions, name string) opena
 	}
 }
 
-// TestTwoServers: servers of different APIs run in one process, each with its own. The second has a group more.
+// TestTwoServers: servers of different APIs run in one process, and each serves only its own
+// groups.
 func TestTwoServers(t *testing.T) {
 	first, second := testAPI, testAPI
 	v1alpha7 := schema.GroupVersion{Group: "second.example.com", Version: "v1alpha7"}
@@ -178,7 +179,7 @@ func TestTwoServers(t *testing.T) {
 		}).client("HTTP/2.0")
 		defer clients[api.Name].CloseIdleConnections()
 		for _, gv := range api.GroupVersions() {
-			// One name in both groups: they share no keys.
+			// The same name in both groups shows that they share no keys.
 			clients[api.Name].want(t, http.MethodPost, paths[gv],
 				fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"g"},"spec":{"purpose":"none","model":"m"}}`, gv,
 					map[string]string{"v1": "Gadget", "v1alpha7": "Widget"}[gv.Version]),
@@ -194,7 +195,7 @@ func TestTwoServers(t *testing.T) {
 			client.want(t, http.MethodGet, path+"/g", "", want)
 		}
 	}
-	// The metrics of a process are one list, to which each server adds a counter of its own.
+	// The servers of a process share one list of metrics, to which each adds its own counter.
 	panics := func(name string) string {
 		t.Helper()
 		found := regexp.MustCompile(`(?m)^` + strings.ReplaceAll(name, "-", "_") +

@@ -22,7 +22,8 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestDefaults pins those that differ from the library's, each for a reason that stands in NewOptions.
+// TestDefaults checks the defaults that differ from the library's. NewOptions states the reason
+// for each.
 func TestDefaults(t *testing.T) {
 	o := mustOptions(testAPI)
 	for _, tc := range []struct {
@@ -46,7 +47,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestWithoutEmbeddedEtcd: a server that links no etcd has no flag for one, and must be given another.
+// TestWithoutEmbeddedEtcd: a server without an embedded etcd has no flag --data-dir and requires
+// --etcd-servers.
 func TestWithoutEmbeddedEtcd(t *testing.T) {
 	api := testAPI
 	api.EmbeddedEtcd = nil
@@ -63,7 +65,7 @@ func TestWithoutEmbeddedEtcd(t *testing.T) {
 	}
 }
 
-// TestFlags: those that would let an operator weaken the trust are not there at all.
+// TestFlags: the server has no flags that could weaken the trust.
 func TestFlags(t *testing.T) {
 	all := sets.New[string]()
 	fss := mustOptions(testAPI).Flags()
@@ -86,7 +88,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestComplete: one kubeconfig serves all purposes, unless one has its own.
+// TestComplete: --kubeconfig is used for all purposes, unless one has its own kubeconfig.
 func TestComplete(t *testing.T) {
 	for _, tc := range []struct{ own, want string }{{"", "main"}, {"other", "other"}} {
 		o := mustOptions(testAPI)
@@ -102,7 +104,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestSwitchOff: a part whose API is not served is off, and the others are as they were.
+// TestSwitchOff: only the parts whose API is not served are disabled.
 func TestSwitchOff(t *testing.T) {
 	o := mustOptions(testAPI)
 	o.switchOff(sets.New("ValidatingAdmissionPolicy"))
@@ -118,7 +120,7 @@ func TestSwitchOff(t *testing.T) {
 	}
 }
 
-// files is a directory with a kubeconfig and two serving certificates that work.
+// files returns a directory with a kubeconfig and two valid serving certificates.
 func files(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -142,9 +144,9 @@ func files(t *testing.T) string {
 	return dir
 }
 
-// TestValidate: everything that is wrong is reported together, in the same order each time.
+// TestValidate: Validate reports all errors, in the same order each time.
 func TestValidate(t *testing.T) {
-	t.Setenv("KUBERNETES_SERVICE_HOST", "") // no pod of a cluster
+	t.Setenv("KUBERNETES_SERVICE_HOST", "") // not a pod of a cluster
 	dir := files(t)
 	certificate := func(o *Options, cert, key string) {
 		pair := &o.Recommended.SecureServing.ServerCert.CertKey
@@ -153,7 +155,7 @@ func TestValidate(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*Options)
-		want   []string // %s is the directory
+		want   []string // %[1]s is the directory
 	}{
 		{"valid", func(*Options) {}, nil},
 		{"valid with etcd", func(o *Options) {
@@ -236,7 +238,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestOptionsOfInvalidAPI: there are no options for an API that cannot be served.
+// TestOptionsOfInvalidAPI: NewOptions returns an error for an API that cannot be served.
 func TestOptionsOfInvalidAPI(t *testing.T) {
 	for name, change := range map[string]func(*Group){
 		"group of Kubernetes":  func(g *Group) { g.Name = "bad.k8s.io" },
@@ -250,7 +252,7 @@ func TestOptionsOfInvalidAPI(t *testing.T) {
 	}
 }
 
-// TestGates: features of the library that cost more than they give are off, and can be switched on.
+// TestGates: features of the library that cost more than they gain are disabled by default.
 func TestGates(t *testing.T) {
 	mustOptions(testAPI)
 	for _, gate := range []featuregate.Feature{

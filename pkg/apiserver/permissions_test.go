@@ -26,9 +26,10 @@ import (
 	"example.com/extension-apiserver/internal/filters"
 )
 
-// fakeCluster is a cluster that serves and grants everything except what is in its fields.
+// fakeCluster is a cluster that serves and grants everything except the APIs and permissions in
+// its fields.
 type fakeCluster struct {
-	unserved, denied sets.Set[string] // "namespaces", "list namespaces"
+	unserved, denied sets.Set[string] // for example "namespaces" and "list namespaces"
 	fails            error
 	slow             time.Duration
 	reviews          int
@@ -73,7 +74,7 @@ func TestFindUnserved(t *testing.T) {
 		{"one of two not served", []string{"mutatingadmissionpolicybindings"}, []string{"MutatingAdmissionPolicy"}},
 		{"quota not served", []string{"resourcequotas", "resourcequotas/status"}, []string{"ResourceQuota"}},
 		{"status of quota not served", []string{"resourcequotas/status"}, []string{"ResourceQuota"}},
-		// The group version as a whole is not there then.
+		// Discovery does not list the group version at all.
 		{"flow control not served", []string{"flowschemas", "prioritylevelconfigurations"},
 			[]string{"APIPriorityAndFairness"}},
 	} {
@@ -95,7 +96,8 @@ func TestFindUnserved(t *testing.T) {
 	}
 }
 
-// TestDiscoveryFails: an answer that does not come is not taken for "not served".
+// TestDiscoveryFails: a failed discovery request is an error and does not mean that an API is not
+// served.
 func TestDiscoveryFails(t *testing.T) {
 	client := (&fakeCluster{}).client()
 	broken := errors.New("no route")
@@ -108,7 +110,8 @@ func TestDiscoveryFails(t *testing.T) {
 	}
 }
 
-// TestPermissions: a missing rule is named, one that is granted makes all well, and one that is taken away is noticed.
+// TestPermissions: the check reports each missing permission, passes when it is granted, and
+// fails when it is revoked.
 func TestPermissions(t *testing.T) {
 	c := &fakeCluster{denied: sets.New("watch namespaces", "list flowschemas")}
 	p := newPermissions(c.client(), nil)
@@ -148,8 +151,8 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// TestPermissionsPeriod: a missing rule is looked for every second, granted ones every minute; each look is one review
-// for each right.
+// TestPermissionsPeriod: missing permissions are reviewed every second, granted ones every
+// minute, with one SelfSubjectAccessReview per permission.
 func TestPermissionsPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -182,7 +185,8 @@ func TestPermissionsPeriod(t *testing.T) {
 	})
 }
 
-// TestGuardWrites: while a rule is missing, admission could not be applied, so nothing is written; reads go on.
+// TestGuardWrites: while a permission is missing, writes are rejected, because admission cannot
+// be applied. Reads continue.
 func TestGuardWrites(t *testing.T) {
 	denied := &fakeCluster{denied: sets.New("list namespaces")}
 	granted := newPermissions((&fakeCluster{}).client(), nil)

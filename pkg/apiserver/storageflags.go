@@ -9,13 +9,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// StorageFlags returns those of the server's flags that say where its storage is, for commands that operate it.
+// StorageFlags returns the flags of the server that locate its storage, for commands that operate
+// on it.
 func (o *Options) StorageFlags() *pflag.FlagSet {
 	flags := o.Flags()
 	some := pflag.NewFlagSet("storage", pflag.ContinueOnError)
 	for _, name := range []string{"data-dir", "etcd-servers", "etcd-cafile", "etcd-certfile", "etcd-keyfile",
 		"etcd-prefix"} {
-		// Without an embedded etcd there is no data directory.
+		// Without an embedded etcd there is no flag --data-dir.
 		if flag := flags.FlagSet("storage").Lookup(name); flag != nil {
 			some.AddFlag(flag)
 		}
@@ -23,10 +24,10 @@ func (o *Options) StorageFlags() *pflag.FlagSet {
 	return some
 }
 
-// ValidateStorage returns all that is wrong with the flags that say where the storage is.
+// ValidateStorage returns all validation errors of the flags that locate the storage.
 func (o *Options) ValidateStorage() []error {
 	if o.embedded() {
-		// The embedded etcd sets the servers; until then validate as if it had.
+		// The embedded etcd sets the servers later. Validate as if it had.
 		etcd := *o.Etcd
 		etcd.StorageConfig.Transport.ServerList = []string{"unix:///"}
 		return append(o.api.EmbeddedEtcd.ValidateDataDir(o.DataDir), etcd.Validate()...)

@@ -13,14 +13,16 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// TrustOptions say whom the server believes, beside what the library has flags for.
+// TrustOptions define which identities the server accepts, in addition to the library's flags.
 type TrustOptions struct {
-	// Tolerate are weaknesses of the front proxy's trust with which the server accepts its identities all the same:
-	// SharedCA and AnyName. Default: none.
+	// Tolerate lists weaknesses of the front-proxy trust that the server tolerates: SharedCA and
+	// AnyName. With any other weakness it rejects all front-proxy identities. Default: none.
 	Tolerate []string
-	// BearerTokens says whether tokens that are sent to the server's own port are reviewed. Default: true.
+	// BearerTokens enables TokenReviews for tokens that are sent to the server's own port.
+	// Default: true.
 	BearerTokens bool
-	// Audiences are those that such a token must have one of. Default: those of kube-apiserver.
+	// Audiences are the accepted audiences; such a token must have one of them. Default: those of
+	// kube-apiserver.
 	Audiences []string
 }
 

@@ -10,12 +10,13 @@ import (
 	"example.com/extension-apiserver/internal/filters"
 )
 
-// WatchLimits bound how many watches are open at a time. Priority and fairness counts them at their start only, and
-// each costs up to 60 KiB of memory.
+// WatchLimits limit the number of open watches. API Priority and Fairness counts a watch only
+// while it starts, and each costs up to 60 KiB of memory.
 type WatchLimits struct {
-	// PerUser is the number for one user, at least 1.
+	// PerUser is the maximum number of watches of one user, at least 1.
 	PerUser int
-	// Total is the number in all, at least PerUser. Each user may have 20 more than that.
+	// Total is the maximum number of watches, at least PerUser. Each user may have up to 20
+	// watches in excess of it.
 	Total int
 }
 

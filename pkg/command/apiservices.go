@@ -73,8 +73,8 @@ the API.`,
 	return cmd
 }
 
-// completeBackend reads the CA and reports all that is wrong. A caBundle that the aggregator cannot parse is refused:
-// with it, requests fail while the APIService stays Available.
+// completeBackend reads the CA and returns all errors in the flags. It rejects a caBundle that
+// the aggregator cannot parse: requests would fail while the APIService stays Available.
 func completeBackend(backend *registration.Backend, caFile string) error {
 	var problems []error
 	for flag, value := range map[string]string{"namespace": backend.Namespace, "service": backend.Name} {

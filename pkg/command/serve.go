@@ -53,7 +53,7 @@ Examples:
 		cmd.Flags().AddFlagSet(fs)
 	}
 	width, _, _ := term.TerminalSize(cmd.OutOrStdout())
-	// It leaves out the field Example, which is why the examples are at the end of Long.
+	// It omits the field Example, so the examples are at the end of Long.
 	cliflag.SetUsageAndHelpFunc(cmd, flags, width)
 	return cmd
 }

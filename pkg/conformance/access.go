@@ -71,7 +71,7 @@ func (s *session) apiVersionOf(version string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(s.groupPath(version), "/apis/"), "/api/")
 }
 
-// grant gives a user rights by RBAC, for as long as the check runs.
+// grant grants a user permissions by RBAC until the end of the check.
 func (s *session) grant(user string, rules ...map[string]any) {
 	name := s.name()
 	var all []any
@@ -102,7 +102,8 @@ func (s *session) rule(resource string, verbs ...any) map[string]any {
 	return map[string]any{"apiGroups": []any{s.r.discovered.gvr.Group}, "resources": []any{resource}, "verbs": verbs}
 }
 
-// unprivilegedUser is a user without rights, if the caller may impersonate one.
+// unprivilegedUser returns a user without permissions for the resource. It skips the check if the
+// caller may not impersonate users.
 func (s *session) unprivilegedUser() string {
 	user := "conformance-" + s.label()
 	for _, verb := range []string{"get", "create"} {
@@ -123,7 +124,7 @@ func (s *session) unprivilegedUser() string {
 	return user
 }
 
-// forbids is a check that a request is forbidden for a user without rights.
+// forbids returns a check that a request of an unprivileged user is rejected with 403.
 func forbids(verb string, send func(*session, *unstructured.Unstructured, option) *response) Check {
 	needs := []need{verbs("create", verb)}
 	if verb == "deletecollection" {
@@ -251,7 +252,7 @@ var authorizationChecks = []Check{
 		}},
 }
 
-// metadataRefused is a check that a wrong part of the metadata is refused.
+// metadataRefused returns a check that invalid metadata is rejected.
 func metadataRefused(id, text, field string, change func(*unstructured.Unstructured)) Check {
 	return Check{"limits/" + id, Required, conventions, text, []need{verbs("create")}, func(s *session) {
 		obj := s.object()

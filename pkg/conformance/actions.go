@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// anAction needs a body for an action.
+// anAction requires that the target has the body of an action.
 func anAction(_ *discovered, t *Target) string {
 	if len(t.Actions) == 0 {
 		return "the target has no Actions"
@@ -20,7 +20,7 @@ func anAction(_ *discovered, t *Target) string {
 	return ""
 }
 
-// checkActions returns an error for each of the actions that the resource does not have.
+// checkActions returns an error for each action of the target that the resource does not have.
 func (t *Target) checkActions(f *discovered) error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(t.Actions)) {
@@ -32,7 +32,8 @@ func (t *Target) checkActions(f *discovered) error {
 	return errors.Join(problems...)
 }
 
-// eachAction calls a function with the path and the body of each action of a new object of its own.
+// eachAction calls do with the path and the body of each action. It creates a new object for
+// each.
 func (s *session) eachAction(do func(path string, obj *unstructured.Unstructured, action map[string]any)) {
 	for _, name := range slices.Sorted(maps.Keys(s.r.target.Actions)) {
 		obj := s.create()
@@ -42,7 +43,7 @@ func (s *session) eachAction(do func(path string, obj *unstructured.Unstructured
 	}
 }
 
-// allows returns why a GET by a user is not 200, or "".
+// allows returns the reason why a GET of the user does not return 200, or "".
 func (s *session) allows(user, path string) string {
 	if a := s.do("GET", path, as(user)); a.Code != 200 {
 		return "got " + a.String()
@@ -50,7 +51,7 @@ func (s *session) allows(user, path string) string {
 	return ""
 }
 
-// withMetadata returns the body of an action with a field of its metadata.
+// withMetadata returns the body of an action with a field in its metadata.
 func withMetadata(action map[string]any, field, value string) map[string]any {
 	out := maps.Clone(action)
 	out["metadata"] = map[string]any{field: value}

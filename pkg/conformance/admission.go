@@ -11,12 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// policy makes a ValidatingAdmissionPolicy that denies, for objects with the label policed of the check.
+// policy creates a ValidatingAdmissionPolicy that denies requests for objects with the label
+// policed of the check, if the expression is false.
 func (s *session) policy(operations []any, expression string) {
 	s.policyWith(operations, expression, "Deny", nil)
 }
 
-// policyWith makes one with another action and more in its spec.
+// policyWith is policy with another action and additional fields in the spec.
 func (s *session) policyWith(operations []any, expression, action string, spec map[string]any) {
 	all := map[string]any{"validations": []any{map[string]any{"expression": expression,
 		"message": "the policy of the check says no"}}}
@@ -25,7 +26,8 @@ func (s *session) policyWith(operations []any, expression, action string, spec m
 		map[string]any{"validationActions": []any{action}})
 }
 
-// bind makes an admission policy for objects with the label policed of the check, and its binding.
+// bind creates an admission policy for objects with the label policed of the check, and its
+// binding.
 func (s *session) bind(kind, resource string, operations []any, spec, binding map[string]any) {
 	name := s.name()
 	spec["failurePolicy"], binding["policyName"] = "Fail", name
@@ -54,7 +56,7 @@ func (s *session) bind(kind, resource string, operations []any, spec, binding ma
 	}
 }
 
-// denied waits until the policy refuses a request.
+// denied waits until the policy rejects a request.
 func (s *session) denied(send func() *response) {
 	s.eventually("with the policy", func() string {
 		a := send()
@@ -162,13 +164,13 @@ var admissionChecks = []Check{
 	{"admission/quota", Required, "https://kubernetes.io/docs/concepts/policy/resource-quotas/",
 		"A ResourceQuota limits how many objects a namespace has.", []need{verbs("create"), namespaced},
 		func(s *session) {
-			// kube-controller-manager overwrites what admission counted with what its cache has, which may be behind
-			// (https://github.com/kubernetes/kubernetes/issues/123434), so that once in a while an object too many
-			// comes in.
+			// kube-controller-manager overwrites the count of admission with that of its cache,
+			// which may be outdated (https://github.com/kubernetes/kubernetes/issues/123434).
+			// Occasionally, one object too many is therefore admitted.
 			var codes []int
 			for range 3 {
 				codes = s.createSixOfThree()
-				// Some kinds have objects in each new namespace, which count.
+				// Some kinds create objects in each new namespace, which count.
 				if n := slices.Index(codes, 403); n >= 1 && n <= 3 && !slices.Contains(codes[n:], 201) {
 					return
 				}
@@ -179,7 +181,8 @@ var admissionChecks = []Check{
 		}},
 }
 
-// createSixOfThree tries to create six objects in a namespace with a quota of three, and returns the status codes.
+// createSixOfThree tries to create six objects in a namespace with a quota of three. It returns
+// the status codes.
 func (s *session) createSixOfThree() []int {
 	namespace := s.aNamespace()
 	key := "count/" + s.r.discovered.gvr.Resource
@@ -193,8 +196,8 @@ func (s *session) createSixOfThree() []int {
 	})), 201)
 	tries := 0
 	s.eventually("after the quota was made", func() string {
-		// A quota that is older than what kube-controller-manager knows of the resource is counted again after 5
-		// minutes, or when it changes.
+		// kube-controller-manager counts a quota that is older than its information about the
+		// resource only after 5 minutes or when the quota changes.
 		if tries++; tries%20 == 0 {
 			s.want(s.do("PATCH", quotas+"/q",
 				mergePatch(map[string]any{"spec": map[string]any{"hard": map[string]any{"pods": fmt.Sprint(

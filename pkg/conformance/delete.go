@@ -165,7 +165,7 @@ var deleteChecks = []Check{
 			for {
 				e := w.next()
 				if e.Type == "MODIFIED" {
-					continue // a controller
+					continue // by a controller
 				}
 				if e.Type != "DELETED" || e.object().GetUID() != obj.GetUID() ||
 					e.object().GetLabels()["last"] != "state" ||
@@ -260,7 +260,7 @@ var deleteChecks = []Check{
 			obj := s.create(finalized)
 			path := "/api/v1/namespaces/" + s.namespace
 			s.want(s.do("DELETE", path), 200, 202)
-			s.eventually("after the namespace was deleted", func() string { // which the server is told by a watch
+			s.eventually("after the namespace was deleted", func() string { // the server learns this by a watch
 				a := s.do("POST", s.collection(), body(s.object()))
 				if a.Code == 201 {
 					s.created(a)
@@ -299,24 +299,25 @@ var deleteChecks = []Check{
 		}},
 }
 
-// reference is that to an owner.
+// reference returns an owner reference to an object.
 func reference(owner *unstructured.Unstructured) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(),
 		UID: owner.GetUID()}
 }
 
-// options are DeleteOptions.
+// options returns a body with DeleteOptions.
 func options(fields map[string]any) option {
 	all := map[string]any{"apiVersion": "v1", "kind": "DeleteOptions"}
 	maps.Copy(all, fields)
 	return body(all)
 }
 
-// propagated deletes an object that cannot go yet, and looks for the finalizer of a policy.
+// propagated deletes an object that has a finalizer, and fails the check unless the response has
+// the finalizer of the policy.
 func (s *session) propagated(policy metav1.DeletionPropagation, want string) {
 	obj := s.create(finalized)
 	a := s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", string(policy))), 200, 202)
-	// The garbage collector may be faster than a second request.
+	// The garbage collector may remove the finalizer before a second request.
 	if answered := a.object(); answered.GetKind() != s.kind() || !slices.Contains(answered.GetFinalizers(), want) {
 		s.errorf("the answer is %s with the finalizers %q, want %s among them", answered.GetKind(),
 			answered.GetFinalizers(), want)
@@ -462,5 +463,5 @@ var getChecks = []Check{
 		}},
 }
 
-// future is a resourceVersion that no etcd of a test has reached.
+// future is a resourceVersion that the etcd of a test does not reach.
 const future = "9000000000000000000"

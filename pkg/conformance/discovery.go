@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// inGroup needs a resource that has a group.
+// inGroup requires a resource with a group.
 func inGroup(f *discovered, _ *Target) string {
 	if f.gvr.Group == "" {
 		return "the resource has no group"
@@ -22,14 +22,14 @@ func inGroup(f *discovered, _ *Target) string {
 	return ""
 }
 
-// decoded reads a body into a value.
+// decoded decodes the body of a response with status 200.
 func (s *session) decoded(a *response, into any) {
 	if err := json.Unmarshal(s.want(a, 200).Body, into); err != nil {
 		s.fatalf("%s: the body is %.300q: %v", a.request, a.Body, err)
 	}
 }
 
-// aggregated is the entry of the resource in aggregated discovery.
+// aggregated returns the entry of the resource in aggregated discovery.
 func (s *session) aggregated() map[string]any {
 	root := "/apis"
 	if s.r.discovered.gvr.Group == "" {
@@ -152,7 +152,7 @@ var discoveryChecks = []Check{
 			for _, name := range slices.Sorted(maps.Keys(s.r.discovered.subresources)) {
 				sub := s.r.discovered.subresources[name]
 				if !slices.Contains(sub.Verbs, "patch") {
-					continue // a stream, or one that only creates
+					continue // a stream, or a subresource that only creates
 				}
 				if a := s.do("GET", s.path(obj)+"/"+name); a.Code != 200 || a.object().GetKind() != sub.Kind {
 					s.errorf("%s: got %s, want a %s", a.request, a, sub.Kind)
@@ -213,7 +213,7 @@ var discoveryChecks = []Check{
 		}},
 }
 
-// documentURL is where the document of the version is.
+// documentURL returns the URL of the OpenAPI v3 document of the version.
 func (s *session) documentURL() string {
 	path := strings.TrimPrefix(s.groupPath(s.r.discovered.gvr.Version), "/")
 	index := struct {
@@ -227,7 +227,7 @@ func (s *session) documentURL() string {
 	return entry.ServerRelativeURL
 }
 
-// schema is that of the kind in OpenAPI v3, and the document that it is in.
+// schema returns the schema of the kind in OpenAPI v3 and the document that contains it.
 func (s *session) schema() (definition map[string]any, document map[string]any) {
 	s.decoded(s.do("GET", s.documentURL()), &document)
 	schemas, _, _ := unstructured.NestedMap(document, "components", "schemas")
@@ -261,14 +261,14 @@ func resolve(document, schema map[string]any) map[string]any {
 	return schema
 }
 
-// undescribed are the fields of a value that a schema has not.
+// undescribed returns the paths of the fields of a value that the schema does not have.
 func undescribed(document, schema map[string]any, value any, path string) (out []string) {
 	schema = resolve(document, schema)
 	switch value := value.(type) {
 	case map[string]any:
 		properties, ok := schema["properties"].(map[string]any)
 		if !ok {
-			return nil // a map, or anything
+			return nil // a map, or any value
 		}
 		for _, name := range slices.Sorted(maps.Keys(value)) {
 			property, ok := properties[name].(map[string]any)
@@ -289,7 +289,7 @@ func undescribed(document, schema map[string]any, value any, path string) (out [
 	return out
 }
 
-// dangling returns the references in a document that lead to none of the definitions.
+// dangling returns the references in a document that do not refer to any of the definitions.
 func dangling(document any, prefix string, definitions map[string]any) []string {
 	missing := map[string]bool{}
 	values := []any{document}

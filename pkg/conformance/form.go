@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The forms of objects.
+// Media types of objects.
 const (
 	asTable           = "application/json;as=Table;v=v1;g=meta.k8s.io"
 	asMetadata        = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
@@ -25,14 +25,14 @@ const (
 	protobufSignature = "k8s\x00"
 )
 
-// mediaType ends the check unless an answer says that it is of a type.
+// mediaType fails the check unless a response has the media type.
 func (s *session) mediaType(a *response, want string) {
 	if got, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type")); got != want {
 		s.errorf("%s: the Content-Type is %q, want %s", a.request, a.Header.Get("Content-Type"), want)
 	}
 }
 
-// table reads one.
+// table decodes a Table.
 func (s *session) table(a *response) (columns []string, rows []any) {
 	obj := s.want(a, 200).object()
 	if obj.GetKind() != "Table" || obj.GetAPIVersion() != "meta.k8s.io/v1" {
@@ -87,7 +87,7 @@ var formChecks = []Check{
 			}
 		}},
 	{"forms/protobuf-body", Optional, concepts, "Protobuf is taken.", []need{verbs("create", "get")}, func(s *session) {
-		// What was read is written again, which changes nothing.
+		// Writing the unmodified object back changes nothing.
 		obj := s.create()
 		read := s.want(s.do("GET", s.path(obj), accept(protobufType)), 200, 406)
 		if read.Code == 406 {
@@ -140,7 +140,7 @@ var formChecks = []Check{
 		func(s *session) {
 			for range 4 {
 				s.create(func(obj *unstructured.Unstructured) {
-					// 64 KiB; 128 KiB in all are compressed
+					// 64 KiB each; responses of 128 KiB and more are compressed
 					obj.SetAnnotations(map[string]string{"large": strings.Repeat("abcdefgh", 8<<10)})
 				})
 			}

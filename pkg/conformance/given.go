@@ -9,10 +9,10 @@ import (
 	utilyaml "sigs.k8s.io/yaml"
 )
 
-// The checks of a given object are for kinds of which the run cannot create one, such as a report that the server
-// makes: they read the object that the sample is a copy of.
+// The checks of a given object are for kinds of which the run cannot create objects, such as a
+// report that the server creates. They read the object of which the sample is a copy.
 
-// given needs a resource of which the run has no object of its own, and one of these verbs.
+// given requires verbs of a resource of which the run cannot create objects.
 func given(names ...string) need {
 	named := offers(names...)
 	return func(f *discovered, t *Target) string {
@@ -26,13 +26,13 @@ func given(names ...string) need {
 	}
 }
 
-// givenPath is the path of the object, and of its collection.
+// givenPath returns the paths of the given object and of its collection.
 func (s *session) givenPath() (object, collection string) {
 	collection = s.collectionIn(s.r.discovered.gvr.Version, s.r.target.Sample.GetNamespace())
 	return collection + "/" + s.r.target.Sample.GetName(), collection
 }
 
-// isGiven ends the check unless an object is the given one.
+// isGiven stops the check unless an object is the given one.
 func (s *session) isGiven(obj *unstructured.Unstructured, kind string) {
 	sample := s.r.target.Sample
 	if obj.GetName() != sample.GetName() || obj.GetNamespace() != sample.GetNamespace() || obj.GetKind() != kind {
@@ -41,7 +41,7 @@ func (s *session) isGiven(obj *unstructured.Unstructured, kind string) {
 	}
 }
 
-// givenIn ends the check unless a list has the given object among its items, or lacks it.
+// givenIn fails the check unless a list contains the given object, or lacks it if want is false.
 func (s *session) givenIn(a *response, want bool) {
 	found := slices.ContainsFunc(s.want(a, 200).items(), func(item unstructured.Unstructured) bool {
 		return item.GetName() == s.r.target.Sample.GetName() && item.GetNamespace() == s.r.target.Sample.GetNamespace()

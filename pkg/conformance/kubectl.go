@@ -17,7 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// kubectl runs the command in the namespace of the run, with an object as its input, and returns what it printed.
+// kubectl runs the command in the namespace of the check, with an object as its input, and
+// returns its output.
 func (s *session) kubectl(input *unstructured.Unstructured, args ...string) string {
 	stdout, stderr, code := s.tryKubectl(input, args...)
 	if code != 0 {
@@ -30,8 +31,8 @@ func (s *session) tryKubectl(input *unstructured.Unstructured, args ...string) (
 	return s.startKubectl(input, nil, args...)()
 }
 
-// startKubectl starts the command. What it writes to its stderr also goes to another writer, if there is one. What is
-// returned waits for it.
+// startKubectl starts the command. If also is not nil, it also receives the standard error. The
+// returned function waits for the command.
 func (s *session) startKubectl(input *unstructured.Unstructured, also io.Writer,
 	args ...string) (wait func() (stdout, stderr string, code int)) {
 	command := s.r.target.Kubectl
@@ -40,7 +41,7 @@ func (s *session) startKubectl(input *unstructured.Unstructured, also io.Writer,
 		all = append(all, "--namespace="+s.namespace)
 	}
 	cmd := exec.CommandContext(s.ctx, command[0], all...)
-	cmd.WaitDelay = 5 * time.Second // for what it started, such as diff or a credential plugin, and keeps the pipes
+	cmd.WaitDelay = 5 * time.Second // child processes, such as diff or a credential plugin, keep the pipes open
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if also != nil {
@@ -72,13 +73,13 @@ func (s *session) startKubectl(input *unstructured.Unstructured, also io.Writer,
 	}
 }
 
-// firstWatch is closed when kubectl, with -v=6, wrote that it watches.
+// firstWatch closes seen when kubectl, with -v=6, logs its first watch request.
 type firstWatch struct {
 	seen chan struct{}
 	once sync.Once
 }
 
-// Write implements io.Writer; kubectl writes a line at once.
+// Write implements io.Writer. kubectl writes each line with one call.
 func (w *firstWatch) Write(data []byte) (int, error) {
 	if bytes.Contains(data, []byte("watch=true")) {
 		w.once.Do(func() { close(w.seen) })
@@ -86,7 +87,7 @@ func (w *firstWatch) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// kubectlWhile runs the command, and does something when it watches.
+// kubectlWhile runs the command and calls do while the command watches.
 func (s *session) kubectlWhile(do func(), args ...string) {
 	watching := &firstWatch{seen: make(chan struct{})}
 	wait := s.startKubectl(nil, watching, append(args, "-v=6")...)
@@ -100,7 +101,7 @@ func (s *session) kubectlWhile(do func(), args ...string) {
 	}
 }
 
-// arg is the resource as kubectl takes it.
+// arg returns the resource as an argument of kubectl.
 func (s *session) arg() string {
 	gvr := s.r.discovered.gvr
 	if gvr.Group == "" {
@@ -109,7 +110,7 @@ func (s *session) arg() string {
 	return gvr.Resource + "." + gvr.Version + "." + gvr.Group
 }
 
-// prints ends a check unless the output has the texts.
+// prints fails the check unless the output contains the texts.
 func (s *session) prints(output string, want ...string) {
 	for _, w := range want {
 		if !strings.Contains(output, w) {

@@ -13,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// list reads the collection, as the check's label selects it.
+// list lists the objects of the check, selected by its label.
 func (s *session) list(options ...option) *response {
 	return s.do("GET", s.collection(), append(options, query("labelSelector", s.selector()))...)
 }
 
-// some makes objects, and returns their names in order.
+// some creates n objects and returns their sorted names.
 func (s *session) some(n int) []string {
 	var out []string
 	for range n {
@@ -28,7 +28,8 @@ func (s *session) some(n int) []string {
 	return out
 }
 
-// lists fails the check unless a list has the names, which are sorted. Its order is looked at by list/order.
+// lists fails the check unless a list has the names, which must be sorted. The check list/order
+// covers the order.
 func (s *session) lists(a *response, want []string) *unstructured.Unstructured {
 	got := s.want(a, 200).names()
 	slices.Sort(got)
@@ -43,7 +44,7 @@ var listChecks = []Check{
 		[]need{verbs("list")}, func(s *session) {
 			list := s.lists(s.list(), []string{})
 			version, _, _ := unstructured.NestedString(list.Object, "metadata", "resourceVersion")
-			// Without watches a list may have no version.
+			// A list of a resource without watches may have no version.
 			versioned := version != "" && version != "0" || !slices.Contains(s.r.discovered.resource.Verbs, "watch")
 			if list.GetKind() != s.kind()+"List" || list.GetAPIVersion() != s.apiVersion() || !versioned {
 				s.errorf("got %s %s with resourceVersion %q, want %s %sList and one", list.GetAPIVersion(),
@@ -197,7 +198,8 @@ func (s *session) tooLarge(a *response) {
 	}
 }
 
-// selects is a check that a label selector finds some of three objects: those with tier=a and tier=b, and one without.
+// selects returns a check that a label selector selects some of three objects: one with tier=a,
+// one with tier=b, and one without the label.
 func selects(id, text, selector string, want ...string) Check {
 	return Check{"selectors/" + id, Required, selecting, text, []need{verbs("create", "list")}, func(s *session) {
 		byTier := map[string]string{"": s.create().GetName()}
@@ -291,13 +293,14 @@ var selectorChecks = []Check{
 		}},
 }
 
-// continued is the token for the next page.
+// continued returns the continue token of a list.
 func continued(list *unstructured.Unstructured) string {
 	token, _, _ := unstructured.NestedString(list.Object, "metadata", "continue")
 	return token
 }
 
-// token is that of a page. Servers may ignore a limit, says ListOptions: they have no pages to check.
+// token returns the continue token of a list. ListOptions permits servers to ignore a limit, so
+// the check is skipped if there is no token.
 func (s *session) token(a *response) string {
 	token := continued(s.want(a, 200).object())
 	if token == "" {
@@ -306,7 +309,8 @@ func (s *session) token(a *response) string {
 	return token
 }
 
-// expiredToken is a token as it was at the first resourceVersion, if the token is one of k8s.io/apiserver.
+// expiredToken returns the token with the first resourceVersion. It skips the check if the token
+// is not one of k8s.io/apiserver.
 func (s *session) expiredToken(token string) string {
 	data, err := base64.RawURLEncoding.DecodeString(token)
 	fields := map[string]any{}
@@ -345,7 +349,7 @@ var pageChecks = []Check{
 			s.some(4)
 			for token, seen := "", 0; ; {
 				list := s.want(s.do("GET", s.collection(), query("limit", "2"), query("continue", token)), 200)
-				// some kinds have objects in each new namespace
+				// some kinds create objects in each new namespace
 				total := len(s.want(s.do("GET", s.collection()), 200).items())
 				seen += len(list.items())
 				if remaining, _, _ := unstructured.NestedInt64(list.object().Object, "metadata",

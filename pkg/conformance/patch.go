@@ -152,7 +152,7 @@ var patchChecks = []Check{
 	}},
 }
 
-// permitted ends the check if the user may not send a request.
+// permitted skips the check if the user may not send the request.
 func (s *session) permitted(a *response) *response {
 	if a.Code == 403 {
 		s.skipf("the user may not: %s", a)
@@ -162,13 +162,13 @@ func (s *session) permitted(a *response) *response {
 
 const appliers = "applier"
 
-// applied is what an apply of a label says.
+// applied returns an apply configuration that sets labels.
 func (s *session) applied(name string, labels map[string]any) map[string]any {
 	obj := s.object()
 	labels = maps.Clone(labels)
 	maps.Copy(labels, s.labels())
 	obj.SetName(name)
-	_ = unstructured.SetNestedMap(obj.Object, labels, "metadata", "labels") // the path is there
+	_ = unstructured.SetNestedMap(obj.Object, labels, "metadata", "labels") // the path exists
 	return obj.Object
 }
 
@@ -183,15 +183,15 @@ func (s *session) apply(name, manager string, labels map[string]any, options ...
 	return a
 }
 
-// shares applies an element of a list in the metadata as each of two managers. Both are there until one applies without
-// its own.
+// shares applies an element of a list in the metadata as each of two managers. Both elements must
+// exist until the first manager applies without its own.
 func (s *session) shares(field string, element func(manager string) any,
 	read func(*unstructured.Unstructured) []string) {
 	name := s.name()
 	apply := func(manager string, elements ...any) []string {
 		applied := s.applied(name, map[string]any{})
 		if len(elements) > 0 {
-			_ = unstructured.SetNestedSlice(applied, elements, "metadata", field) // the path is there
+			_ = unstructured.SetNestedSlice(applied, elements, "metadata", field) // the path exists
 		}
 		a := s.want(s.do("PATCH", s.collection()+"/"+name, typed(typeApply, applied), query("fieldManager", manager)),
 			200, 201)
@@ -324,7 +324,7 @@ var applyChecks = []Check{
 		"Each manager has its own elements in a list of the type map, such as the owners.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			s.shares("ownerReferences", func(string) any {
-				owner := s.create() // one that the garbage collector finds
+				owner := s.create() // an existing object, which the garbage collector finds
 				return map[string]any{"apiVersion": owner.GetAPIVersion(), "kind": owner.GetKind(),
 					"name": owner.GetName(),
 					"uid":  string(owner.GetUID())}
@@ -557,7 +557,7 @@ var dryRunChecks = []Check{
 		}},
 }
 
-// untouched ends the check unless an object is there without the label of a dry run.
+// untouched fails the check unless an object exists without the label of a dry run.
 func (s *session) untouched(obj *unstructured.Unstructured) {
 	got := s.get(obj)
 	if got.GetUID() != obj.GetUID() || got.GetLabels()["dry"] != "" || got.GetDeletionTimestamp() != nil {
@@ -630,7 +630,7 @@ func (s *session) withUnknown() *unstructured.Unstructured {
 	return obj
 }
 
-// twice is an object that has its kind twice.
+// twice sets the body to an object in which the field kind is duplicated.
 func (s *session) twice() option {
 	return func(r *request) {
 		body(s.object())(r)
@@ -737,10 +737,10 @@ var statusChecks = []Check{
 		}},
 }
 
-// replicas are those of the scale of an object.
+// replicas returns the replicas in the spec of an object's scale.
 func (s *session) replicas(obj *unstructured.Unstructured) int64 {
 	scale := s.want(s.do("GET", s.path(obj)+"/scale"), 200).object()
-	n, _, _ := unstructured.NestedInt64(scale.Object, "spec", "replicas") // none is 0
+	n, _, _ := unstructured.NestedInt64(scale.Object, "spec", "replicas") // a missing field means 0
 	return n
 }
 
@@ -776,7 +776,7 @@ var scaleChecks = []Check{
 			want := s.replicas(obj) + 1
 			s.unconflicted(func() *response {
 				scale := s.want(s.do("GET", s.path(obj)+"/scale"), 200).object()
-				// it has no such path or an int64
+				// no error is possible: the path is missing or has an int64
 				_ = unstructured.SetNestedField(scale.Object, want, "spec", "replicas")
 				return s.do("PUT", s.path(obj)+"/scale", body(scale))
 			})
@@ -790,7 +790,7 @@ var scaleChecks = []Check{
 			s.want(s.do("PATCH", s.path(obj)+"/scale", mergePatch(
 				map[string]any{"spec": map[string]any{"replicas": s.replicas(obj) + 1}}), query("fieldManager",
 				"scaler")), 200)
-			entries := s.get(obj).GetManagedFields() // this one has no time
+			entries := s.get(obj).GetManagedFields() // the response to the patch has no managedFields
 			if !slices.ContainsFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
 				return e.Manager == "scaler" && e.Subresource == "scale" && e.FieldsV1 != nil &&
 					strings.Contains(e.FieldsV1.GetRawString(), "f:replicas")

@@ -23,16 +23,18 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Direct is the own port of a server of an aggregated API, behind which the front proxy stands. Whoever has the key of
-// the front proxy can speak for anybody: these checks are for clusters that are thrown away.
+// Direct is the own port of an aggregated API server, to which the front proxy connects. The key
+// of the front proxy permits requests as any user, so run these checks only on temporary
+// clusters.
 type Direct struct {
-	// URL is https://HOST:PORT. ServerName and CA verify the certificate of the server; CA is PEM.
+	// URL has the form https://HOST:PORT. ServerName and CA, which is PEM, verify the server's
+	// certificate.
 	URL, ServerName string
 	CA              []byte
 	// FrontProxy is the client certificate of kube-apiserver's aggregation layer.
 	FrontProxy tls.Certificate
-	// User is a client certificate of any user, by the CA that the cluster has for them. Without it, a check is
-	// skipped.
+	// User is the client certificate of any user, issued by the cluster's CA for users. Without
+	// it, a check is skipped.
 	User *tls.Certificate
 }
 
@@ -43,11 +45,11 @@ const (
 	crypto         = "https://www.rfc-editor.org/rfc/rfc9325"
 )
 
-// SecurityChecks are those of ExecuteSecurity: what holds when callers lie about who they are.
+// SecurityChecks returns the checks of ExecuteSecurity, in which callers forge their identity.
 func SecurityChecks() []Check { return securityChecks }
 
-// ExecuteSecurity runs the checks of security at a server's own port, target.Direct. The target needs no Change,
-// Invalid or Status.
+// ExecuteSecurity runs the security checks at a server's own port, target.Direct. The target
+// needs no Change, Invalid or Status.
 func ExecuteSecurity(ctx context.Context, target Target) (*Report, error) {
 	if target.Direct == nil {
 		return nil, &TargetError{[]error{errors.New("the target has no Direct")}}
@@ -55,8 +57,8 @@ func ExecuteSecurity(ctx context.Context, target Target) (*Report, error) {
 	return execute(ctx, target, SecurityChecks())
 }
 
-// getDirect sends a request to the server's own port. A connection that the server refuses is an answer with the code
-// 0.
+// getDirect sends a request to the server's own port. If the server rejects the connection, it
+// returns a response with code 0.
 func (s *session) getDirect(cert *tls.Certificate, path string, options ...option) *response {
 	r := request{query: url.Values{}, header: http.Header{}}
 	for _, o := range options {
@@ -88,15 +90,15 @@ func (s *session) getDirect(cert *tls.Certificate, path string, options ...optio
 	} else {
 		defer resp.Body.Close()
 		a.Code, a.Header = resp.StatusCode, resp.Header
-		a.Body, _ = bodyOf(resp) // what came is judged
+		a.Body, _ = bodyOf(resp) // the check evaluates the part that was read
 		exchange.Code, exchange.Response = a.Code, truncated(a.Body)
 	}
 	s.exchanges = append(s.exchanges, exchange)
 	return a
 }
 
-// handshake ends the run if there is no TLS server at the address: no check could tell that from a connection that is
-// refused.
+// handshake stops the run if no TLS server listens at the address, because checks cannot
+// distinguish that from a rejected connection.
 func (s *session) handshake() {
 	if a := s.getDirect(&s.r.target.Direct.FrontProxy, "/"); a.Code == 0 {
 		s.fatalf("%s: %s", a.request, a.Body)
@@ -117,14 +119,14 @@ func (s *session) tls(cert *tls.Certificate) (*tls.Config, error) {
 	return config, nil
 }
 
-// closed ends the check unless a caller gets no further than 401, 403 or a refused connection.
+// closed fails the check unless the response is 401 or 403, or the connection was rejected.
 func (s *session) closed(a *response) {
 	if a.Code != 0 && a.Code != 401 && a.Code != 403 {
 		s.errorf("%s: got %s, want 401, 403 or no connection", a.request, a)
 	}
 }
 
-// reader is a user who may list the resource.
+// reader returns a user who may list the resource.
 func (s *session) reader() string {
 	user := "conformance-reader-" + s.label()
 	s.grant(user, s.rule(s.r.discovered.gvr.Resource, "list", "get"))
@@ -137,13 +139,13 @@ func (s *session) reader() string {
 	return user
 }
 
-// asProxiedUser lists as a user whom the front proxy names.
+// asProxiedUser lists the resource as a user whom the front proxy names.
 func (s *session) asProxiedUser(user string, options ...option) *response {
 	return s.getDirect(&s.r.target.Direct.FrontProxy, s.collection(),
 		append(options, header("X-Remote-User", user), header("X-Remote-Group", "system:authenticated"))...)
 }
 
-// account is a ServiceAccount in a namespace of its own, and a token of it.
+// account creates a ServiceAccount in its own namespace and returns the namespace and a token.
 func (s *session) account(audiences ...any) (namespace, token string) {
 	namespace = s.aNamespace()
 	path := "/api/v1/namespaces/" + namespace + "/serviceaccounts"
@@ -156,13 +158,14 @@ func (s *session) account(audiences ...any) (namespace, token string) {
 	answered := s.want(s.do("POST", path+"/a/token", body(
 		map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})), 201).object()
 	token, _, _ = unstructured.NestedString(answered.Object, "status", "token")
-	s.exchanges = nil // tokens are for no report
+	s.exchanges = nil // reports must not contain tokens
 	return namespace, token
 }
 
 func bearer(token string) option { return header("Authorization", "Bearer "+token) }
 
-// selfSigned is a certificate of a CA that nobody trusts, for the name of the front proxy.
+// selfSigned returns a self-signed certificate for the name of the front proxy, which no server
+// trusts.
 func (s *session) selfSigned() *tls.Certificate {
 	leaf, err := x509.ParseCertificate(s.r.target.Direct.FrontProxy.Certificate[0])
 	if err != nil {
@@ -184,8 +187,8 @@ func (s *session) selfSigned() *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// sendRaw sends bytes over TLS, as the front proxy or without a certificate, and returns the codes of all answers on
-// the connection.
+// sendRaw sends bytes over TLS, as the front proxy or without a certificate. It returns the codes
+// of all responses on the connection.
 func (s *session) sendRaw(cert *tls.Certificate, text string) (codes []int) {
 	config, err := s.tls(cert)
 	if err != nil {
@@ -201,14 +204,14 @@ func (s *session) sendRaw(cert *tls.Certificate, text string) (codes []int) {
 		s.fatalf("%v", err)
 	}
 	exchange := Exchange{Request: truncated([]byte(text))}
-	// The server may close before it has read all.
+	// The server may close the connection before it has read everything.
 	_, _ = io.WriteString(conn, strings.ReplaceAll(text, "HOST", host))
 	for lines := bufio.NewReader(conn); ; {
 		resp, err := http.ReadResponse(lines, nil)
 		if err != nil {
 			break
 		}
-		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer)) // only the code counts
+		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer)) // only the code matters
 		_ = resp.Body.Close()
 		codes = append(codes, resp.StatusCode)
 	}
@@ -217,7 +220,8 @@ func (s *session) sendRaw(cert *tls.Certificate, text string) (codes []int) {
 	return codes
 }
 
-// refusedRaw ends the check if any answer to what is sent as a reader by the front proxy has the code 200.
+// refusedRaw fails the check if any response to text, sent as the front proxy, has a code below
+// 400.
 func (s *session) refusedRaw(text string) {
 	for _, code := range s.sendRaw(&s.r.target.Direct.FrontProxy, text) {
 		if code < 400 {
@@ -452,12 +456,13 @@ var securityChecks = []Check{
 		}},
 }
 
-// asToken sends a request through kube-apiserver with a token in the place of the target's own credentials.
+// asToken sends a request through kube-apiserver with a token instead of the target's own
+// credentials.
 func (s *session) asToken(token, path string, options ...option) *response {
 	return s.do("GET", path, append(options, at(s.r.bare), header("Authorization", "Bearer "+token))...)
 }
 
-// noHandshake ends the check if the server agrees to a weaker TLS.
+// noHandshake fails the check if the server accepts the weakened TLS configuration.
 func (s *session) noHandshake(weaken func(*tls.Config)) {
 	config, err := s.tls(nil)
 	if err != nil {

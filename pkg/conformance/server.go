@@ -17,7 +17,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// healthy is a check of a health endpoint.
+// healthy returns a check of a health endpoint.
 func healthy(name, text string) Check {
 	return Check{"health/" + name, Recommended, "https://kubernetes.io/docs/reference/using-api/health-checks/", text,
 		[]need{aServer}, func(s *session) {
@@ -37,7 +37,7 @@ var healthChecks = []Check{
 	healthy("readyz", "/readyz says ok, and with verbose each part."),
 }
 
-// metrics are those of the server.
+// metrics returns the metrics of the server.
 func (s *session) metrics() map[string]*dto.MetricFamily {
 	a := s.want(s.do("GET", "/metrics", at(s.r.server), accept("text/plain")), 200)
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -48,7 +48,7 @@ func (s *session) metrics() map[string]*dto.MetricFamily {
 	return families
 }
 
-// metric is the sum of those of a family that have labels.
+// metric returns the sum of the metrics of a family that have the labels.
 func metric(families map[string]*dto.MetricFamily, name string, labels map[string]string) float64 {
 	sum := 0.0
 	for _, m := range families[name].GetMetric() {
@@ -65,7 +65,7 @@ func metric(families map[string]*dto.MetricFamily, name string, labels map[strin
 	return sum
 }
 
-// used are the metrics of what a server holds.
+// used returns the metrics of resources that the server holds.
 func (s *session) used() map[string]float64 {
 	families, out := s.metrics(), map[string]float64{}
 	for _, name := range []string{goroutines, heap} {
@@ -79,17 +79,20 @@ const (
 	goroutines = "go_goroutines"
 	heap       = "go_memstats_heap_alloc_bytes"
 	watches    = "apiserver_longrunning_requests"
-	// leaks is the area of the checks that are made after all the others.
+	// leaks is the area of the checks that run after all others.
 	leaks = "leaks"
-	// spareGoroutines are for connections and what else goes on in a server: a run sends thousands of requests.
+	// spareGoroutines allows for connections and other work of the server: a run sends thousands
+	// of requests.
 	spareGoroutines = 200
-	// spareWatches are for other clients, such as controllers that begin to watch the resource.
+	// spareWatches allows for other clients, such as controllers that start to watch the
+	// resource.
 	spareWatches = 10
-	// spareHeap is in bytes. Before the garbage collection, the heap of a Go program is up to twice what it holds.
+	// spareHeap is in bytes. Before a garbage collection, the heap of a Go program is up to twice
+	// its live memory.
 	spareHeap = 64 << 20
 )
 
-// resourceLabels are those of the metrics about requests.
+// resourceLabels returns the labels of request metrics for the resource.
 func (s *session) resourceLabels(verb string) map[string]string {
 	return map[string]string{"group": s.r.discovered.gvr.Group, "version": s.r.discovered.gvr.Version,
 		"resource": s.r.discovered.gvr.Resource, "verb": verb}
@@ -144,7 +147,7 @@ var metricChecks = []Check{
 		}},
 }
 
-// leak is a check of a metric that grows by no more than is allowed.
+// leak returns a check that a metric does not exceed the allowed value.
 func leak(name, metric, text string, allowed func(before float64) float64, needs ...need) Check {
 	return Check{"leaks/" + name, Optional, measuring, text, append(needs, aServer), func(s *session) {
 		before, ok := s.r.before[metric]
@@ -152,7 +155,7 @@ func leak(name, metric, text string, allowed func(before float64) float64, needs
 			s.skipf("the metrics could not be read before the run")
 		}
 		s.eventually("after the run", func() string {
-			// A process has goroutines and a heap.
+			// A running process has goroutines and a heap.
 			if after := s.used()[metric]; after > allowed(before) || after == 0 && metric != watches {
 				return fmt.Sprintf("%s is %v, and was %v", metric, after, before)
 			}
@@ -174,14 +177,14 @@ var leakChecks = []Check{
 		func(before float64) float64 { return 2*before + spareHeap }),
 }
 
-// auditLog is what was written since the run began.
+// auditLog returns the part of the audit log that was written since the run began.
 func (r *runner) auditLog() ([]byte, error) {
 	log, err := os.Open(r.target.AuditLog)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }()
-	if info, err := log.Stat(); err != nil || info.Size() >= r.auditFrom { // otherwise it was rotated
+	if info, err := log.Stat(); err != nil || info.Size() >= r.auditFrom { // otherwise the log was rotated
 		if _, err := log.Seek(r.auditFrom, io.SeekStart); err != nil {
 			return nil, err
 		}
@@ -189,7 +192,7 @@ func (r *runner) auditLog() ([]byte, error) {
 	return io.ReadAll(log)
 }
 
-// audited waits for the event of an answer in the log, in the stage that ends a request.
+// audited waits for the audit event of a response with the stage ResponseComplete.
 func (s *session) audited(a *response) *auditv1.Event {
 	id := a.Header.Get("Audit-Id")
 	if id == "" {
@@ -251,7 +254,8 @@ var auditChecks = []Check{
 				}
 				return ""
 			})
-			// kube-apiserver tells both; behind it, a server only knows the one that the request is for.
+			// kube-apiserver records both users. A server behind it only knows the impersonated
+			// one.
 			if event := s.audited(a); event.User.Username != user &&
 				(event.ImpersonatedUser == nil || event.ImpersonatedUser.Username != user) {
 				s.errorf("the event is by %q for %+v, want %s", event.User.Username, event.ImpersonatedUser, user)

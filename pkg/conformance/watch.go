@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// watchOwn watches what the check made, from a resourceVersion on.
+// watchOwn watches the objects of the check from a resourceVersion.
 func (s *session) watchOwn(version string, options ...option) *watcher {
 	options = append(options, query("labelSelector", s.selector()))
 	if version != "" {
@@ -23,7 +23,7 @@ func (s *session) watchOwn(version string, options ...option) *watcher {
 	return s.watch(s.collection(), options...)
 }
 
-// now is the resourceVersion of a list.
+// now returns the resourceVersion of a list.
 func (s *session) now() string {
 	version, _, _ := unstructured.NestedString(s.want(s.list(), 200).object().Object, "metadata", "resourceVersion")
 	return version
@@ -61,7 +61,7 @@ var watchChecks = []Check{
 			w := s.watchOwn(s.now())
 			obj := s.create()
 			for {
-				// A controller may change the first.
+				// A controller may change the first object.
 				if e := w.next(); e.Type == "ADDED" {
 					if e.object().GetName() != obj.GetName() {
 						s.errorf("got %s, want the object that came later", e)
@@ -92,7 +92,7 @@ var watchChecks = []Check{
 		"A watch with resourceVersion=0 begins with ADDED for each object that is there.",
 		[]need{verbs("create", "watch")}, func(s *session) {
 			want := s.some(3)
-			// the cache has them
+			// wait until the cache contains them
 			s.lists(s.list(query("resourceVersion", s.now()), query("resourceVersionMatch", "NotOlderThan")), want)
 			s.initial(want, s.watchOwn("0"))
 		}},
@@ -113,7 +113,7 @@ var watchChecks = []Check{
 		"With allowWatchBookmarks a watch has a bookmark before it times out.",
 		[]need{verbs("create", "list", "watch")}, func(s *session) {
 			w := s.watchOwn(s.now(), query("timeoutSeconds", "4"), query("allowWatchBookmarks", "true"))
-			s.create() // without a change since the version of the watch there may be none
+			s.create() // without a change since the version of the watch, there may be no bookmark
 			for {
 				e, ok := w.any()
 				if !ok {
@@ -153,7 +153,7 @@ var watchChecks = []Check{
 			for {
 				e := w.next()
 				if e.Type == "MODIFIED" {
-					continue // a controller
+					continue // by a controller
 				}
 				if e.Type != "DELETED" || e.object().GetName() != obj.GetName() {
 					s.errorf("got %s, want DELETED", e)
@@ -171,7 +171,7 @@ var watchChecks = []Check{
 			for {
 				e := w.next()
 				if e.Type == "MODIFIED" {
-					continue // a controller
+					continue // by a controller
 				}
 				if e.Type != "DELETED" || e.object().GetLabels()["in"] != "yes" ||
 					e.object().GetResourceVersion() != left.GetResourceVersion() {
@@ -217,7 +217,7 @@ var watchChecks = []Check{
 				switch got := w.expect("MODIFIED", obj.GetName()).object().GetAnnotations()["count"]; got {
 				case fmt.Sprint(i):
 					i++
-				case fmt.Sprint(i - 1), "": // a controller wrote
+				case fmt.Sprint(i - 1), "": // written by a controller
 				default:
 					s.fatalf("after the write %d, the watch saw %s", i-1, got)
 				}
@@ -280,7 +280,7 @@ var watchChecks = []Check{
 			for range 8 {
 				config := rest.CopyConfig(s.r.target.Config)
 				config.QPS, config.Timeout = -1, 0
-				// Another dialer is another connection.
+				// Another dialer creates another connection.
 				config.Dial = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
 				apart, err := newEndpoint(config)
 				if err != nil {
@@ -338,13 +338,13 @@ func firstEvent(a *response) string {
 	return kind
 }
 
-// initial ends the check unless a watch begins with the objects.
+// initial fails the check unless a watch begins with the objects.
 func (s *session) initial(want []string, w *watcher) {
 	var got []string
 	for len(got) < len(want) {
 		e := w.next()
 		if e.Type == "MODIFIED" {
-			continue // a controller
+			continue // by a controller
 		}
 		if e.Type != "ADDED" {
 			s.fatalf("got %s, want ADDED", e)
@@ -358,17 +358,17 @@ func (s *session) initial(want []string, w *watcher) {
 
 const (
 	watchListing = "3157-watch-list"
-	// initialEventsEnd is on the bookmark that ends the initial events.
+	// initialEventsEnd is the annotation of the bookmark after the initial events.
 	initialEventsEnd = "k8s.io/initial-events-end"
 )
 
-// streamed are the options of a streaming list.
+// streamed returns the options of a streaming list.
 func streamed() []option {
 	return []option{query("sendInitialEvents", "true"), query("resourceVersionMatch", "NotOlderThan"),
 		query("allowWatchBookmarks", "true")}
 }
 
-// untilEnd reads the initial events.
+// untilEnd reads the initial events and returns their names, sorted, and the final bookmark.
 func (s *session) untilEnd(w *watcher) (names []string, bookmark *unstructured.Unstructured) {
 	for {
 		e, ok := w.any()

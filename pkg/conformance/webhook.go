@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// webhooks is an HTTPS server for the webhooks of a run. Each has a path.
+// webhooks is an HTTPS server for the webhooks of a run. Each webhook has its own path.
 type webhooks struct {
 	server *http.Server
 	url    string
@@ -31,13 +31,13 @@ type webhooks struct {
 	hooks map[string]*webhook
 }
 
-// webhook is one of them.
+// webhook is one webhook of the server.
 type webhook struct {
-	answer func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse // nil for an answer that is none
+	answer func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse // returns nil for no response
 	asked  []*admissionv1.AdmissionRequest
 }
 
-// newWebhooks serves them at an address, with a certificate of its own.
+// newWebhooks serves webhooks at an address with a self-signed certificate.
 func newWebhooks(address string) (*webhooks, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -47,7 +47,7 @@ func newWebhooks(address string) (*webhooks, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, port, _ := net.SplitHostPort(listener.Addr().String()) // it is HOST:PORT
+	_, port, _ := net.SplitHostPort(listener.Addr().String()) // the address has the form HOST:PORT
 	cert, key, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
@@ -61,15 +61,15 @@ func newWebhooks(address string) (*webhooks, error) {
 		ca: cert,
 	}
 	w.server = &http.Server{
-		// the failing requests are those of the checks
+		// the failed requests belong to the checks
 		Handler: w, ReadHeaderTimeout: defaultCheckTimeout, ErrorLog: log.New(io.Discard, "", 0),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
 	}
-	go func() { _ = w.server.ServeTLS(listener, "", "") }() // it ends with close
+	go func() { _ = w.server.ServeTLS(listener, "", "") }() // it returns after close
 	return w, nil
 }
 
-func (w *webhooks) close() { _ = w.server.Close() } // nobody waits for an answer
+func (w *webhooks) close() { _ = w.server.Close() } // no client waits for a response
 
 // ServeHTTP implements http.Handler.
 func (w *webhooks) ServeHTTP(writer http.ResponseWriter, req *http.Request) {
@@ -92,16 +92,17 @@ func (w *webhooks) ServeHTTP(writer http.ResponseWriter, req *http.Request) {
 	review.Response = hook.answer(review.Request)
 	review.Response.UID, review.Request = review.Request.UID, nil
 	writer.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(writer).Encode(review) // an answer that breaks off is an error to the one who asked
+	_ = json.NewEncoder(writer).Encode(review) // the client treats a truncated response as an error
 }
 
-// hooked is what a webhook of a check is asked about: requests for objects with the label hooked of the check.
+// hooked describes a webhook of a check. It receives requests for objects with the label hooked
+// of the check.
 type hooked struct {
 	kind       string // ValidatingWebhookConfiguration or MutatingWebhookConfiguration
 	operations []any
-	version    string // of the rule; that of the target unless set
-	resource   string // of the rule; that of the target unless set
-	policy     string // Fail unless set
+	version    string // of the rule; default: the version of the target
+	resource   string // of the rule; default: the resource of the target
+	policy     string // default: Fail
 	answer     func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 }
 
@@ -109,7 +110,8 @@ func allows(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Allowed: true}
 }
 
-// webhook makes one. What it returns tells the requests that the webhook was asked about since the last time.
+// webhook creates a webhook. The returned function returns the requests that the webhook has
+// received since its last call.
 func (s *session) webhook(h hooked) (asked func() []*admissionv1.AdmissionRequest) {
 	name := s.name()
 	hooks, path := s.r.webhooks, "/"+name
@@ -157,15 +159,15 @@ func (s *session) webhook(h hooked) (asked func() []*admissionv1.AdmissionReques
 	}
 }
 
-// hookedObject is one that webhooks are asked about.
+// hookedObject returns an object for which webhooks are called.
 func (s *session) hookedObject() *unstructured.Unstructured {
 	obj := s.object()
 	labelled("hooked", "yes")(obj)
 	return obj
 }
 
-// asked repeats a request until the webhook is asked, which takes the server a moment to learn; a webhook is asked once
-// for a request.
+// asked repeats a request until the webhook is called, because a server needs a moment to apply
+// the configuration. It fails the check if the webhook is called more than once for a create.
 func (s *session) asked(by func() []*admissionv1.AdmissionRequest,
 	send func() *response) (request *admissionv1.AdmissionRequest, a *response) {
 	by()
@@ -175,7 +177,7 @@ func (s *session) asked(by func() []*admissionv1.AdmissionRequest,
 		if len(requests) == 0 {
 			return "it was not asked; the answer was " + a.String()
 		}
-		// the others are tried again when somebody else writes meanwhile
+		// other requests are retried after a concurrent write
 		if len(requests) > 1 && strings.HasPrefix(a.request, "POST ") {
 			s.errorf("%s: the webhook was asked %d times, want once", a.request, len(requests))
 		}
@@ -185,14 +187,14 @@ func (s *session) asked(by func() []*admissionv1.AdmissionRequest,
 	return request, a
 }
 
-// dryCreate is a request that changes nothing.
+// dryCreate sends a request that changes nothing.
 func (s *session) dryCreate() *response {
 	return s.do("POST", s.collection(), body(s.hookedObject()), query("dryRun", "All"))
 }
 
 const validating, mutating = "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"
 
-// validator is a webhook that lets everything pass.
+// validator creates a webhook that admits everything.
 func (s *session) validator(operation string) func() []*admissionv1.AdmissionRequest {
 	return s.webhook(hooked{kind: validating, operations: []any{operation}, answer: allows})
 }
@@ -225,7 +227,7 @@ var webhookChecks = []Check{
 		"A webhook is told the user who asks, not the one who passes the request on.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
 			user := s.unprivilegedUser()
-			s.grant(user, s.rule("*", "create", "get")) // the kind can ask for others, too
+			s.grant(user, s.rule("*", "create", "get")) // the kind may require further permissions
 			asked := s.validator("CREATE")
 			request, _ := s.asked(asked, func() *response {
 				return s.do("POST", s.collection(), body(s.hookedObject()), query("dryRun", "All"), as(user))
@@ -286,7 +288,7 @@ var webhookChecks = []Check{
 		}},
 	{"webhooks/delete", Required, webhooking, "A webhook is asked about a deletion, with the object.",
 		[]need{verbs("create", "delete"), aWebhookAddress}, func(s *session) {
-			// One that is left behind must not keep objects from being deleted.
+			// A webhook that is not deleted must not prevent the deletion of objects.
 			asked := s.webhook(hooked{kind: validating, operations: []any{"DELETE"}, policy: "Ignore", answer: allows})
 			var obj *unstructured.Unstructured
 			request, _ := s.asked(asked, func() *response {
@@ -368,7 +370,7 @@ var webhookChecks = []Check{
 		}},
 }
 
-// mutator is a webhook that adds a label.
+// mutator creates a webhook that adds a label.
 func (s *session) mutator() func() []*admissionv1.AdmissionRequest {
 	return s.webhook(hooked{kind: mutating, operations: []any{"CREATE"},
 		answer: func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
@@ -378,21 +380,22 @@ func (s *session) mutator() func() []*admissionv1.AdmissionRequest {
 		}})
 }
 
-// none is no answer.
+// none is the function of a webhook that does not respond.
 func none(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { return nil }
 
 func refusal(code int32, message string) *metav1.Status {
 	return &metav1.Status{Status: metav1.StatusFailure, Code: code, Message: message}
 }
 
-// hasWarning says whether an answer has a warning with a text, as RFC 7234 has them, section 5.5.
+// hasWarning reports whether a response has a warning with a text, in the format of RFC 7234,
+// section 5.5.
 func (a *response) hasWarning(text string) bool {
 	return slices.ContainsFunc(a.Header.Values("Warning"), func(warning string) bool {
 		return strings.HasPrefix(warning, "299 ") && strings.Contains(warning, text)
 	})
 }
 
-// warned fails the check without such a warning.
+// warned fails the check unless a response has such a warning.
 func (s *session) warned(a *response, text string) {
 	if !a.hasWarning(text) {
 		s.errorf("%s: the warnings are %q, want one with code 299 and %q", a.request, a.Header.Values("Warning"), text)

@@ -120,7 +120,7 @@ func generated(prefix string) func(*unstructured.Unstructured) {
 	}
 }
 
-// invalid ends the check unless an answer is 422 with a cause that names a field.
+// invalid fails the check unless a response is 422 with a cause for a field.
 func (s *session) invalid(a *response, field string) {
 	status := s.expectRefused(a, 422)
 	var fields []string
@@ -137,7 +137,7 @@ func (s *session) invalid(a *response, field string) {
 	}
 }
 
-// deleteAndWait deletes an object and waits until it is.
+// deleteAndWait deletes an object and waits until it no longer exists.
 func (s *session) deleteAndWait(obj *unstructured.Unstructured) {
 	s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
 	s.eventually("after the deletion", func() string {
@@ -307,7 +307,8 @@ var createChecks = []Check{
 		}},
 }
 
-// firstDifference says which field of one value another does not have, or has otherwise.
+// firstDifference describes the first field of want that got lacks or that has another value, or
+// returns "".
 func firstDifference(want, got any, path string) string {
 	switch want := want.(type) {
 	case map[string]any:
@@ -342,13 +343,14 @@ func firstDifference(want, got any, path string) string {
 	return ""
 }
 
-// empty says whether a value may be left out.
+// empty reports whether a value may be omitted.
 func empty(value any) bool {
 	v := reflect.ValueOf(value)
 	return !v.IsValid() || v.IsZero() || (v.Kind() == reflect.Map || v.Kind() == reflect.Slice) && v.Len() == 0
 }
 
-// managed ends the check unless an object has an entry of a manager.
+// managed stops the check unless an object has a managedFields entry of a manager with an
+// operation.
 func (s *session) managed(obj *unstructured.Unstructured, manager, operation string) metav1.ManagedFieldsEntry {
 	for _, entry := range obj.GetManagedFields() {
 		if entry.Manager == manager && string(entry.Operation) == operation {
@@ -561,8 +563,8 @@ var updateChecks = []Check{
 	}},
 }
 
-// expectNoChange ends the check unless a request that changes nothing keeps the resourceVersion. Controllers may write
-// meanwhile, so it tries thrice.
+// expectNoChange fails the check unless a request that changes nothing keeps the resourceVersion.
+// It tries three times, because controllers may write concurrently.
 func (s *session) expectNoChange(obj *unstructured.Unstructured, send func(*unstructured.Unstructured) *response) {
 	var versions []string
 	for range 3 {

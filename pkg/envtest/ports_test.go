@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestBusyPort: a port on which somebody listens is not handed out, and where all are taken the error says what to look
-// at.
+// TestBusyPort: a port in use is not allocated, and if all ports are in use, the error names a
+// command that shows by which processes.
 func TestBusyPort(t *testing.T) {
 	var ps ports
 	first, err := ps.take()

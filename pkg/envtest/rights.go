@@ -19,8 +19,8 @@ import (
 	"example.com/extension-apiserver/manifests"
 )
 
-// grant applies the namespace and the RBAC of the manifests and of the API, under the names of our servers, and makes
-// the servers' kubeconfig.
+// grant applies the namespace and the RBAC of the manifests and of the API, with the names of the
+// environment, and creates the servers' kubeconfig.
 func (e *Environment) grant(ctx context.Context) (err error) {
 	api, err := exec.CommandContext(ctx, e.server, "apiservices", "--kustomize").Output()
 	if err != nil {
@@ -45,8 +45,9 @@ func (e *Environment) grant(ctx context.Context) (err error) {
 	return err
 }
 
-// applyRights unpacks a folder of the kit's below Dir, again each time, with more files by their paths, and applies
-// what its folder env renders of namespaces, ServiceAccounts and RBAC.
+// applyRights unpacks a folder of the kit below Dir, replacing an earlier copy, and adds files by
+// their paths. It applies the namespaces, ServiceAccounts and RBAC that its folder env renders
+// to.
 func (e *Environment) applyRights(ctx context.Context, name string, folder fs.FS, files map[string]string) error {
 	dir := filepath.Join(e.Dir, name)
 	if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, folder)); err != nil {

@@ -2,10 +2,11 @@
 
 package verify
 
-// Renew says how a certificate in a file is renewed.
+// Renew describes how to renew a certificate in a file.
 const Renew = "certgen init, or for a pair beside a kubeconfig certgen konnectivity kubeconfig"
 
-// checks is all that can be found in files. Findings of C01 to C14 are about a certificate, F01 to F04 about a file.
+// checks contains all checks of files. C01 to C14 check a certificate, and F01 to F04 check a
+// file.
 var checks = []Check[*target]{
 	NewCheck("C01", certified(checkChain),
 		"the verifier of its peers refuses the certificate: no trusted CA signed it",
@@ -70,13 +71,15 @@ var checks = []Check[*target]{
 	{AllowedName, certified(checkAllowedName)},
 }
 
-// AllowedName is about files here, where a flag says the allowed names, and in a running cluster about its ConfigMap:
-// an ID means one thing.
+// AllowedName is the rule about the front proxy's common name. For files, a flag provides the
+// allowed names; in a running cluster, its ConfigMap does. Both checks share the rule, so that
+// an ID has one meaning.
 var AllowedName = Rule{"P01", []Severity{Error},
 	"the front proxy's common name is not among --requestheader-allowed-names, so API servers refuse whom it names",
 	"issue it again with an allowed name (certgen init uses front-proxy-client), or allow its name on kube-apiserver"}
 
-// certified passes over targets without a certificate that can be parsed; F02 and F04 say why there is none.
+// certified wraps find to skip targets without a parseable certificate. F02 and F04 report the
+// reason.
 func certified(find func(*target) []Finding) func(*target) []Finding {
 	return func(t *target) []Finding {
 		if t.leaf == nil {

@@ -18,7 +18,7 @@ func found(format string, args ...any) []Finding {
 	return []Finding{{Evidence: fmt.Sprintf(format, args...)}}
 }
 
-// checkChain reports every refusal of the verifier that no other check explains.
+// checkChain reports a verification failure that no other check explains.
 func checkChain(t *target) []Finding {
 	if t.unchecked {
 		f := found("the chain was not checked: no file holds the CA %q that signed it", t.leaf.Issuer)
@@ -56,7 +56,8 @@ func usages(cert *x509.Certificate) string {
 }
 
 func checkBothUsages(t *target) []Finding {
-	// An empty list allows any as well; it is so common in old certificates that a warning would be noise.
+	// An empty list allows any usage as well. It is so common in old certificates that a warning
+	// would be noise.
 	if t.purpose.leaf() && len(t.leaf.ExtKeyUsage) > 0 && certs.Permits(t.leaf, x509.ExtKeyUsageServerAuth) &&
 		certs.Permits(t.leaf, x509.ExtKeyUsageClientAuth) {
 		return found("extended key usages %s", usages(t.leaf))
@@ -136,10 +137,11 @@ func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 type member struct {
 	cert *x509.Certificate
 	path string // of its file
-	name string // "" for the target's own, else which of the file it is
+	name string // "" for the target's own certificate, otherwise its position and subject
 }
 
-// members returns the certificate itself first, then those sent along, then those in ca.crt.
+// members returns the target's certificate, then the other certificates that the server sends,
+// then those in ca.crt.
 func (t *target) members() []member {
 	var out []member
 	for _, f := range []*pemFile{t.cert, t.bundle} {
@@ -161,11 +163,13 @@ func (m member) found(severity Severity, format string, args ...any) Finding {
 	return Finding{Severity: severity, Object: m.path, Evidence: m.name + fmt.Sprintf(format, args...)}
 }
 
-// dueWithin: certgen init renews its leaves of 90 days at this time, and a year's certificate needs no more either.
+// dueWithin equals the time at which certgen init renews its leaves of 90 days. It is also
+// enough for certificates that are valid for a year.
 const dueWithin = 30 * 24 * time.Hour
 
-// due tells whether cert should be renewed now: when no more than within is left of it. 0 means 30 days, or a third of
-// its life where that is less.
+// due reports whether cert should be renewed, which is when at most within is left until it
+// expires. If within is 0, due uses 30 days or a third of the certificate's lifetime, whichever
+// is less.
 func due(cert *x509.Certificate, now time.Time, within time.Duration) bool {
 	if within == 0 {
 		within = min(dueWithin, cert.NotAfter.Sub(certs.RenewAt(cert)))
@@ -173,7 +177,8 @@ func due(cert *x509.Certificate, now time.Time, within time.Duration) bool {
 	return cert.NotAfter.Sub(now) <= within
 }
 
-// rotateCA: what trusts only the old CA refuses what the new one signs.
+// rotateCA is the fix for a CA: a client that trusts only the old CA rejects the leaves of the
+// new one.
 const rotateCA = "plan its rotation: whoever trusts it must trust its successor before that signs"
 
 func checkValidity(t *target) []Finding {
@@ -182,7 +187,7 @@ func checkValidity(t *target) []Finding {
 	for _, m := range t.members() {
 		severity := Error
 		if m.cert != t.leaf && !t.refusedFor(x509.Expired) {
-			severity = Warning // the verifier found a way without it
+			severity = Warning // the verifier found another chain
 		}
 		switch {
 		case now.After(m.cert.NotAfter):
@@ -239,7 +244,7 @@ func checkKeyStrength(t *target) []Finding {
 	for _, m := range t.members() {
 		severity := Error
 		if _, ok := m.cert.PublicKey.(ed25519.PublicKey); ok {
-			severity = Warning // strong, but not taken everywhere
+			severity = Warning // strong, but not accepted everywhere
 		}
 		if reason := certs.WeakKey(m.cert.PublicKey); reason != "" {
 			out = append(out, m.found(severity, "key: %s", reason))
@@ -274,7 +279,8 @@ func checkLeafIsCA(t *target) []Finding {
 	return nil
 }
 
-// checkAuthority looks at all that must be CAs. A leaf that is trusted by itself, in its own ca.crt, need not be one.
+// checkAuthority checks all certificates that must be CAs. A leaf that its own ca.crt trusts
+// directly need not be a CA.
 func checkAuthority(t *target) []Finding {
 	var out []Finding
 	for _, m := range t.members() {

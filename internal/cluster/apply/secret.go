@@ -25,7 +25,8 @@ import (
 	"example.com/extension-apiserver/internal/cluster"
 )
 
-// planSecret compares the serving Secret with the directory. It returns the Secret that is there, or nil.
+// planSecret compares the serving Secret with the directory. It also returns the existing
+// Secret, or nil.
 func (c Client) planSecret(ctx context.Context, o Options, src *Source) (planned, *corev1.Secret, error) {
 	name := o.Service.Namespace + "/" + o.Secret
 	item := planned{Item: certs.Item{Path: "Secret " + name, Action: certs.Replaced,
@@ -51,7 +52,7 @@ func (c Client) planSecret(ctx context.Context, o Options, src *Source) (planned
 	if err != nil {
 		return item, nil, fmt.Errorf("get Secret %s: %w", name, err)
 	}
-	// Others may keep keys of their own in it. A rotation keeps the order in which others put their CAs.
+	// Other clients may store additional keys in it. A rotation keeps the order of their CAs.
 	same := slices.Equal(stored.Data[certs.CertFile], data[certs.CertFile]) &&
 		slices.Equal(stored.Data[certs.KeyFile], data[certs.KeyFile]) &&
 		sameSet(stored.Data[certs.BundleFile], src.Bundle)
@@ -84,7 +85,8 @@ func (c Client) planSecret(ctx context.Context, o Options, src *Source) (planned
 	return item, stored, nil
 }
 
-// WithNewlines means the same: only what differs is taken from its owners by force, as for a caBundle.
+// WithNewlines returns data with the same meaning but different bytes, because a forced apply
+// takes ownership only of fields that differ, as for a caBundle.
 func WithNewlines(data map[string][]byte) map[string][]byte {
 	touched := map[string][]byte{}
 	for key, value := range data {
@@ -93,7 +95,7 @@ func WithNewlines(data map[string][]byte) map[string][]byte {
 	return touched
 }
 
-// Secret applies a Secret of type kubernetes.io/tls with those data.
+// Secret applies a Secret of type kubernetes.io/tls with the given data.
 func Secret(ctx context.Context, client typedcorev1.SecretInterface, namespace, name string, data map[string][]byte,
 	dryRun, force bool) error {
 	config := corev1ac.Secret(name, namespace).WithType(corev1.SecretTypeTLS).WithData(data)
@@ -103,8 +105,8 @@ func Secret(ctx context.Context, client typedcorev1.SecretInterface, namespace, 
 	return nil
 }
 
-// pairData is what a Secret holds of a pair: certificates and key that match, written as every reader takes them, and
-// the CAs.
+// pairData returns the data of a Secret for the key pair: matching certificates and key in the
+// format that every reader accepts, and the CAs.
 func (s *Source) pairData() (map[string][]byte, error) {
 	key, err := certs.ParsePrivateKey(s.key)
 	if err != nil {
@@ -122,8 +124,8 @@ func (s *Source) pairData() (map[string][]byte, error) {
 		nil
 }
 
-// refuseFaulty returns the errors that certgen verify finds in the directory of a key pair. It accepts any common name
-// of a front proxy, because the allowed names are in the cluster.
+// refuseFaulty returns the errors that certgen verify finds in the directory of a key pair. It
+// accepts any common name of a front proxy, because the allowed names are in the cluster.
 func refuseFaulty(dir string, now time.Time) error {
 	report, err := verify.Paths([]string{filepath.Join(dir, certs.CertFile)},
 		verify.Options{AllowedNames: []string{}, Now: now})

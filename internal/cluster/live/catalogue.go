@@ -9,8 +9,9 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// checks is all that can be found in a running cluster: K01 to K12 on the way from kube-apiserver to the servers, P01
-// to P11 about the front proxy. P01 is the rule of the checks of files, which read the allowed names from a flag.
+// checks contains all checks of a running cluster. K01 to K12 check the path from kube-apiserver
+// to the servers, and P01 to P11 the front proxy. P01 is the rule of the checks of files, which
+// read the allowed names from a flag.
 var checks = []verify.Check[*observed]{
 	verify.NewCheck("K01", checkInsecure,
 		"an APIService has insecureSkipTLSVerify, so kube-apiserver sends users' requests to whoever answers",
@@ -71,8 +72,8 @@ var checks = []verify.Check[*observed]{
 		verify.Error, verify.Warning),
 }
 
-// Rules returns the rules of the checks of a running cluster that checks of files do not have, in the order of their
-// IDs.
+// Rules returns the rules of the checks of a running cluster, without those shared with the
+// checks of files, in the order of their IDs.
 func Rules() []verify.Rule {
 	return slices.DeleteFunc(verify.RulesOf(checks), func(r verify.Rule) bool { return r.ID == verify.AllowedName.ID })
 }

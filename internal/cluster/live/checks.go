@@ -46,8 +46,8 @@ func checkCABundlePEM(o *observed) []verify.Finding {
 	return out
 }
 
-// judgeCABundle reads a caBundle as kube-aggregator does, through AppendCertsFromPEM, as client-go reads CA files, and
-// strictly.
+// judgeCABundle parses a caBundle as kube-aggregator does with AppendCertsFromPEM, as client-go
+// reads CA files, and strictly.
 func judgeCABundle(data []byte) (verify.Severity, string) {
 	_, clientGo := certutil.ParseCertsPEM(data)
 	_, strict := certs.ParseBundle(data)
@@ -80,7 +80,7 @@ func checkServed(o *observed) []verify.Finding {
 	var out []verify.Finding
 	for _, a := range o.apiServices {
 		if a.Spec.InsecureSkipTLSVerify || len(certs.LenientBundle(a.Spec.CABundle)) == 0 {
-			continue // K01 and K02
+			continue // reported by K01 and K02
 		}
 		for _, s := range o.served[a.Name] {
 			if s.Leaf == nil || s.Verdict == nil {
@@ -98,7 +98,8 @@ func checkServed(o *observed) []verify.Finding {
 	return out
 }
 
-// fixInjected is what to do where certgen apply would be undone. Empty means that nobody injects the caBundle.
+// fixInjected returns the fix for an APIService on which certgen apply would be reverted. It
+// returns "" if no injector maintains the caBundle.
 func fixInjected(a apiregistrationv1.APIService) string {
 	injected := cluster.InjectedBy(a)
 	if injected == nil {
@@ -142,7 +143,8 @@ func checkForeignCAs(o *observed) []verify.Finding {
 	return out
 }
 
-// leaves returns what the endpoints serve, those with a certificate; trust makes no difference to that.
+// leaves returns the results of endpoints that serve a certificate. They do not depend on the
+// trusted CAs.
 func (o *observed) leaves() []cluster.Served {
 	return slices.DeleteFunc(slices.Clone(o.served[o.apiServices[0].Name]),
 		func(s cluster.Served) bool { return s.Leaf == nil })
@@ -173,7 +175,8 @@ func checkReloaded(o *observed) []verify.Finding {
 	return out
 }
 
-// checkMounts looks at the Secret by name, and where none was named at every file of a pair that is mounted by itself.
+// checkMounts checks the mounts of the named Secret. If none was named, it checks all mounts of
+// individual files of a key pair.
 func checkMounts(o *observed) []verify.Finding {
 	var out []verify.Finding
 	if o.secret != nil && o.secret.Immutable != nil && *o.secret.Immutable {
@@ -213,7 +216,7 @@ func checkAnswers(o *observed) []verify.Finding {
 	for _, a := range o.answers {
 		status, _ := errors.AsType[*cluster.StatusError](a.err)
 		switch {
-		// it answered, to a user without rights
+		// it responded to an unprivileged user
 		case a.err == nil || status != nil && status.Status == http.StatusForbidden:
 		case status == nil:
 			out = append(out, verify.Finding{Object: "kube-apiserver " + a.kubeAPIServer, Severity: verify.Info,
@@ -254,8 +257,8 @@ func checkReached(o *observed) []verify.Finding {
 	return out
 }
 
-// trustProblems returns those of the trust ConfigMap with the weakness, empty for those that cannot
-// be tolerated.
+// trustProblems returns the problems of the trust ConfigMap with the given weakness. An empty
+// weakness selects those that cannot be tolerated.
 func (o *observed) trustProblems(weakness string) []verify.Finding {
 	var out []verify.Finding
 	for _, p := range frontproxy.Evaluate(o.trust).Problems {
@@ -316,7 +319,7 @@ func checkTrustConfigMap(o *observed) []verify.Finding {
 	return out
 }
 
-// probeTexts say what the result of a probe means.
+// probeTexts explains the results of a probe.
 var probeTexts = map[cluster.ProbeResult]string{
 	cluster.NotTrusted: "it answered 401: it does not trust the CA of the certificate yet, or does not allow its " +
 		"common name",

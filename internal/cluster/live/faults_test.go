@@ -18,7 +18,7 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// faults has, for each ID, what makes it appear.
+// faults contains faults for each ID that cause its finding.
 var faults = []struct {
 	id       string
 	severity verify.Severity

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package live checks a running konnectivity by its metrics: whether each kube-apiserver's server has agents, and each
-// agent all servers. What servers and agents know of each other is compared with the number of kube-apiservers, because
-// with a wrong count they agree, and a kube-apiserver has no agent. It changes nothing.
+// Package live checks a running konnectivity by its metrics: whether each kube-apiserver's
+// server has agents, and each agent all servers. It compares the servers' and agents' counts
+// with the number of kube-apiservers: with a wrong count, servers and agents agree although a
+// kube-apiserver has no agent. It changes nothing.
 package live
 
 import (
@@ -30,9 +31,10 @@ type Target struct {
 	Metrics func(context.Context) ([]byte, error) // in Prometheus' text format
 }
 
-// State is what is compared.
+// State is the input of Check.
 type State struct {
-	// KubeAPIServers is the number of kube-apiservers that use konnectivity; each has one server.
+	// KubeAPIServers is the number of kube-apiservers that use konnectivity; each has one
+	// server.
 	KubeAPIServers int
 	Agents         []Target
 	// Servers may be empty: a static pod serves its metrics only on its node.
@@ -60,13 +62,14 @@ var (
 	}
 )
 
-// noAgentResponse is what a kube-apiserver says whose server has no agent: with gRPC, and with HTTP CONNECT.
+// noAgentResponse matches the error of a kube-apiserver whose server has no agent, with gRPC and
+// with HTTP CONNECT.
 var noAgentResponse = regexp.MustCompile(`No agent available|proxy error from .* code 500`)
 
-// Rules returns what Check can find.
+// Rules returns the rules of Check.
 func Rules() []verify.Rule { return []verify.Rule{unreachable, disconnected, miscounted} }
 
-// Check returns what is wrong, the worst first.
+// Check returns the findings, the worst first.
 func Check(ctx context.Context, s State) []verify.Finding {
 	var out []verify.Finding
 	add := func(r verify.Rule, severity verify.Severity, object, format string, args ...any) {
@@ -109,7 +112,8 @@ func Check(ctx context.Context, s State) []verify.Finding {
 	return verify.Sort(out)
 }
 
-// Agents are the running pods of agents. Their metrics are read through kube-apiserver, and so through the tunnel.
+// Agents returns the running agent pods. Their metrics are read through kube-apiserver, and
+// therefore through the tunnel.
 func Agents(ctx context.Context, client kubernetes.Interface) ([]Target, error) {
 	pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx,
 		metav1.ListOptions{LabelSelector: "k8s-app=konnectivity-agent"})
@@ -123,10 +127,10 @@ func Agents(ctx context.Context, client kubernetes.Interface) ([]Target, error) 
 	var out []Target
 	for _, p := range running {
 		out = append(out, Target{"Pod/" + p.Name, func(ctx context.Context) ([]byte, error) {
-			// By number: a proxied pod has no port names.
+			// Use the port number: a proxied pod has no port names.
 			text, err := client.CoreV1().Pods(p.Namespace).ProxyGet("http", p.Name, "8093", "metrics", nil).DoRaw(ctx)
 			if err != nil {
-				return nil, fmt.Errorf("%w: %s", err, text) // kube-apiserver says only there what was in the way
+				return nil, fmt.Errorf("%w: %s", err, text) // only text contains kube-apiserver's reason
 			}
 			return text, nil
 		}})
@@ -134,8 +138,8 @@ func Agents(ctx context.Context, client kubernetes.Interface) ([]Target, error) 
 	return out, nil
 }
 
-// URL is a server or agent whose metrics are at a URL, such as http://127.0.0.1:8134/metrics on the node of a static
-// pod.
+// URL returns a server or agent whose metrics are at a URL, such as
+// http://127.0.0.1:8134/metrics on the node of a static pod.
 func URL(client *http.Client, url string) Target {
 	return Target{url, func(ctx context.Context) ([]byte, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -165,7 +169,7 @@ func read(ctx context.Context, t Target) (metrics, error) {
 	return parser.TextToMetricFamilies(bytes.NewReader(text))
 }
 
-// sum adds up the samples of a gauge; one that is missing is 0.
+// sum returns the sum of a gauge's samples, 0 if the gauge is missing.
 func (m metrics) sum(name string) float64 {
 	total := 0.0
 	for _, sample := range m[name].GetMetric() {

@@ -121,7 +121,7 @@ func TestAgents(t *testing.T) {
 	if want := "http://a:8093/metrics"; asked != want {
 		t.Errorf("asked for %q, want %q", asked, want)
 	}
-	// What is in the way is in the body of the answer.
+	// The body of the response contains the reason.
 	answered = Target{"", func(context.Context) ([]byte, error) {
 		return []byte("error trying to reach service: No agent available"),
 			errors.New("the server is currently unable to handle the request")
@@ -131,7 +131,7 @@ func TestAgents(t *testing.T) {
 	}
 }
 
-// answer is what a proxied pod answers.
+// answer is the response of a proxied pod.
 type answer struct{ target Target }
 
 func (a answer) DoRaw(ctx context.Context) ([]byte, error) { return a.target.Metrics(ctx) }

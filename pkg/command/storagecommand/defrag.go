@@ -35,7 +35,7 @@ there is.`,
 	}
 	runOnStorage(cmd, server, func(cmd *cobra.Command, t storage.Target, format cli.Format) error {
 		done, err := t.Defrag(cmd.Context(), cmd.ErrOrStderr())
-		// What was done before an error is told too.
+		// Print the members that were defragmented before an error, too.
 		if len(done) == 0 {
 			return err
 		}

@@ -80,7 +80,8 @@ another meaning, and their watches are told to list again (410 Expired).`,
 	return cmd
 }
 
-// addDataDir adds the flag of the server, if it has one: without an embedded etcd there is no data directory.
+// addDataDir adds the flag --data-dir of the server. Without an embedded etcd, the server has no
+// data directory and no such flag.
 func addDataDir(flags *pflag.FlagSet, server *apiserver.Options) {
 	if dataDir := server.StorageFlags().Lookup("data-dir"); dataDir != nil {
 		flags.AddFlag(dataDir)

@@ -16,7 +16,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// certgen runs the command for the Service of the environment, which must exit with the given code.
+// certgen runs the command for the Service of the environment. It fails the test unless the
+// command exits with the given code.
 func certgen(t *testing.T, e *envtest.Environment, exit int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	kubeconfig, err := e.AdminKubeconfig()
@@ -52,7 +53,8 @@ func match(t *testing.T, text string, patterns ...string) {
 	}
 }
 
-// TestCommands runs certgen apply and certgen verify as a person does, against a real kube-apiserver.
+// TestCommands runs certgen apply and certgen verify on the command line, against a real
+// kube-apiserver.
 func TestCommands(t *testing.T) {
 	e := envtest.New(t, envtest.Options{})
 	args := []string{"apply", "--dir=" + e.PKI(), "--secret=" + secretName}
@@ -103,7 +105,7 @@ func TestCommands(t *testing.T) {
 		ends.Summary[verify.StateDue] != 2 || ends.Certificates[0].Source != "endpoint" {
 		t.Errorf("got %+v, %v; want the endpoint and the Secret due", ends, err)
 	}
-	// An address where nobody listens is no reason to believe that all is well.
+	// An address on which nothing listens is an error, not a success.
 	_, stderr = certgen(t, e, 1, "check-expiration", "--endpoint=localhost:1")
 	match(t, stderr, `^certgen: K12 endpoint localhost:1: .*connection refused`)
 

@@ -20,8 +20,9 @@ import (
 	"example.com/extension-apiserver/internal/rotation"
 )
 
-// TestBlockedAndAborted: certgen does not begin where another manager owns a caBundle, or cert-manager keeps it. Where
-// that comes up in between it stops with exit code 3, and takes back what it did. The CA and the leaf in use stay.
+// TestBlockedAndAborted checks that certgen does not start if another field manager owns a
+// caBundle, or if cert-manager manages it. If that happens during a rotation, certgen stops with
+// exit code 3. After an abort the CA and the certificate in use are the ones from before.
 func TestBlockedAndAborted(t *testing.T) {
 	c := newCluster(t, shared)
 	old := oldMaterial(t)
@@ -54,7 +55,7 @@ func TestBlockedAndAborted(t *testing.T) {
 		if err := shared.StartCommand(cmd); err != nil {
 			t.Fatal(err)
 		}
-		_ = cmd.Wait() // the exit code tells
+		_ = cmd.Wait() // the exit code is checked below
 		return cmd.ProcessState.ExitCode(), stderr.String()
 	}
 	refused := func(want string) {
@@ -99,7 +100,7 @@ func TestBlockedAndAborted(t *testing.T) {
 	}
 }
 
-// sameCABundle is an apply of the caBundle that is there.
+// sameCABundle returns an apply configuration with the current caBundle.
 func sameCABundle(t *testing.T, a apiregistrationv1.APIService) []byte {
 	t.Helper()
 	patch, err := json.Marshal(apiregistrationv1ac.APIService(a.Name).WithSpec(
@@ -110,10 +111,11 @@ func sameCABundle(t *testing.T, a apiregistrationv1.APIService) []byte {
 	return patch
 }
 
-// TestFrontProxyCAAborted: once every kube-apiserver has published the new CA, to take it back takes it out of the
-// ConfigMap too, longer than the minute after which each publishes what is in its file.
+// TestFrontProxyCAAborted checks that an abort also removes the new CA from the ConfigMap, once
+// every kube-apiserver has published it. The CA stays removed for longer than the minute after
+// which each kube-apiserver publishes its file.
 func TestFrontProxyCAAborted(t *testing.T) {
-	t.Parallel() // when no other test uses the shared environment any more: it waits, while TestFrontProxyPerHost does
+	t.Parallel() // after all other tests of the shared environment: it waits while TestFrontProxyPerHost does
 	c := newCluster(t, shared)
 	published := func() string {
 		cm, err := c.TrustConfigMap(t.Context())
