@@ -29,7 +29,7 @@ const (
 // konnectivityLifetime is longer than LeafLifetime because nothing in konnectivity reloads: each renewal is a restart.
 const konnectivityLifetime = 365 * 24 * time.Hour
 
-const restartServers = "konnectivity reads it only when it starts: restart konnectivity's servers"
+const restartServers = "konnectivity reads the certificate only at startup: restart konnectivity's servers"
 
 // caDef is one CA of a set, leafDef one leaf of it. The table below is all that says which pairs there are: Init and
 // its report follow it, and the help of certgen says the same.
@@ -85,7 +85,7 @@ var cas = []caDef{
 		leaves: []leafDef{
 			{KonnectivityServerDir, konnectivityServer, restartServers},
 			{KonnectivityAPIServerClientDir, client(KonnectivityAPIServerClientDir),
-				"kube-apiserver reads it only when it starts: restart kube-apiserver"},
+				"kube-apiserver reads the certificate only at startup: restart kube-apiserver"},
 		},
 	},
 	{
@@ -93,7 +93,7 @@ var cas = []caDef{
 		leaves: []leafDef{
 			{KonnectivityAgentServerDir, konnectivityAgentServer, restartServers},
 			{KonnectivityAgentDir, client(KonnectivityAgentDir),
-				"konnectivity reads it only when it starts: restart the agents"},
+				"konnectivity reads the certificate only at startup: restart the agents"},
 		},
 	},
 }
@@ -130,7 +130,7 @@ func konnectivityAgentServer(o *InitOptions) (spec, error) {
 	const field = "konnectivity-agent-server-name"
 	if len(o.KonnectivityAgentServerNames) == 0 {
 		return spec{}, &InvalidError{field, "",
-			"expected the DNS name or IP address that agents dial (their --proxy-server-host); set it"}
+			"expected the DNS name or IP address to which agents connect (their --proxy-server-host)"}
 	}
 	return hostsSpec(field, o.KonnectivityAgentServerNames)
 }

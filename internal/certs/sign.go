@@ -57,7 +57,7 @@ func SignRequest(opts SignOptions) (*Report, error) {
 	var errs []error
 	for _, reason := range excess {
 		errs = append(errs, &RefusedError{Path: opts.RequestFile, Reason: reason +
-			", which is not granted; grant it by a flag, or create a request without it"})
+			", which the flags do not grant; add a flag, or create a request without it"})
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -76,10 +76,10 @@ func SignRequest(opts SignOptions) (*Report, error) {
 	if err := CreateFile(opts.Out, File{Bundle{cert}.PEM(), certMode}); err != nil {
 		return nil, err
 	}
-	item := Item{Name: s.commonName, Path: opts.Out, Action: Made, Reason: "asked for by " + opts.RequestFile,
+	item := Item{Name: s.commonName, Path: opts.Out, Action: Made, Reason: "requested by " + opts.RequestFile,
 		Certificate: new(Describe(cert, ca.now()))}
 	if cert.NotAfter.Equal(ca.Certificate.NotAfter) {
-		item.note("it ends with its CA: rotate the CA before that")
+		item.note("expires together with its CA: rotate the CA first")
 	}
 	report := NewReport("SignReport", item)
 	report.Next = []string{"certgen verify " + opts.Out}
@@ -93,8 +93,8 @@ func (o SignOptions) spec() (spec, error) {
 	switch {
 	case server == client:
 		err = &InvalidError{"user", o.User,
-			"expected either --dns and --ip, for a server, or --user and --group, for a client: no certificate is " +
-				"for both"}
+			"expected either --dns and --ip, for a server, or --user and --group, for a client; a certificate is " +
+				"not for both"}
 	case server:
 		s, err = ServingOptions{DNSNames: o.DNSNames, IPs: o.IPs, Lifetime: o.Lifetime,
 			AllowLongLived: o.AllowLongLived}.spec()
@@ -152,7 +152,7 @@ func newRequest(s spec, key crypto.Signer) (*x509.CertificateRequest, error) {
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
 	if err != nil {
-		return nil, fmt.Errorf("make certificate request: %w", err)
+		return nil, fmt.Errorf("create certificate request: %w", err)
 	}
 	return x509.ParseCertificateRequest(der)
 }
@@ -188,7 +188,7 @@ func parseRequest(data []byte) (*x509.CertificateRequest, error) {
 		return nil, fmt.Errorf("parse certificate request: %w", err)
 	}
 	if err := request.CheckSignature(); err != nil {
-		return nil, fmt.Errorf("parse certificate request: expected it signed with the key that is in it: %w", err)
+		return nil, fmt.Errorf("parse certificate request: expected a signature by the key in the request: %w", err)
 	}
 	return request, checkStrength(request.PublicKey)
 }
@@ -227,7 +227,7 @@ func excessOf(r *x509.CertificateRequest, s spec) ([]string, error) {
 	excess := func(what string, asked, granted []string) {
 		for _, name := range asked {
 			if !slices.Contains(granted, name) {
-				out = append(out, fmt.Sprintf("the request asks for the %s %q", what, name))
+				out = append(out, fmt.Sprintf("the request contains the %s %q", what, name))
 			}
 		}
 	}
@@ -249,10 +249,10 @@ func excessOf(r *x509.CertificateRequest, s spec) ([]string, error) {
 	excess("extended key usage", usageIDs(asked), []string{s.usage.OID().String()})
 	// keyEncipherment and the like are asked for by habit and not granted; the key of a CA is another matter.
 	if asked.KeyUsage&(x509.KeyUsageCertSign|x509.KeyUsageCRLSign) != 0 {
-		out = append(out, "the request asks for the key usages of a CA")
+		out = append(out, "the request contains the key usages of a CA")
 	}
 	if asked.IsCA {
-		out = append(out, "the request asks for a CA")
+		out = append(out, "the request contains CA:TRUE")
 	}
 	for _, ext := range r.Extensions {
 		excess("extension", []string{ext.Id.String()}, requestExtensions)

@@ -130,7 +130,7 @@ func (e *Environment) etcdTLS(et *etcd) (*tls.Config, error) {
 }
 
 var errEmbedded = errors.New(
-	"connect to the etcd of the servers: it is embedded; start the environment with ExternalEtcd")
+	"connect to the etcd of the servers: it is embedded; set ExternalEtcd in the options")
 
 // EtcdClient returns a client of the etcd of our servers, which must be an external one. The caller closes it.
 func (e *Environment) EtcdClient(ctx context.Context) (*clientv3.Client, error) {
