@@ -43,7 +43,7 @@ build-fips: ## Build the binaries into bin/fips/, in FIPS 140-3 mode with the Go
 	@GOFIPS140=$(or $(GOFIPS140),v1.0.0) OUT=bin/fips/ scripts/build.sh
 
 .PHONY: sbom
-sbom: build ## Write the SBOM of each binary beside it: bin/NAME.cdx.json. Images contain theirs.
+sbom: build ## Write the SBOM of each binary to bin/NAME.cdx.json. Images contain theirs.
 	@scripts/sbom.sh
 
 .PHONY: image
@@ -51,7 +51,7 @@ image: ## Write the container images into bin/images/, without Docker: make imag
 	@PLATFORMS="$(PLATFORMS)" scripts/image.sh
 
 .PHONY: controlplane
-controlplane: ## Build the control plane of the tests (etcd, kube-apiserver, kubectl, ...), once per machine. bin/1.37 links to it.
+controlplane: ## Build the control plane of the tests (etcd, kube-apiserver, kubectl and others), once per machine. bin/1.37 links to it.
 	@dir=$$(go run ./cmd/setup-envtest programs $(PROGRAMS)) && link=$$(basename "$$dir") && link=bin/$${link%%-*} && if [ "$$(readlink $$link)" != "$$dir" ]; then \
 	  mkdir -p bin && rm -rf $$link && ln -s "$$dir" $$link; fi
 
@@ -97,15 +97,15 @@ test-all: test-long test-minors test-security test-quickstart test-fips test-ima
 test-all: kind-test-all kind-test-konnectivity verify ## Run all tests, one after the other (3 hours). Needs root, and Docker for kind.
 
 .PHONY: test-minors
-test-minors: needs-test-generate build ## Run the tests that depend on the version of Kubernetes with the other minor versions, and upgrades: make test-minors MINORS=1.36
+test-minors: needs-test-generate build ## Run the version-dependent tests with the other Kubernetes minor versions, and upgrades: make test-minors MINORS=1.36
 	@scripts/test-minors.sh $(MINORS)
 
 .PHONY: test-security
-test-security: needs-test controlplane build ## Attack the server for a minute in each way (45 minutes); nothing else may use the machine: make test-security ATTACK_FOR=1h RUN=TestGeneratedRequests
+test-security: needs-test controlplane build ## Run each attack on the server for a minute (45 minutes), on an otherwise idle machine: make test-security ATTACK_FOR=1h RUN=TestGeneratedRequests
 	ATTACK_FOR=$(or $(ATTACK_FOR),60s) ATTACK_P99=1s go test -timeout 120m -run '^($(or $(RUN),TestAttacks|TestCosts|TestUnread|TestCancelled|TestReaders|TestLeftSelectors|TestWatchEncodings|TestLogs|TestGeneratedRequests|TestLargeWrites))$$' -v ./test/security/limits
 
 .PHONY: test-quickstart
-test-quickstart: needs-kind-generate controlplane ## Make projects: as docs/quickstart.md says, with types of Kubernetes, and an upgrade (25 minutes). Needs Docker for kind.
+test-quickstart: needs-kind-generate controlplane ## Test generated projects: the quickstart, types of Kubernetes, and an upgrade (25 minutes). Needs Docker for kind.
 	go test -tags quickstart -timeout 50m -v -run '^Test(Quickstart|Deployed|Upgrade|AddKind|UpstreamTypes|Backups)$$' ./test/docs ./test/project
 
 .PHONY: test-fips
@@ -129,7 +129,7 @@ lint: ## Run the linters.
 	@scripts/lint.sh
 
 .PHONY: vulncheck
-vulncheck: ## Look for known vulnerabilities that the commands reach: make vulncheck VULNDB=file:///DIRECTORY
+vulncheck: ## Check for known vulnerabilities in the code of the commands: make vulncheck VULNDB=file:///DIRECTORY
 	@VULNDB="$(VULNDB)" scripts/vulncheck.sh
 
 .PHONY: measure
@@ -143,7 +143,7 @@ deploy: kubectl ## Install OVERLAY (default: sample/manifests/kind) into the cur
 	@OVERLAY="$(OVERLAY)" IMAGE="$(IMAGE)" CERTGEN_IMAGE="$(CERTGEN_IMAGE)" scripts/deploy.sh
 
 .PHONY: undeploy
-undeploy: kubectl ## Remove it and keep the data; `make undeploy PURGE=1` deletes the data too.
+undeploy: kubectl ## Remove OVERLAY (default: sample/manifests/kind) from the current cluster and keep the data: make undeploy PURGE=1 deletes it too
 	@OVERLAY="$(OVERLAY)" PURGE="$(PURGE)" scripts/undeploy.sh
 
 ##@ Try it on kind
@@ -153,11 +153,11 @@ kind-up: needs-kind$(if $(filter kind-test%,$(MAKECMDGOALS)),-suites) ## Create 
 	@scripts/kind.sh up
 
 .PHONY: kind-load
-kind-load: needs-kind kubectl image ## Load the images into the cluster.
+kind-load: needs-kind kubectl image ## Load the images into the cluster KIND_CLUSTER.
 	@scripts/kind.sh load
 
 .PHONY: kind-deploy
-kind-deploy: kind-load ## Install OVERLAY (default: sample/manifests/kind) with these images.
+kind-deploy: kind-load ## Load the images, and install OVERLAY (default: sample/manifests/kind) with them.
 	@scripts/kind.sh deploy
 
 .PHONY: kind-test

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 base=$(git describe --tags --abbrev=0 2>/dev/null || git merge-base HEAD "$(git rev-parse --verify --quiet origin/HEAD || git rev-parse HEAD)")
 if [ "$(git rev-parse "$base^{commit}")" = "$(git rev-parse HEAD)" ]; then base=$(git rev-parse --verify --quiet HEAD^ || echo "$base"); fi
 if git diff --quiet "$base" -- pkg; then
-  echo "Since $(git rev-parse --short "$base") the packages of the library are the same."
+  echo "The packages of the library have not changed since $(git rev-parse --short "$base")."
   exit
 fi
 (cd scripts/tools && CGO_ENABLED=0 go build -o ../../bin/apidiff golang.org/x/exp/cmd/apidiff)
@@ -33,7 +33,7 @@ for dir in $dirs; do
 done
 base=$(git rev-parse --short "$base")
 if [ -n "$breaks" ]; then
-  printf 'Since %s this breaks users of the library:\n%s' "$base" "$breaks"
+  printf 'Breaking changes of the library since %s:\n%s' "$base" "$breaks"
 else
-  echo "Since $base nothing breaks users of the library."
+  echo "No breaking changes of the library since $base."
 fi

@@ -8,7 +8,7 @@ set -euo pipefail
 [ $# = 2 ] || { echo "usage: client-module.sh DIRECTORY MODULE" >&2; exit 2; }
 to=$(realpath -m "$1") module=$2
 cd "$(dirname "$0")/.."
-[ ! -e "$to" ] || { echo "client-module: $to exists, expected a new directory" >&2; exit 2; }
+[ ! -e "$to" ] || { echo "client-module: $to already exists" >&2; exit 2; }
 
 mkdir -p "$to"
 (cd sample/apis && find . -type f ! -name '*_test.go' -print0 | xargs -0 cp --parents -t "$to")

@@ -21,7 +21,7 @@ finish() {
   rm -rf "$work"
   [ $status != 0 ] && [ ${#created[@]} -gt 0 ] || return 0
   # After any failure, remove the APIServices that do not work.
-  echo "$me: taking out the APIServices that this run made: ${created[*]}" >&2
+  echo "$me: deleting the APIServices that this run created: ${created[*]}" >&2
   k delete apiservice "${created[@]}" --ignore-not-found >&2
 }
 trap finish EXIT
@@ -32,11 +32,11 @@ trap 'exit 130' INT TERM
 check_version() {
   local major minor
   IFS=. read -r major minor _ <<<"$version"
-  ((major > 1 || minor >= ${oldest#1.})) || fail "the cluster is Kubernetes $version, expected $oldest or later"
+  ((major > 1 || minor >= ${oldest#1.})) || fail "the cluster runs Kubernetes $version, and $oldest or later is required"
   local served missing
   served=$(k api-versions 2>/dev/null || true) # a broken APIService of another API is no reason to stop
   missing=$(sed -n 's/^apiVersion: //p' "$work/all.yaml" | sort -u | grep -vxF -e "$served" || true)
-  [ -z "$missing" ] || fail "the cluster does not serve $(tr '\n' ' ' <<<"$missing")which $overlay uses; install what serves it, or choose another overlay"
+  [ -z "$missing" ] || fail "the cluster does not serve $(tr '\n' ' ' <<<"$missing")which $overlay requires; install the API, or choose another overlay"
 }
 
 check_rights() {
@@ -67,7 +67,7 @@ check_foreign() {
       label=$(k get "$kind" "$name" ${namespace:+--namespace "$namespace"} --ignore-not-found \
         -o go-template='there {{with .metadata.labels}}{{index . "app.kubernetes.io/part-of"}}{{end}}')
       [ -z "$label" ] || [ "$label" = "there $part_of" ] ||
-        fail "$kind ${namespace:+$namespace/}$name exists and is not ours: it has no label app.kubernetes.io/part-of=$part_of; remove it, label it so, or deploy into another namespace"
+        fail "$kind ${namespace:+$namespace/}$name exists, and does not belong to this deployment: it has no label app.kubernetes.io/part-of=$part_of; delete it, add the label, or deploy into another namespace"
     done < <(names "$kind")
   done
 }
@@ -78,8 +78,8 @@ check_apiservices() {
     found=$(backend_of "$name")
     case $found in
       "" | "$want") ;;
-      local) fail "APIService $name is served by kube-apiserver itself, from a CustomResourceDefinition of the same group; expected none, or the Service $want" ;;
-      *) fail "APIService $name belongs to the Service $found, expected none, or the Service $want; remove the other one first" ;;
+      local) fail "APIService $name is served by kube-apiserver itself, for a CustomResourceDefinition of the same group; delete the CustomResourceDefinition first" ;;
+      *) fail "APIService $name belongs to the Service $found, not to the Service $want; delete the APIService first" ;;
     esac
     [ -n "$found" ] || missing_apiservices+=("$name")
   done < <(backends)
@@ -96,7 +96,7 @@ check_replicas() {
     /^  replicas: / { replicas = $2 }
     /--etcd-servers=/ { etcd = 1 }
     END { flush() }' "$work/rest.yaml")
-  [ -z "$replicas" ] || fail "$overlay has $replicas replicas with embedded storage, expected 1: each would have objects of its own; use the component external-etcd for more"
+  [ -z "$replicas" ] || fail "$overlay has $replicas replicas with embedded storage, and each would store other objects; use 1 replica, or the component external-etcd"
 }
 
 # A change of an immutable field, such as the selector of a Deployment, or a denial by admission
@@ -116,7 +116,7 @@ check_objects() {
 
 # Server-side apply keeps the caBundle that certgen or cert-manager sets, because these manifests
 # do not contain it.
-apply() { k apply --server-side -f "$1" >"$work/out" 2>&1 || { cat "$work/out" >&2; fail "kubectl apply was refused, see above"; }; }
+apply() { k apply --server-side -f "$1" >"$work/out" 2>&1 || { cat "$work/out" >&2; fail "kubectl apply failed, see above"; }; }
 
 delete_jobs() { # Jobs are immutable, and this one can be repeated
   local namespace name
@@ -145,7 +145,7 @@ wait_for() {
     [ $status != 0 ] || return 0
     if [ $status = 2 ] || [ $SECONDS -ge $end ]; then
       diagnose
-      fail "$1: $([ $status = 2 ] && echo failed || echo "not within $timeout s"): $(tail -n 1 <<<"$why")"
+      fail "$1: $([ $status = 2 ] && echo failed || echo "timed out after $timeout s"): $(tail -n 1 <<<"$why")"
     fi
     sleep 1
   done
@@ -217,7 +217,7 @@ missing_apiservices=()
 check_apiservices
 check_replicas
 check_objects
-say "$overlay into $("$kubectl" config current-context), Kubernetes $version: all checks passed"
+say "deploying $overlay to $("$kubectl" config current-context), Kubernetes $version: all checks passed"
 
 apply "$work/namespace.yaml"
 delete_jobs
@@ -235,8 +235,8 @@ created=()
 mapfile -t objects < <(grep -lE "^apiVersion: \"?(${all// /|})/" "$objects_directory"/*.yaml 2>/dev/null)
 if [ ${#objects[@]} -gt 0 ]; then
   wait_for "a write to be accepted (dry run of ${objects[*]})" writable
-  while read -r line; do say "the API works, and refuses $line"; done <"$work/refused"
+  while read -r line; do say "the API works, and rejects $line"; done <"$work/refused"
 else
-  say "no write is tried: OBJECTS is '$objects_directory', with no object of $all"
+  say "skipping the test write: OBJECTS is '$objects_directory', which has no object of $all"
 fi
 say "the API $all is ready"

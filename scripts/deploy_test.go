@@ -153,34 +153,34 @@ func TestDeployRefuses(t *testing.T) {
 		"unknown to the cluster": {partOf: &ours, config: anonymous,
 			want: "context front) cannot be used: error: You must be logged in to the server (Unauthorized)"},
 		"no rights": {partOf: &ours, config: nobody,
-			want: "deploy: the user of the kubeconfig may not create apiservices.apiregistration.k8s.io; expected " +
-				"the rights of a cluster administrator"},
+			want: "deploy: the user of the kubeconfig cannot create apiservices.apiregistration.k8s.io; use a cluster " +
+				"administrator"},
 		"a cluster too old": {partOf: &ours,
 			answers: map[string]string{"/version": `{"major":"1","minor":"29","gitVersion":"v1.29.15"}`},
-			want:    "deploy: the cluster is Kubernetes 1.29.15, expected 1.30 or later"},
+			want:    "deploy: the cluster runs Kubernetes 1.29.15, and 1.30 or later is required"},
 		"no aggregation": {partOf: &ours, answers: map[string]string{trust: noAggregation},
 			want: "deploy: the aggregation layer of the cluster is not configured: "},
 		"an API that is not served": {partOf: &ours, variables: []string{"OVERLAY=" + overlay(t, kind+" monitoring")},
 			want: "deploy: the cluster does not serve monitoring.coreos.com/v1 which "},
-		"a foreign namespace": {want: "deploy: Namespace " + namespace + " exists and is not ours"},
+		"a foreign namespace": {want: "deploy: Namespace " + namespace + " exists, and does not belong to this deployment"},
 		"a namespace of another": {partOf: &other, want: "deploy: Namespace " + namespace +
-			" exists and is not ours"},
+			" exists, and does not belong to this deployment"},
 		"a foreign Service": {partOf: &ours, prepare: foreignService, want: "deploy: Service " + namespace +
-			"/" + name + " exists and is not ours"},
+			"/" + name + " exists, and does not belong to this deployment"},
 		"a foreign APIService": {partOf: &ours, prepare: foreignAPIService(
 			&apiregistrationv1.ServiceReference{Namespace: "elsewhere",
 				Name: "theirs"}), want: "deploy: APIService v1." + group +
-			" belongs to the Service elsewhere/theirs, expected none, or the Service " +
+			" belongs to the Service elsewhere/theirs, not to the Service " +
 			namespace + "/" + name},
 		"a local APIService": {partOf: &ours, prepare: foreignAPIService(nil), want: "deploy: APIService v1." +
 			group + " is served by kube-apiserver itself"},
 		"two replicas": {partOf: &ours, variables: []string{"OVERLAY=" +
 			overlay(t, kind, "replicas: [{name: "+name+", count: 2}]\n")}, want: "has 2 replicas with embedded " +
-			"storage, expected 1"},
+			"storage, and each would store other objects"},
 		"another selector": {partOf: &ours, prepare: otherSelector,
 			want: "deploy: kubectl apply --dry-run=server: The StatefulSet \"" + name + "\" is invalid: "},
 		"no overlay": {partOf: &ours, variables: []string{"OVERLAY=manifests/none"},
-			want: "deploy: OVERLAY is 'manifests/none', expected a directory with a kustomization.yaml"},
+			want: "deploy: OVERLAY is 'manifests/none': must be a directory with a kustomization.yaml"},
 		"an image without tag": {partOf: &ours, variables: []string{"IMAGE=registry.example:5000/server"},
 			want: "deploy: image 'registry.example:5000/server' has no tag"},
 	} {
@@ -273,7 +273,7 @@ func TestDeployWithoutServers(t *testing.T) {
 	variables := []string{"KUBECONFIG=" + kubeconfig, "TIMEOUT=2", "OVERLAY=" + overlay(t, kind+" flow-control"),
 		"IMAGE=registry.example:5000/s:v1", "CERTGEN_IMAGE=registry.example:5000/c:v2"}
 	last, out, err := script(t, "deploy.sh", variables...)
-	if err == nil || !strings.HasPrefix(last, "deploy: the servers: not within 2 s: ") {
+	if err == nil || !strings.HasPrefix(last, "deploy: the servers: timed out after 2 s: ") {
 		t.Errorf("got %v, want that the servers did not get ready within 2 s:\n%s", err, out)
 	}
 	if set, err := c.core.AppsV1().StatefulSets(namespace).Get(t.Context(), name, metav1.GetOptions{}); err != nil {

@@ -23,6 +23,6 @@ for dir in $(git grep --untracked -lE '^func Fuzz' -- '*_test.go' | xargs -n 1 d
   done
 done
 
-[ "$ran" -gt 0 ] || { echo "no fuzz target is named like $wanted" >&2; exit 1; }
+[ "$ran" -gt 0 ] || { echo "no fuzz target matches $wanted" >&2; exit 1; }
 echo "$ran targets fuzzed, ${#failed[@]} failed"
 [ ${#failed[@]} -eq 0 ] || { printf '  %s\n' "${failed[@]}" >&2; exit 1; }

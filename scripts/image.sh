@@ -39,7 +39,7 @@ env -u GOOS -u GOARCH CGO_ENABLED=0 go build -o bin/ "$kit/scripts/image" "$kit/
 for platform in "${platforms[@]}"; do
   IFS=/ read -r os arch rest <<<"$platform"
   if [ "$os" != linux ] || [ -z "$arch" ] || [ -n "$rest" ]; then
-    echo "image: PLATFORMS has '$platform', expected linux/amd64, linux/arm64 or another linux/ARCHITECTURE" >&2
+    echo "image: PLATFORMS has '$platform': must be linux/amd64, linux/arm64 or another linux/ARCHITECTURE" >&2
     exit 2
   fi
   mkdir -p "$work/$platform"

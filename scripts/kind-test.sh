@@ -30,14 +30,14 @@ load_etcd() {
 
 check() {
   local suite
-  for suite; do [[ " ${suites[*]} " == *" $suite "* ]] || fail "SUITE has '$suite', expected one of ${suites[*]}"; done
+  for suite; do [[ " ${suites[*]} " == *" $suite "* ]] || fail "unknown suite '$suite' in SUITE; the suites are ${suites[*]}"; done
 }
 
 run() {
   local suite
   check "$@"
   scripts/kind.sh need-cluster
-  [ -f "bin/images/$server_name.ref" ] || fail "there are no images; run: make kind-load"
+  [ -f "bin/images/$server_name.ref" ] || fail "the images do not exist; run: make kind-load"
   IMAGE=$(cat "bin/images/$server_name.ref")
   CERTGEN_IMAGE=$(cat bin/images/certgen.ref)
   export IMAGE CERTGEN_IMAGE
@@ -48,7 +48,7 @@ run() {
     [ "$suite" != frontproxy ] || scripts/build.sh ./cmd/certgen # runs on the node
     printf '%(%H:%M:%S)T kind-test: suite %s\n' -1 "$suite"
     (cd test/e2e && CLUSTER_GOES=$([ "$suite" != "${last:-}" ] || echo 1) ../../.kind/e2e.test -test.timeout 30m -test.v -test.run "^Test${suite^}\$") | tee ".kind/$suite.log"
-    ! grep -e '--- SKIP' ".kind/$suite.log" || fail "suite $suite: something was skipped"
+    ! grep -e '--- SKIP' ".kind/$suite.log" || fail "suite $suite: a test was skipped"
   done
 }
 

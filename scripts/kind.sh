@@ -40,7 +40,7 @@ build_kind() {
 # it.
 exists() {
   local clusters
-  clusters=$(bin/kind get clusters 2>&1) || fail "the clusters cannot be listed: $clusters"
+  clusters=$(bin/kind get clusters 2>&1) || fail "cannot list clusters: $clusters"
   grep -qx -- "$cluster" <<<"$clusters"
 }
 # write_kubeconfig must run after each kind command that writes the kubeconfig.
@@ -56,9 +56,9 @@ up() {
   build_kind
   mkdir -p .kind
   if exists; then
-    ours "there is a kind cluster $cluster that was not made here; choose another name with KIND_CLUSTER, or remove it with: bin/kind delete cluster --name $cluster"
+    ours "the kind cluster $cluster exists, and this checkout did not create it; set another name in KIND_CLUSTER, or delete it with: bin/kind delete cluster --name $cluster"
     write_kubeconfig
-    say "cluster $cluster is up already"
+    say "cluster $cluster already exists"
   else
     say "creating cluster $cluster"
     touch "$made"
@@ -73,7 +73,7 @@ up() {
 need_cluster() {
   bash "$scripts/needs.sh" kind
   build_kind
-  exists || fail "there is no cluster $cluster; run: make kind-up"
+  exists || fail "cluster $cluster does not exist; run: make kind-up"
   write_kubeconfig
 }
 
@@ -82,7 +82,7 @@ load() {
   [ $# -gt 0 ] || set -- "$server_name" certgen "${controllers[@]}"
   local name
   for name; do
-    [ -f "bin/images/$name.tar" ] || fail "there is no bin/images/$name.tar; run: make image"
+    [ -f "bin/images/$name.tar" ] || fail "bin/images/$name.tar does not exist; run: make image"
     bin/kind load image-archive --quiet --name "$cluster" "bin/images/$name.tar"
     say "loaded $(cat "bin/images/$name.ref")"
   done
@@ -90,7 +90,7 @@ load() {
 
 deploy() {
   need_cluster
-  [ -f "bin/images/$server_name.ref" ] || fail "there are no images; run: make kind-load"
+  [ -f "bin/images/$server_name.ref" ] || fail "the images do not exist; run: make kind-load"
   local name images=()
   for name in "${controllers[@]}"; do images+=("$(cat "bin/images/$name.ref")"); done
   IMAGE=$(cat "bin/images/$server_name.ref") CERTGEN_IMAGE=$(cat bin/images/certgen.ref) CONTROLLER_IMAGES="${images[*]}" bash "$scripts/deploy.sh"
@@ -108,7 +108,7 @@ await_kube_apiserver() {
     [ -n "$now" ] && [ "$now" != "$1" ] && node_shell "kubectl --kubeconfig /etc/kubernetes/admin.conf get --raw /readyz" >/dev/null 2>&1 && return
     sleep 1
   done
-  fail "kube-apiserver did not come back within 2 minutes; see: $engine exec $cluster-control-plane crictl ps -a"
+  fail "kube-apiserver was not ready within 2 minutes; see: $engine exec $cluster-control-plane crictl ps -a"
 }
 
 # routing sets how kube-apiserver reaches the Services of aggregated APIs.
@@ -118,7 +118,7 @@ routing() {
   case ${1:-} in
     endpoints) edit="-e /$flag/d -e 's/^\\( *\\)- kube-apiserver\$/&\\n\\1- $flag/'" ;;
     cluster-ip) edit="-e /$flag/d" ;;
-    *) echo "kind: routing: expected endpoints or cluster-ip, found '${1:-}'" >&2; exit 2 ;;
+    *) echo "kind: routing is '${1:-}': must be endpoints or cluster-ip" >&2; exit 2 ;;
   esac
   local manifest=/etc/kubernetes/manifests/kube-apiserver.yaml new=/etc/kubernetes/kube-apiserver.yaml.new before
   node_shell "sed $edit $manifest >$new"
@@ -134,11 +134,11 @@ down() {
   bash "$scripts/needs.sh" kind
   build_kind
   if exists; then
-    ours "the kind cluster $cluster was not made here; remove it with: bin/kind delete cluster --name $cluster"
+    ours "this checkout did not create the kind cluster $cluster; delete it with: bin/kind delete cluster --name $cluster"
     bin/kind delete cluster --quiet --name "$cluster" --kubeconfig "$KUBECONFIG"
-    say "removed cluster $cluster"
+    say "deleted cluster $cluster"
   else
-    say "there is no cluster $cluster"
+    say "cluster $cluster does not exist"
   fi
   rm -f "$made"
 }
@@ -151,5 +151,5 @@ case ${1:-} in
   node) node_shell "${2:?expected commands}" ;;
   kube-apiserver) kube_apiserver ;;
   await-kube-apiserver) await_kube_apiserver "${2:?expected the container before}" ;;
-  *) echo "kind: expected up, load, deploy, routing, node, kube-apiserver, await-kube-apiserver or down, found '${1:-}'" >&2; exit 2 ;;
+  *) echo "kind: unknown command '${1:-}'; the commands are up, load, need-cluster, deploy, routing, node, kube-apiserver, await-kube-apiserver and down" >&2; exit 2 ;;
 esac

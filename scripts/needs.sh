@@ -30,14 +30,14 @@ table() {
   cat <<END
 root      namespaces          namespaces         -                   each host of a test has a network namespace
 test      nft                 nft                nftables            kube-proxy writes its rules with it
-test      openssl             openssl            openssl             the second reading of certificates
+test      openssl             openssl            openssl             reads certificates independently of certgen
 test      curl                curl               curl                a client of kube-apiserver behind konnectivity
 test      tinyproxy           tinyproxy          tinyproxy-bin       an HTTP proxy between a client and kube-apiserver
-test      microsocks          microsocks         microsocks          a SOCKS5 proxy likewise
-test      python3-websocket   python:websocket   python3-websocket   a client of a console
+test      microsocks          microsocks         microsocks          a SOCKS5 proxy between a client and kube-apiserver
+test      python3-websocket   python:websocket   python3-websocket   a WebSocket client of the API
 test      python3-kubernetes  python:kubernetes  python3-kubernetes  a client of the API
 test      node                node               nodejs              runs clients in JavaScript
-test      npm                 npm                npm                 fetches them, the first time
+test      npm                 npm                npm                 downloads clients in JavaScript, the first time
 fips      openssl             openssl            openssl             a client of the server
 generate  protoc              protoc             protobuf-compiler   writes the protobuf code of types
 kind      $engine             engine:$engine      -                   runs the nodes of kind clusters
@@ -48,7 +48,7 @@ END
 }
 
 if [[ " $* " == *" test "* ]]; then
-  if [ -n "$root" ]; then set -- "$@" root; else echo "not root: tests of several hosts are skipped, but for those of konnectivity, where the kernel gives users namespaces; go test -v names them" >&2; fi
+  if [ -n "$root" ]; then set -- "$@" root; else echo "not root: tests of several hosts are skipped, except those of konnectivity if the kernel allows user namespaces; go test -v lists them" >&2; fi
 fi
 missing=() packages=() by_hand=()
 while read -r who what how package why; do
@@ -58,7 +58,7 @@ while read -r who what how package why; do
   case $what in
     root) [[ " ${by_hand[*]} " == *"as root"* ]] || by_hand+=("run it as root") ;;
     namespaces) by_hand+=("give the container CAP_SYS_ADMIN and CAP_NET_ADMIN, as docker run --privileged does") ;;
-    "$engine") by_hand+=("install $engine and start it, or set KIND_EXPERIMENTAL_PROVIDER to podman or nerdctl; $engine info says what it lacks") ;;
+    "$engine") by_hand+=("install $engine and start it, or set KIND_EXPERIMENTAL_PROVIDER to podman or nerdctl; $engine info shows the problem") ;;
     *) packages+=("$package") ;;
   esac
 done < <(table)

@@ -27,11 +27,11 @@ ask() { "$@" 2>"$work/errors" || { grep -v '^E[0-9]' "$work/errors" | tail -n 1 
 # Namespace), rest.yaml. It sets part_of to the name of the Service. Every object has it in a
 # label, by which these scripts recognize their own objects.
 render() {
-  command -v "$kubectl" >/dev/null || fail "there is no command $kubectl; install kubectl, or run: make controlplane"
-  [ -f "$overlay/kustomization.yaml" ] || fail "OVERLAY is '$overlay', expected a directory with a kustomization.yaml, such as sample/manifests/kind"
+  command -v "$kubectl" >/dev/null || fail "command $kubectl not found; install kubectl, or run: make controlplane"
+  [ -f "$overlay/kustomization.yaml" ] || fail "OVERLAY is '$overlay': must be a directory with a kustomization.yaml, such as sample/manifests/kind"
   build "$overlay"
   part_of=$(backends | sed 's#.*/##' | sort -u)
-  [[ -n $part_of && $part_of != *$'\n'* ]] || fail "the APIServices of $overlay name the Services '${part_of//$'\n'/ }', expected one"
+  [[ -n $part_of && $part_of != *$'\n'* ]] || fail "the APIServices of $overlay have the Services '${part_of//$'\n'/ }', and must have one"
   mkdir "$work/overlay"
   {
     printf 'apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: ["%s"]\n' "$(realpath --relative-to="$work/overlay" "$overlay")"
@@ -53,7 +53,7 @@ build() {
   select_kinds '^APIService$' >"$work/apiservices.yaml"
   select_kinds '^Namespace$' >"$work/namespace.yaml"
   select_kinds '^(APIService|Namespace)$' not >"$work/rest.yaml"
-  [ -s "$work/apiservices.yaml" ] && [ -s "$work/namespace.yaml" ] || fail "$overlay renders no APIService or no Namespace; expected one as in manifests/README.md"
+  [ -s "$work/apiservices.yaml" ] && [ -s "$work/namespace.yaml" ] || fail "$overlay renders no APIService or no Namespace; see manifests/README.md"
 }
 
 # image_entry CONTAINER IMAGE prints an entry that replaces the container's image. The entry must
@@ -61,7 +61,7 @@ build() {
 image_entry() {
   [ -n "$2" ] || return 0
   local name=${2%:*} tag=${2##*:} inner
-  [[ $2 == *:* && $tag != */* ]] || fail "image '$2' has no tag, expected NAME:TAG"
+  [[ $2 == *:* && $tag != */* ]] || fail "image '$2' has no tag: must be NAME:TAG"
   awk -v container="$1" '
     { indent = match($0, /[^ ]/) }
     $1 == "image:" { image = $2; at = indent }
@@ -117,14 +117,17 @@ groups() { awk '/^  group: / && !seen[$2]++ { print $2 }' "$work/apiservices.yam
 
 # check_kubeconfig sets version, such as 1.37.2.
 check_kubeconfig() {
-  version=$(ask k get --raw /version) ||
+  version=$(ask k get --raw /version) || {
+    # For a missing file, kubectl reports that localhost:8080 refuses connections.
+    [[ ${KUBECONFIG:-} == *:* || -e ${KUBECONFIG:-${HOME:-}/.kube/config} ]] || echo "no such file; set KUBECONFIG" >"$work/problem"
     fail "the cluster of the kubeconfig (${KUBECONFIG:-~/.kube/config}, context $("$kubectl" config current-context 2>/dev/null || echo none)) cannot be used: $(cat "$work/problem")"
+  }
   version=$(sed -nE 's/.*"gitVersion": *"v?([^"]*)".*/\1/p' <<<"$version")
-  [[ $version =~ ^[0-9]+\.[0-9]+ ]] || fail "what answers at the address in the kubeconfig is no kube-apiserver: its /version says no gitVersion"
+  [[ $version =~ ^[0-9]+\.[0-9]+ ]] || fail "the server in the kubeconfig is not a kube-apiserver: its /version has no gitVersion"
 }
 
 # may VERB RESOURCE [NAMESPACE] fails unless the user has the permission.
 may() {
   [ "$(k auth can-i "$1" "$2" ${3:+--namespace "$3"} 2>/dev/null)" = yes ] ||
-    fail "the user of the kubeconfig may not $1 $2${3:+ in namespace $3}; expected the rights of a cluster administrator (ClusterRole cluster-admin)"
+    fail "the user of the kubeconfig cannot $1 $2${3:+ in namespace $3}; use a cluster administrator (ClusterRole cluster-admin)"
 }

@@ -13,7 +13,7 @@ export GOFLAGS=-mod=mod GOWORK=off
 newest() {
   [[ $1 == *.*.* ]] && { echo "v$1"; return; }
   go list -m -versions -f '{{range .Versions}}{{println .}}{{end}}' k8s.io/kubernetes |
-    grep -E "^v${1//./\\.}\.[0-9]+$" | sort -V | tail -n 1 | grep . || { echo "pin-controlplane: there is no release of Kubernetes $1" >&2; return 1; }
+    grep -E "^v${1//./\\.}\.[0-9]+$" | sort -V | tail -n 1 | grep . || { echo "pin-controlplane: no release of Kubernetes $1 found" >&2; return 1; }
 }
 
 pin() {
@@ -22,7 +22,7 @@ pin() {
   minor=${version#v} minor=${minor%.*}
   staging=v0.${version#v1.}
   upstream=$(go mod download -json "k8s.io/kubernetes@$version" | sed -n 's/.*"GoMod": "\(.*\)",/\1/p') ||
-    { echo "pin-controlplane: Kubernetes ${version#v} cannot be downloaded, or does not exist; go mod download k8s.io/kubernetes@$version says which" >&2; return 1; }
+    { echo "pin-controlplane: Kubernetes ${version#v} cannot be downloaded, or does not exist; see: go mod download k8s.io/kubernetes@$version" >&2; return 1; }
   etcd=$(sed -n 's|^\tgo.etcd.io/etcd/client/v3 \(v[^ ]*\).*|\1|p' "$upstream")
   {
     echo "// Pins the control plane of Kubernetes $minor. It is written as a module of its own into the cache where it is built, because its pins of"

@@ -40,12 +40,12 @@ func TestPurgeObjects(t *testing.T) {
 	if err := create("held", "example.com/hold"); err != nil {
 		t.Fatal(err)
 	}
-	want := "undeploy: 1 gadgets are left, and they got no fewer within 2 s; look at their finalizers, then run " +
+	want := "undeploy: 1 gadgets remain, and none was deleted within 2 s; check their finalizers, and run " +
 		"this again"
 	if last, out, _, err := c.purge("TIMEOUT=2", nil); err == nil || last != want {
 		t.Errorf("with a finalizer: %v and:\n%s\nwant %q", err, out, want)
 	}
-	want = "EOF; 1 are left"
+	want = "EOF; 1 remain"
 	if last, out, _, err := c.purge("TIMEOUT=60", func(int) bool { return true }); err == nil ||
 		!strings.HasSuffix(last, want) {
 		t.Errorf("when every answer is lost: %v and:\n%s\nwant %q", err, out, want)

@@ -14,7 +14,7 @@ trap 'rm -rf "$work"' EXIT
 source "$(dirname "$0")/overlay.sh"
 timeout=${TIMEOUT:-300}
 purge=${PURGE:-}
-[[ $purge == "" || $purge == 0 || $purge == 1 ]] || fail "PURGE is '$purge', expected 1 or nothing"
+[[ $purge == "" || $purge == 0 || $purge == 1 ]] || fail "PURGE is '$purge': must be 1 or empty"
 
 check_rights() {
   local resource
@@ -35,7 +35,7 @@ ours() {
     case $found in
       "") ;;
       "$want") echo "$name" ;;
-      *) say "APIService $name belongs to ${found/local/kube-apiserver itself}; left alone" >&2 ;;
+      *) say "keeping APIService $name, which belongs to ${found/local/kube-apiserver itself}" >&2 ;;
     esac
   done < <(backends)
 }
@@ -46,7 +46,7 @@ ours() {
 delete_objects() {
   grep -q -- '--etcd-servers=' "$work/rest.yaml" || return 0
   local group resource version end left found collection
-  [ ${#apiservices[@]} -gt 0 ] || { say "the API is gone already: objects in the external etcd, if any, stay there"; return 0; }
+  [ ${#apiservices[@]} -gt 0 ] || { say "the API is already deleted; objects in an external etcd stay there"; return 0; }
   # With the preferred version: the last columns are APIVERSION, NAMESPACED, KIND.
   for group in $(groups); do k api-resources --api-group "$group" --verbs=deletecollection --cached=false --no-headers; done |
     awk '{ print $1, $(NF-2) }' >"$work/resources"
@@ -57,10 +57,10 @@ delete_objects() {
       if [ "$found" -lt "${left:-$((found + 1))}" ]; then
         end=$((SECONDS + timeout))
       elif [ -s "$work/problem" ]; then
-        fail "delete $resource: $(cat "$work/problem"); $found are left"
+        fail "delete $resource: $(cat "$work/problem"); $found remain"
       fi
       left=$found
-      [ $SECONDS -lt $end ] || fail "$left $resource are left, and they got no fewer within $timeout s; look at their finalizers, then run this again"
+      [ $SECONDS -lt $end ] || fail "$left $resource remain, and none was deleted within $timeout s; check their finalizers, and run this again"
       say "deleting $left $resource"
       : >"$work/problem"
       while read -r collection; do delete_collection "$collection" || break; done < <(sort -u "$work/paths")
@@ -83,7 +83,7 @@ delete_collection() {
 # list RESOURCE VERSION prints for each object the path of its collection.
 list() {
   k get "$1.${2#*/}.${2%/*}" --all-namespaces -o go-template='{{range .items}}{{with .metadata.namespace}}namespaces/{{.}}/{{end}}{{"\n"}}{{end}}' </dev/null >"$work/list" ||
-    fail "$1 cannot be listed, see above; objects may be left in the external etcd"
+    fail "cannot list $1, see above; objects may remain in the external etcd"
   sed "s#.*#/apis/$2/&$1#" "$work/list" >"$work/paths"
 }
 
@@ -100,25 +100,25 @@ delete_namespace() {
   local found label
   label=$(k get namespace "$namespace" --ignore-not-found -o go-template='there {{with .metadata.labels}}{{index . "app.kubernetes.io/part-of"}}{{end}}')
   [ -n "$label" ] || return 0
-  [ "$label" = "there $part_of" ] || fail "namespace $namespace is not ours: it has no label app.kubernetes.io/part-of=$part_of; it stays"
+  [ "$label" = "there $part_of" ] || fail "cannot delete namespace $namespace: it does not belong to this deployment, because it has no label app.kubernetes.io/part-of=$part_of"
   found=$(pointing_here)
-  [ -z "$found" ] || fail "namespace $namespace stays: APIService $(tr '\n' ' ' <<<"$found")still needs a Service in it; remove the APIService first"
+  [ -z "$found" ] || fail "cannot delete namespace $namespace: APIService $(tr '\n' ' ' <<<"$found")needs a Service in it; delete the APIService first"
   # The namespace controller lists the objects of every API, and never finishes while one API does
   # not respond.
   found=$(unavailable)
-  [ -z "$found" ] || fail "namespace $namespace stays: a namespace cannot be deleted while an APIService is not Available: $found"
+  [ -z "$found" ] || fail "cannot delete namespace $namespace while an APIService is not Available: $found"
   # Volumes are deleted after their claims. These are the volumes to wait for.
   k get persistentvolumes -o go-template='{{range .items}}{{if and .spec.claimRef (eq .spec.persistentVolumeReclaimPolicy "Delete")}}{{.spec.claimRef.namespace}} {{.metadata.name}}{{"\n"}}{{end}}{{end}}' |
     awk -v ns="$namespace" '$1 == ns { print $2 }' >"$work/volumes"
   say "deleting namespace $namespace"
   "$kubectl" delete namespace "$namespace" --timeout "${timeout}s" >/dev/null || {
     k get namespace "$namespace" -o go-template='{{range .status.conditions}}{{if eq .status "True"}}{{.type}}: {{.message}}{{"\n"}}{{end}}{{end}}' >&2
-    fail "namespace $namespace was not deleted within $timeout s; its conditions, above, say why"
+    fail "namespace $namespace was not deleted within $timeout s; its conditions above show the reason"
   }
   local volume
   while read -r volume; do
-    say "waiting for PersistentVolume $volume to go"
-    "$kubectl" wait "persistentvolume/$volume" --for delete --timeout "${timeout}s" >/dev/null || fail "PersistentVolume $volume is still there after $timeout s"
+    say "waiting for PersistentVolume $volume to be deleted"
+    "$kubectl" wait "persistentvolume/$volume" --for delete --timeout "${timeout}s" >/dev/null || fail "PersistentVolume $volume still exists after $timeout s"
   done <"$work/volumes"
 }
 
@@ -127,7 +127,7 @@ check_kubeconfig
 read -r _ namespace < <(names Namespace)
 check_rights
 mapfile -t apiservices < <(ours)
-say "taking $overlay out of $("$kubectl" config current-context)$([ "$purge" = 1 ] && echo ", with its data")"
+say "removing $overlay from $("$kubectl" config current-context)$([ "$purge" = 1 ] && echo ", with its data")"
 
 [ "$purge" != 1 ] || delete_objects
 if [ ${#apiservices[@]} -gt 0 ]; then
@@ -139,10 +139,10 @@ fi
 select_kinds '^(APIService|Namespace|Secret|PersistentVolumeClaim)$' not >"$work/delete.yaml"
 say "deleting $(grep -c '^kind: ' "$work/delete.yaml") objects"
 "$kubectl" delete -f "$work/delete.yaml" --ignore-not-found --cascade=foreground --timeout "${timeout}s" >"$work/out" 2>&1 ||
-  { tail -n 3 "$work/out" >&2; fail "kubectl delete did not end well, see above; run this again when the cause is gone"; }
+  { tail -n 3 "$work/out" >&2; fail "kubectl delete failed, see above; correct the cause, and run this again"; }
 if [ "$purge" = 1 ]; then
   delete_namespace
-  say "nothing is left"
+  say "everything is deleted"
 else
-  say "left: namespace $namespace with its volumes and Secrets; PURGE=1 removes them"
+  say "kept namespace $namespace with its volumes and Secrets; PURGE=1 deletes them"
 fi

@@ -20,10 +20,10 @@ func TestPurgeKeepsNamespace(t *testing.T) {
 		backend string // namespace of the missing Service
 		want    string
 	}{
-		"an APIService needs it": {namespace, "undeploy: namespace " + namespace +
-			" stays: APIService v1.other.example.com still needs a Service in it"},
-		"an APIService elsewhere is broken": {"elsewhere", "undeploy: namespace " + namespace +
-			" stays: a namespace cannot be deleted while an APIService is not Available: v1.other.example.com"},
+		"an APIService needs it": {namespace, "undeploy: cannot delete namespace " + namespace +
+			": APIService v1.other.example.com needs a Service in it"},
+		"an APIService elsewhere is broken": {"elsewhere", "undeploy: cannot delete namespace " + namespace +
+			" while an APIService is not Available: v1.other.example.com"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			c := newCluster(t, shared)

@@ -62,14 +62,14 @@ workflows() { go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12; }
 
 check "the tree is clean" clean
 check "generated code is current" generated
-check "modules are tidy and as their sums say" tidy
+check "modules are tidy and match go.sum" tidy
 check "certgen for other platforms" platforms
 check "vet, lint and format" scripts/lint.sh
 check "everything fetched is pinned" pinned
 check "scripts parse" scripts_parse
 check "workflows" workflows
 check "the tree is still clean" clean
-scripts/apidiff.sh 2>&1 || failed+=("breaking changes of the library could not be shown")
+scripts/apidiff.sh 2>&1 || failed+=("breaking changes of the library cannot be shown")
 
 if [ ${#failed[@]} -gt 0 ]; then
   printf 'verify: %d failed:\n' ${#failed[@]} >&2

@@ -16,7 +16,7 @@ export CGO_ENABLED=0 # as the commands are built
 # database.
 state=$(bin/govulncheck -db "$db" -version 2>&1 || true)
 if ! grep -q '^DB updated: ' <<<"$state"; then
-  echo "vulncheck: the vulnerability database $db cannot be read, so nothing was checked;" \
+  echo "vulncheck: the vulnerability database $db cannot be read, and nothing was checked;" \
     "hint: pass a directory with a copy: make vulncheck VULNDB=file:///DIRECTORY" >&2
   exit 69 # EX_UNAVAILABLE of sysexits.h
 fi

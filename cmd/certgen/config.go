@@ -27,7 +27,7 @@ type config struct {
 
 func addConfigFlag(cmd *cobra.Command, path *string) {
 	cmd.Flags().StringVar(path, "config", "",
-		"YAML file with flags of certgen init, by their names; flags on the command line win")
+		"YAML file with flags of certgen init, by their names. Flags on the command line take precedence.")
 }
 
 // readConfig sets the flags that the file contains, unless the command line sets them. It returns
@@ -59,7 +59,7 @@ func readConfig(path string, sets ...*pflag.FlagSet) (*config, error) {
 			flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 			problem(key.Line, "unknown field %q, expected one of %s", key.Value, strings.Join(names, ", "))
 		case seen[key.Value] > 0:
-			problem(key.Line, "field %q is there twice, expected it once; it is also in line %d", key.Value,
+			problem(key.Line, "duplicate field %q, first in line %d", key.Value,
 				seen[key.Value])
 		case !flag.Changed: // the command line takes precedence
 			c.lines[key.Value] = value.Line

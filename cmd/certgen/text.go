@@ -41,29 +41,29 @@ func (env environment) show(do func() (*certs.Report, error)) error {
 
 func printReport(w io.Writer, r *certs.Report) {
 	if r.DryRun {
-		fmt.Fprint(w, "Dry run: nothing was written. This is what would be done; serial numbers, fingerprints and "+
-			"names of new CAs would differ.\n\n")
+		fmt.Fprint(w, "Dry run: nothing was written. In a real run, serial numbers, fingerprints and names of new "+
+			"CAs differ.\n\n")
 	}
 	for _, item := range r.Items {
 		printItem(w, item)
 	}
 	if len(r.Next) > 0 {
-		fmt.Fprintln(w, "\nnext\n  "+strings.Join(r.Next, "\n  "))
+		fmt.Fprintln(w, "\nNext steps:\n  "+strings.Join(r.Next, "\n  "))
 	}
 }
 
 // printItem prints the action on an item, its reason, and the details of the certificate.
 func printItem(w io.Writer, item certs.Item) {
 	fmt.Fprintf(w, "%-9s %s\n", item.Action, item.Path)
-	line(w, "why", item.Reason)
+	line(w, "reason", item.Reason)
 	if item.TrustChanged {
-		line(w, "TRUST", "changed: this CA took the place of another")
+		line(w, "TRUST", "changed: this CA replaced another CA")
 	}
 	if c := item.Certificate; c != nil {
 		line(w, "subject", c.Subject)
 		line(w, "names", names(c.RequestInfo, c.EmailAddresses, c.URIs))
-		line(w, "may sign", c.NameConstraints)
-		line(w, "until", fmt.Sprintf("%s (%d days left, renew from %s)", c.NotAfter.Format(time.RFC3339), c.DaysLeft,
+		line(w, "can sign", c.NameConstraints)
+		line(w, "expires", fmt.Sprintf("%s (%d days left, renew at %s)", c.NotAfter.Format(time.RFC3339), c.DaysLeft,
 			c.RenewAt.Format(time.RFC3339)))
 		line(w, "sha256", c.SHA256)
 	}

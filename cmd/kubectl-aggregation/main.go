@@ -6,6 +6,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -13,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/extension-apiserver/internal/cli"
+	"example.com/extension-apiserver/internal/version"
 )
 
 // errFailed is returned for a run in which a check failed. Its exit code distinguishes it from a
@@ -29,11 +32,36 @@ func main() {
 func newCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "kubectl-aggregation",
-		Short:       "Look after aggregated APIs",
+		Short:       "Check aggregated APIs",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl aggregation"},
 	}
-	cmd.AddCommand(newConformanceCommand())
+	cmd.AddCommand(newConformanceCommand(), newVersionCommand())
+	cmd.Version = versionText(version.Get())
+	cmd.SetVersionTemplate("{{.Version}}\n")
+	cmd.Flags().Bool("version", false, "Print the version and exit.")
 	return cmd
+}
+
+func newVersionCommand() *cobra.Command {
+	var format cli.Format
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of this plugin",
+		Example: `  # Print the version as JSON
+  kubectl aggregation version -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			info := version.Get()
+			return format.Print(cmd.OutOrStdout(), info, func(w io.Writer) { fmt.Fprintln(w, versionText(info)) })
+		},
+	}
+	cli.AddOutputFlag(cmd, &format)
+	return cmd
+}
+
+// versionText formats the version for the subcommand version and the flag --version.
+func versionText(info version.Info) string {
+	return fmt.Sprintf("kubectl-aggregation %s (%s, %s)", info.Version, info.GoVersion, info.Platform)
 }
 
 // run executes one command line and returns its exit code.

@@ -41,20 +41,20 @@ type flags struct {
 
 func main() {
 	var f flags
-	flag.StringVar(&f.dir, "dir", ".run", "Directory of the state; a second run finds what the first stored.")
+	flag.StringVar(&f.dir, "dir", ".run", "Directory of the state and the logs. A later run finds the stored objects.")
 	flag.StringVar(&f.server, "server", "./cmd/extension-apiserver",
-		"Main package of the server, or the absolute path of its file.")
+		"Main package of the server, or the absolute path of its executable.")
 	flag.StringVar(&f.objects, "objects", "sample/objects",
-		"Directory with objects of the API, for the commands that are printed.")
+		"Directory with objects of the API, for the printed commands.")
 	flag.StringVar(&f.programs, "programs", "bin/"+envtest.Minor(),
-		"Link that will lead to the directory with kubectl and the other programs. Empty: none.")
+		"Path of a link to create to the directory with kubectl and the other programs. Empty creates none.")
 	flag.BoolVar(&f.externalEtcd, "external-etcd", false,
-		"Give the server an etcd of its own over TLS instead of the embedded one.")
+		"Start an external etcd with TLS for the server instead of the embedded one.")
 	flag.StringVar(&f.copyOf, "copy-of", "",
-		"File with an object of which copies are created first, in the namespace default.")
-	flag.IntVar(&f.copies, "copies", 1, "With -copy-of: how many.")
+		"File with an object of which to create copies in the namespace default.")
+	flag.IntVar(&f.copies, "copies", 1, "Number of copies, with -copy-of.")
 	flag.DurationVar(&f.measure, "measure", -1,
-		"Leave everything idle for so long, print the memory of the server, and stop.")
+		"Wait for this duration without requests, print the memory usage of the server, and stop.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -66,12 +66,12 @@ func main() {
 
 func run(ctx context.Context, f flags) (err error) {
 	began := time.Now()
-	fmt.Printf("Starting a control plane with the extension API server behind it (state and logs in %s):\n", f.dir)
+	fmt.Printf("Starting a control plane and the extension API server (state and logs are in %s):\n", f.dir)
 	e, err := envtest.Start(ctx, envtest.Options{Dir: f.dir, Server: f.server, ExternalEtcd: f.externalEtcd,
 		Progress: os.Stdout})
 	if err != nil {
 		if ctx.Err() != nil {
-			return errors.New("interrupted; everything that was started is stopped")
+			return errors.New("interrupted; all processes are stopped")
 		}
 		return err
 	}
@@ -95,7 +95,7 @@ In another terminal:
 
   export KUBECONFIG=%s PATH=%s:$PATH
 %s
-Ctrl-C stops everything. The next make run finds the objects again; make run-clean forgets them.
+Press Ctrl-C to stop. The next "make run" keeps the objects, and "make run-clean" deletes them.
 `, abs(kubeconfig), filepath.Dir(e.Binary("kubectl")), examples(f.objects))
 	<-e.Done()
 	if ctx.Err() == nil {

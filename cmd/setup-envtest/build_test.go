@@ -29,10 +29,10 @@ func TestFirstRun(t *testing.T) {
 		want  []string
 	}{
 		{1, false, []string{"with 1 CPUs", "11 to 18 minutes", "downloads 0.7 GB", "etcd, kube-apiserver and kubectl",
-			"kube-controller-manager follows"}},
+			"kube-controller-manager is built"}},
 		{2, false, []string{"with 2 CPUs", "6 to 10 minutes"}},
 		{8, false, []string{"2 to 4 minutes"}},
-		{2, true, []string{"the server takes about 3 minutes", "If kube-controller-manager is missing, it follows"}},
+		{2, true, []string{"compiling the server takes about 3 minutes", "If kube-controller-manager is missing, it is built"}},
 	} {
 		got := firstRun(tc.cpus, tc.given)
 		for _, want := range tc.want {
@@ -51,7 +51,7 @@ func TestFirstRunWithoutNetwork(t *testing.T) {
 	cmd.Env = append(os.Environ(), "GOMODCACHE="+t.TempDir(), "GOPROXY=off")
 	out, err := cmd.CombinedOutput()
 	for _, want := range []string{"First run with ", "setup-envtest: go build ../local-up", "GOPROXY=off",
-		"it needs the Go module proxy once"} {
+		"the build needs the Go module proxy once"} {
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("got %v and\n%s\nwant %q", err, out, want)
 		}

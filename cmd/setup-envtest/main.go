@@ -27,6 +27,24 @@ import (
 	"example.com/extension-apiserver/internal/controlplane"
 )
 
+const usage = `Build the programs of local control planes into a cache that all projects share.
+
+Usage:
+  setup-envtest programs [PROGRAM...]
+  setup-envtest build FILE PACKAGE
+
+Commands:
+  programs  Build programs of the control plane, by default all, and print their directory
+  build     Build a command that starts a control plane, as go build does, and print the progress
+
+Examples:
+  # Build the programs that all tests need
+  setup-envtest programs
+
+  # Build kubectl only
+  setup-envtest programs kubectl
+`
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -40,7 +58,7 @@ func main() {
 	case len(args) == 3 && args[0] == "build":
 		err = build(ctx, args[1], args[2])
 	default:
-		fmt.Fprintln(os.Stderr, "usage: setup-envtest programs [PROGRAM...]\n       setup-envtest build FILE PACKAGE")
+		fmt.Fprint(os.Stderr, usage)
 		os.Exit(2)
 	}
 	if err != nil {

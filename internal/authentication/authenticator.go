@@ -47,12 +47,12 @@ func (s Sources) Ready() error {
 		return err
 	}
 	if _, ok := s.RequestHeader.CAContentProvider.VerifyOptions(); !ok {
-		return fmt.Errorf("no CA of the front proxy is known: expected requestheader-client-ca-file in ConfigMap " +
-			"kube-system/extension-apiserver-authentication")
+		return fmt.Errorf("the front-proxy CA is unknown: ConfigMap kube-system/extension-apiserver-authentication " +
+			"has no requestheader-client-ca-file")
 	}
 	if len(s.RequestHeader.UsernameHeaders.Value()) == 0 {
-		return fmt.Errorf("no header for the user's name is known: expected requestheader-username-headers in " +
-			"ConfigMap kube-system/extension-apiserver-authentication")
+		return fmt.Errorf("the header for user names is unknown: ConfigMap " +
+			"kube-system/extension-apiserver-authentication has no requestheader-username-headers")
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (a *Authenticator) IsFrontProxy(certificates []*x509.Certificate) bool {
 func New(opts *genericoptions.DelegatingAuthenticationOptions, sources Sources) (*Authenticator, error) {
 	if sources.RequestHeader == nil || sources.ClientCA == nil || sources.Status == nil {
 		return nil, fmt.Errorf(
-			"build authenticator: the front proxy's trust, the client CA and the status of both are all required")
+			"build authenticator: the front proxy's trust, the client CA and their status are all required")
 	}
 	build := func(name string, cfg authenticatorfactory.DelegatingAuthenticatorConfig) (authenticator.Request, error) {
 		a, _, err := cfg.New()

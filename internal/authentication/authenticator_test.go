@@ -56,7 +56,7 @@ func TestNew(t *testing.T) {
 				Extra: map[string][]string{"team": {"x", "y"}}},
 			Credential: Credential{Authenticator: RequestHeader, ProxySubject: "CN=front-proxy-client"},
 		}},
-		{"front proxy, no user", "/apis", proxy, nil, outcome{Refused: "no header with the user's name"}},
+		{"front proxy, no user", "/apis", proxy, nil, outcome{Refused: "no user name header"}},
 		{"front proxy CA, another name", "/apis", otherName, mallory, outcome{Refused: "is not in the allowed list"}},
 		{"front proxy's name, another CA", "/apis", otherCA, mallory, outcome{Refused: "unknown authority"}},
 		{"front proxy's name from the users' CA", "/apis", namedLikeProxy, mallory,
@@ -71,7 +71,7 @@ func TestNew(t *testing.T) {
 			Credential: Credential{Authenticator: BearerToken}}},
 		{"bad token", "/apis", nil, token("bad"), outcome{Refused: "no such token"}},
 		{"token that could not be checked", "/apis", nil, token("unchecked"), outcome{Refused: "cannot check it"}},
-		{"token of a user without a name", "/apis", nil, token("nameless"), outcome{Refused: "no name for it"}},
+		{"token of a user without a name", "/apis", nil, token("nameless"), outcome{Refused: "has no user name"}},
 
 		{"healthz", "/healthz", nil, nil, anonymous},
 		{"livez", "/livez", nil, nil, anonymous},
@@ -126,10 +126,10 @@ func TestReady(t *testing.T) {
 		{"all there", authenticatorfactory.RequestHeaderConfig{CAContentProvider: proxies, UsernameHeaders: header},
 			""},
 		{"no CA", authenticatorfactory.RequestHeaderConfig{CAContentProvider: noCA{}, UsernameHeaders: header},
-			"expected requestheader-client-ca-file in ConfigMap kube-system/extension-apiserver-authentication"},
+			"ConfigMap kube-system/extension-apiserver-authentication has no requestheader-client-ca-file"},
 		{"no header", authenticatorfactory.RequestHeaderConfig{CAContentProvider: proxies,
 			UsernameHeaders: headerrequest.StaticStringSlice{}},
-			"expected requestheader-username-headers in ConfigMap kube-system/extension-apiserver-authentication"},
+			"ConfigMap kube-system/extension-apiserver-authentication has no requestheader-username-headers"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := ""

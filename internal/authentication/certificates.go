@@ -28,7 +28,7 @@ func (c *certificates) AuthenticateRequest(req *http.Request) (*authenticator.Re
 	if isProxy {
 		resp, ok, err := c.headers.AuthenticateRequest(req)
 		if !ok && err == nil {
-			err = errors.New("the certificate is the front proxy's, but the request has no header with the user's name")
+			err = errors.New("the request has the front proxy's certificate, but no user name header")
 		}
 		return resp, ok, err
 	}

@@ -29,7 +29,7 @@ func TestS05SharedCA(t *testing.T) {
 			Credential: Credential{Authenticator: authenticator, ProxySubject: proxySubject}}
 	}
 	asAlice := as(ClientCertificate, "", "alice", "makers")
-	const noUser = "no header with the user's name"
+	const noUser = "no user name header"
 	anyName := []string{}
 	for _, tc := range []struct {
 		name   string

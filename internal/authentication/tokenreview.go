@@ -33,7 +33,7 @@ import (
 func newTokens(opts *genericoptions.DelegatingAuthenticationOptions,
 	client rest.Interface) (authenticator.Request, error) {
 	if opts.WebhookRetryBackoff == nil {
-		return nil, errors.New("build authenticator of tokens: no backoff for retries is set")
+		return nil, errors.New("build token authenticator: a backoff for retries is required")
 	}
 	tokens := cache.New(tokenReviewer{client, *opts.WebhookRetryBackoff, opts.TokenRequestTimeout}, false,
 		opts.CacheTTL, opts.CacheTTL)
@@ -60,7 +60,7 @@ func withAddressLimit(next authenticator.Request) authenticator.Request {
 		address := fairness.ClientKey(req.RemoteAddr)
 		release, err := places.Take(req.Context(), address)
 		if err != nil {
-			return nil, false, fmt.Errorf("review tokens of %s: %w", address, err)
+			return nil, false, fmt.Errorf("review token from %s: %w", address, err)
 		}
 		defer release()
 		return next.AuthenticateRequest(req)
@@ -91,7 +91,7 @@ func (r tokenReviewer) AuthenticateToken(ctx context.Context, token string) (*au
 		status, err = r.ask(ctx, authenticationv1.TokenReviewSpec{Token: token, Audiences: wanted})
 		return err
 	}, webhook.DefaultShouldRetry); err != nil {
-		return nil, false, fmt.Errorf("ask kube-apiserver about a token: %w", err)
+		return nil, false, fmt.Errorf("create TokenReview: %w", err)
 	}
 	switch {
 	case status.Error != "":
@@ -99,11 +99,11 @@ func (r tokenReviewer) AuthenticateToken(ctx context.Context, token string) (*au
 	case !status.Authenticated:
 		return nil, false, nil
 	case status.User.Username == "":
-		return nil, false, errors.New("kube-apiserver knows a token but no name for it")
+		return nil, false, errors.New("the TokenReview is authenticated, but has no user name")
 	}
 	audiences := wanted.Intersect(status.Audiences)
 	if limited && len(audiences) == 0 {
-		return nil, false, fmt.Errorf("the token is for the audiences %q, expected one of %q", status.Audiences, wanted)
+		return nil, false, fmt.Errorf("the token has the audiences %q, and one of %q is required", status.Audiences, wanted)
 	}
 	extra := map[string][]string{}
 	for key, values := range status.User.Extra {

@@ -71,23 +71,22 @@ func NewTrust(client kubernetes.Interface, tolerated sets.Set[string]) (*Trust, 
 			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField,
 				frontproxy.ConfigMapName).String()
 		})}
-	unread := fmt.Errorf("ConfigMap %s/%s was not read yet", frontproxy.Namespace, frontproxy.ConfigMapName)
+	unread := fmt.Errorf("ConfigMap %s/%s has not been read yet", frontproxy.Namespace, frontproxy.ConfigMapName)
 	t.status.Store(&Status{unread, unread})
 	evaluate := func(cm *corev1.ConfigMap) {
 		evaluated := frontproxy.Evaluate(cm)
 		s := statusOf(evaluated, tolerated)
 		t.status.Store(&s)
 		if s.FrontProxy != nil {
-			klog.ErrorS(s.FrontProxy, "All front-proxy identities are rejected")
+			klog.ErrorS(s.FrontProxy, "Rejecting all front-proxy identities")
 		}
 		if other := otherHeaders(evaluated); len(other) > 0 {
-			klog.InfoS("WARNING: the front proxy's headers have other names than usual; such a kube-apiserver "+
-				"passes the usual ones of its clients on "+
-				"(https://issues.k8s.io/119631), so nothing behind it may believe those", "keys",
+			klog.InfoS("WARNING: the front proxy's headers have unusual names; such a kube-apiserver forwards the usual "+
+				"headers of its clients (https://issues.k8s.io/119631), so no server behind it may trust them", "keys",
 				strings.Join(other, ", "))
 		}
 		if len(tolerated) > 0 {
-			klog.InfoS("WARNING: weak trust in the front proxy is tolerated", "weaknesses",
+			klog.InfoS("WARNING: accepting weak trust in the front proxy", "weaknesses",
 				strings.Join(sets.List(tolerated), ", "))
 		}
 	}

@@ -133,13 +133,13 @@ func ParseCAs(data []byte, path string, now time.Time) (Bundle, error) {
 	for _, cert := range all {
 		if !cert.IsCA {
 			return nil, &RefusedError{Path: path, Reason: fmt.Sprintf(
-				"expected CAs only, found %s; take the file of the CA that signed it", cert.Subject)}
+				"expected CAs only, found %s; use the file of the CA that signed it", cert.Subject)}
 		}
 	}
 	bundle := all.Merge(now)
 	if len(bundle) == 0 {
 		return nil, &RefusedError{Path: path,
-			Reason: "expected a CA that is valid, found only expired ones; make a new one: certgen init"}
+			Reason: "expected a valid CA, found only expired ones; issue a new one: certgen init"}
 	}
 	return bundle, nil
 }

@@ -77,7 +77,7 @@ func NewCA(opts CAOptions) (*CA, error) {
 	}
 	cert, err := sign(s, request, KeyPair{Key: key})
 	if err != nil {
-		return nil, fmt.Errorf("make CA %s: %w", opts.Name, err)
+		return nil, fmt.Errorf("create CA %s: %w", opts.Name, err)
 	}
 	pair, err := newKeyPair(cert, key)
 	if err != nil {
@@ -101,7 +101,7 @@ func (o CAOptions) spec(now time.Time) (spec, error) {
 	errs := []error{Require("name", o.Name, "the CA's name, such as widgets-serving-ca")}
 	if o.Usage != x509.ExtKeyUsageServerAuth && o.Usage != x509.ExtKeyUsageClientAuth {
 		errs = append(errs, &InvalidError{"usage", fmt.Sprint(o.Usage),
-			"expected serverAuth or clientAuth; make one CA for each"})
+			"expected serverAuth or clientAuth; create one CA for each"})
 	}
 	dns, err := parseAll("permitted-dns", o.PermittedDNS, normalizeDNSName)
 	errs = append(errs, err)
@@ -109,13 +109,13 @@ func (o CAOptions) spec(now time.Time) (spec, error) {
 	errs = append(errs, err)
 	if len(ips) > 0 && len(dns) == 0 {
 		errs = append(errs, &InvalidError{"permitted-ip", strings.Join(o.PermittedIPs, ","),
-			"expected permitted DNS names as well; alone it would leave every DNS name allowed"})
+			"expected permitted DNS names as well; IP constraints alone permit every DNS name"})
 	}
 	if len(dns) > 0 && o.Usage == x509.ExtKeyUsageClientAuth {
 		// A constraint on directory names would not help: Go rejects it as an unknown critical
 		// extension.
 		errs = append(errs, &InvalidError{"permitted-dns", strings.Join(dns, ","),
-			"expected none for a client CA; DNS constraints say nothing about user names"})
+			"expected none for a client CA; DNS constraints do not apply to user names"})
 	}
 	errs = append(errs, ValidateLeaf(o.Lifetime, o.KeyType, true)) // a CA may outlive MaxLeafLifetime
 	if err := errors.Join(errs...); err != nil {
@@ -153,8 +153,8 @@ func ValidateLeaf(lifetime time.Duration, keyType KeyType, allowLongLived bool) 
 	}
 	if !allowLongLived && lifetime > MaxLeafLifetime {
 		err = &InvalidError{"lifetime", lifetime.String(),
-			fmt.Sprintf("expected at most %s (398 days), the most that TLS clients accept; "+
-				"renew more often instead; certgen init allows it with --allow-long-lived", MaxLeafLifetime)}
+			fmt.Sprintf("expected at most %s (398 days), the limit of TLS clients; "+
+				"use a shorter lifetime, or allow it with --allow-long-lived", MaxLeafLifetime)}
 	}
 	return errors.Join(err, keyType.validate())
 }

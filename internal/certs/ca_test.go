@@ -161,7 +161,7 @@ func TestParseCA(t *testing.T) {
 		want      string
 	}{
 		"good":            {ca.CertPEM, ca.KeyPEM, epoch, ""},
-		"key of another":  {ca.CertPEM, other.KeyPEM, epoch, "belongs to another certificate"},
+		"key of another":  {ca.CertPEM, other.KeyPEM, epoch, "the key does not match the certificate"},
 		"leaf":            {leaf.CertPEM, leaf.KeyPEM, epoch, "expected a CA certificate"},
 		"expired":         {ca.CertPEM, ca.KeyPEM, epoch.Add(CALifetime + time.Second), "expired at"},
 		"not yet valid":   {ca.CertPEM, ca.KeyPEM, epoch.Add(-2 * time.Hour), "clock"},

@@ -29,7 +29,7 @@ func sign(s spec, request *x509.CertificateRequest, issuer KeyPair) (*x509.Certi
 	// in itself.
 	cfssl, err := local.NewSigner(issuer.Key, issuer.Certificate, signer.DefaultSigAlgo(issuer.Key), policyFor(s))
 	if err != nil {
-		return nil, fmt.Errorf("make cfssl signer: %w", err)
+		return nil, fmt.Errorf("create cfssl signer: %w", err)
 	}
 	order, err := signRequestFor(s, request)
 	if err != nil {

@@ -110,9 +110,9 @@ func (c *chain) checkUserCAs() error {
 			for _, users := range c.userCAs {
 				if relation := sharedca.Relation(cert, users); relation != "" {
 					return &RefusedError{Path: d.file(file), Reason: fmt.Sprintf(
-						"expected a CA of its own, found one that %s %s, which signs users (--client-ca); "+
-							"a user's certificate could pass for any user; move this pair and its leaves away and let "+
-							"certgen make new ones", relation, users.Subject)}
+						"expected a dedicated CA, found one that %s %s, which signs users (--client-ca); "+
+							"any user with a certificate could impersonate every other user; move this CA and its "+
+							"certificates away and let certgen issue new ones", relation, users.Subject)}
 				}
 			}
 		}
@@ -129,14 +129,14 @@ func (c *chain) checkKeyNeeded() *RefusedError {
 	for _, l := range c.leaves {
 		if l.decision.Action != Kept && !l.reuse {
 			needed = append(needed,
-				fmt.Sprintf("%s must be signed again (%s; certgen request %s asks for it where the key is)",
+				fmt.Sprintf("%s must be signed again (%s; create a request with certgen request %s)",
 					l.file(CertFile), l.decision.Reason, l.name))
 		}
 	}
 	if len(needed) == 0 {
 		return nil
 	}
-	return &RefusedError{Path: c.ca.file(KeyFile), Reason: "expected the CA's key, found none, but " +
+	return &RefusedError{Path: c.ca.file(KeyFile), Reason: "expected the CA's key, found none; " +
 		strings.Join(needed, ", ")}
 }
 
@@ -146,8 +146,8 @@ func (c *chain) planCA() (Item, *RefusedError) {
 	found := &c.ca
 	if c.remote != nil && (!found.certSeen || found.keySeen) {
 		return Item{}, &RefusedError{Path: found.path(), Reason: fmt.Sprintf(
-			"expected the certificate of the CA whose key %s has, and no key; "+
-				"put it in %s, or leave --signer out", c.remote.URL, found.file(CertFile))}
+			"expected the certificate of the CA whose key %s holds, and no key; "+
+				"store it in %s, or remove --signer", c.remote.URL, found.file(CertFile))}
 	}
 	if !found.certSeen && !found.keySeen {
 		// The CA may have been moved to a safe place. A new CA would break leaves that work.
@@ -158,12 +158,12 @@ func (c *chain) planCA() (Item, *RefusedError) {
 						l.file(CertFile), timeText(l.cert.NotAfter))}
 			}
 		}
-		return Item{Action: Made, Reason: "there was none"}, nil
+		return Item{Action: Made, Reason: "not found"}, nil
 	}
 	if refusal := c.checkCA(); refusal != nil {
 		return Item{}, refusal
 	}
-	return Item{Action: Kept, Reason: "it is valid and may sign what is needed",
+	return Item{Action: Kept, Reason: "valid, and permits the required names",
 		Notes: append(found.notes, c.caNotes()...)}, nil
 }
 
@@ -173,13 +173,13 @@ func (c *chain) checkCA() *RefusedError {
 	cert, key := found.file(CertFile), found.file(KeyFile)
 	switch {
 	case !found.certSeen:
-		return &RefusedError{Path: cert, Reason: "expected the certificate of the key beside it, found none"}
+		return &RefusedError{Path: cert, Reason: "expected the certificate that matches the key, found none"}
 	case found.certErr != nil:
 		return &RefusedError{Path: cert, Reason: found.certErr.Error()}
 	case found.keyErr != nil:
 		return &RefusedError{Path: key, Reason: found.keyErr.Error()}
 	case found.key != nil && !SamePublicKey(found.cert.PublicKey, found.key.Public()):
-		return &RefusedError{Path: key, Reason: "expected the key of the certificate beside it, found another"}
+		return &RefusedError{Path: key, Reason: "expected the key that matches the certificate, found another"}
 	}
 	for _, l := range c.leaves {
 		if err := checkIssuer(found.cert, l.want, c.now); err != nil {
@@ -194,23 +194,23 @@ func (c *chain) caNotes() []string {
 	var d Item
 	cert, want := c.ca.cert, spec{isCA: true, usage: c.ca.options.Usage, mutual: c.ca.options.MutualTLS}.extKeyUsages()
 	if c.remote != nil {
-		d.note("its key is with %s", c.remote.URL)
+		d.note("the key is in %s", c.remote.URL)
 	} else if c.ca.key == nil {
-		d.note("its key is not here; its leaves can only be replaced where the key is")
+		d.note("the key is stored elsewhere; certgen cannot renew the certificates of this CA here")
 	}
 	if c.now.After(RenewAt(cert)) {
-		d.note("less than a third of its life is left (until %s): plan its rotation", timeText(cert.NotAfter))
+		d.note("less than a third of the lifetime is left (until %s): plan the rotation of the CA", timeText(cert.NotAfter))
 	}
 	if len(cert.ExtKeyUsage) != len(want) || slices.ContainsFunc(want,
 		func(u x509.ExtKeyUsage) bool { return !slices.Contains(cert.ExtKeyUsage, u) }) {
-		d.note("its extended key usages are %s; %s alone would be enough",
+		d.note("the extended key usages are %s; %s is sufficient",
 			extKeyUsageNames(cert.ExtKeyUsage, cert.UnknownExtKeyUsage), extKeyUsageNames(want, nil))
 	}
 	if len(c.ca.options.PermittedDNS) > 0 && len(cert.PermittedDNSDomains) == 0 {
-		d.note("it has no name constraints: with its key a certificate for any host can be made")
+		d.note("no name constraints: the CA can sign certificates for any host")
 	}
 	if !c.ca.options.KeyType.matches(cert.PublicKey) {
-		d.note("its key is %s; only a new CA would have the type that was asked for", keyType(cert.PublicKey))
+		d.note("the key is %s; only a new CA would get the requested key type", keyType(cert.PublicKey))
 	}
 	return d.Notes
 }
@@ -227,28 +227,28 @@ func (c *chain) planLeaves() {
 func (c *chain) planLeaf(l *leaf) Item {
 	l.reuse = false
 	if !l.certSeen && !l.keySeen {
-		return Item{Action: Made, Reason: "there was none"}
+		return Item{Action: Made, Reason: "not found"}
 	}
 	if c.ca.decision.Action != Kept {
-		return Item{Action: Replaced, Reason: "its CA is new"}
+		return Item{Action: Replaced, Reason: "CA replaced"}
 	}
 	if reason := c.checkLeaf(l); reason != "" {
 		return Item{Action: Replaced, Reason: reason}
 	}
-	kept := Item{Action: Kept, Reason: "it is valid and what was asked for", Notes: l.notes}
+	kept := Item{Action: Kept, Reason: "up to date", Notes: l.notes}
 	if c.now.After(RenewAt(l.cert)) {
 		if l.cert.NotAfter.Before(c.ca.cert.NotAfter) {
-			return Item{Action: Replaced, Reason: fmt.Sprintf("less than a third of its life was left (until %s)",
+			return Item{Action: Replaced, Reason: fmt.Sprintf("less than a third of the lifetime was left (until %s)",
 				timeText(l.cert.NotAfter))}
 		}
-		kept.note("it is due, but a new one would end no later: it ends with its CA")
+		kept.note("due for renewal, but a new certificate would not be valid longer: it expires with its CA")
 	}
 	if !l.want.keyType.matches(l.cert.PublicKey) {
-		kept.note("its key is %s; the next one will have the type that was asked for", keyType(l.cert.PublicKey))
+		kept.note("the key is %s; the next key will have the requested type", keyType(l.cert.PublicKey))
 	}
 	if !l.bundle.Contains(c.ca.cert) {
 		kept.Action, l.reuse = Replaced, true
-		kept.Reason = BundleFile + " did not hold its CA; certificate and key stay the same"
+		kept.Reason = BundleFile + " did not contain the CA; certificate and key are unchanged"
 	}
 	return kept
 }
@@ -265,7 +265,7 @@ func (c *chain) checkLeaf(l *leaf) string {
 	case l.keyErr != nil:
 		return KeyFile + " was damaged: " + l.keyErr.Error()
 	case !SamePublicKey(l.cert.PublicKey, l.key.Public()):
-		return KeyFile + " was not the key of " + CertFile
+		return KeyFile + " did not match " + CertFile
 	}
 	return strings.Join(l.want.problems(l.cert, c.ca.cert, c.now), "; ")
 }
@@ -275,14 +275,14 @@ func (c *chain) checkLeaf(l *leaf) string {
 func (s spec) problems(cert, ca *x509.Certificate, now time.Time) []string {
 	var out []string
 	if cert.CheckSignatureFrom(ca) != nil {
-		out = append(out, fmt.Sprintf("it was signed by %s, not by %s", cert.Issuer, ca.Subject))
+		out = append(out, fmt.Sprintf("signed by %s, not by %s", cert.Issuer, ca.Subject))
 	}
 	if now.After(cert.NotAfter) {
-		out = append(out, "it expired at "+timeText(cert.NotAfter))
+		out = append(out, "expired at "+timeText(cert.NotAfter))
 	}
 	out = append(out, s.mismatches(cert)...)
 	if err := s.verify(cert, Bundle{ca}, now); err != nil && len(out) == 0 {
-		out = append(out, "it did not verify: "+err.Error())
+		out = append(out, "verification failed: "+err.Error())
 	}
 	return out
 }
@@ -293,7 +293,7 @@ func checkIssuer(ca *x509.Certificate, s spec, now time.Time) error {
 		return errors.New(reason)
 	}
 	if names := forbidden(ca, s.dnsNames, s.ips); len(names) > 0 {
-		return fmt.Errorf("expected a CA that may sign %s, found name constraints (%s)", strings.Join(names, ", "),
+		return fmt.Errorf("expected a CA that permits %s, found name constraints (%s)", strings.Join(names, ", "),
 			constraintsOf(ca))
 	}
 	return checkStrength(ca.PublicKey)
@@ -329,11 +329,11 @@ func (c *chain) issueLeaves() error {
 			return err
 		}
 		if l.cert = l.pair.Certificate; l.cert.NotAfter.Equal(c.ca.cert.NotAfter) {
-			l.decision.note("it ends with its CA: rotate the CA before that")
+			l.decision.note("expires together with its CA: rotate the CA first")
 		}
 		// CAs that the bundle already contains may be there for a rotation.
 		if l.trust = l.bundle.Merge(c.now, c.ca.cert); len(l.trust) > 1 {
-			l.decision.note("%s holds %d CAs, so that what an older one signed stays accepted",
+			l.decision.note("%s contains %d CAs, so certificates of an older CA remain trusted",
 				BundleFile, len(l.trust))
 		}
 	}
@@ -351,12 +351,12 @@ func (c *chain) issueCA() (err error) {
 	}
 	c.ca.cert = c.ca.issuer.Certificate
 	if c.ca.certSeen || c.ca.keySeen {
-		c.ca.decision.note("the old one is in %s; delete it when nothing trusts it any more",
+		c.ca.decision.note("the old CA is in %s; delete it when no client trusts it any more",
 			RetiredDir(c.ca.path(), c.now))
 	}
 	if c.ca.decision.Action == Replaced {
 		for _, l := range c.leaves {
-			c.ca.decision.note("whatever trusts only the old CA refuses the new %s certificate until it gets %s",
+			c.ca.decision.note("clients that trust only the old CA refuse the new %s certificate until they get %s",
 				l.name, l.file(BundleFile))
 		}
 	}

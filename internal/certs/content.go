@@ -57,14 +57,14 @@ func ReadPEM(data []byte) *Content {
 	}
 	switch begun := bytes.Count(data, pemBegin); {
 	case begun > blocks:
-		c.problem(false, "damaged PEM blocks (%d of %d), which readers skip without a word", begun-blocks, begun)
+		c.problem(false, "damaged PEM blocks (%d of %d), which readers skip silently", begun-blocks, begun)
 	case blocks == 0:
 		c.problem(false, "no PEM block in %d bytes", len(data))
 	case len(bytes.TrimSpace(rest)) > 0:
-		c.problem(true, "text after the last PEM block; is the file whole, and the right one?")
+		c.problem(true, "text after the last PEM block; check that this is the right file, and complete")
 	}
 	if c.KeyBlocks > 1 {
-		c.problem(true, "%d private keys, of which servers load the first", c.KeyBlocks)
+		c.problem(true, "%d private keys; servers load the first", c.KeyBlocks)
 	}
 	return c
 }
@@ -81,7 +81,7 @@ func (c *Content) add(block *pem.Block) {
 	case block.Type == "EC PARAMETERS": // OpenSSL writes it before a key, and key readers skip it
 	case block.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED"):
 		c.KeyBlocks++
-		c.problem(false, "a block %q: the key is encrypted, and servers have no password for it; write it again: "+
+		c.problem(false, "a block %q: the key is encrypted, and servers have no password for it; decrypt it: "+
 			"openssl pkcs8 -topk8 -nocrypt", block.Type)
 	case strings.HasSuffix(block.Type, blockPrivateKey):
 		if c.KeyBlocks++; c.KeyBlocks == 1 {
@@ -96,7 +96,7 @@ func (c *Content) addCertificate(block *pem.Block) {
 	c.certificateBlocks++
 	if len(block.Headers) > 0 {
 		c.problem(false, "certificate %d in a block with headers: crypto/tls loads it, crypto/x509 and client-go "+
-			"skip it, OpenSSL refuses the file; take the headers out", c.certificateBlocks)
+			"skip it, OpenSSL refuses the file; remove the headers", c.certificateBlocks)
 		return
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
@@ -123,13 +123,13 @@ func (c *Content) addKey(block *pem.Block) {
 		return
 	}
 	if len(block.Headers) > 0 {
-		c.problem(true, "a block %q with headers, which OpenSSL refuses; write it again: openssl pkcs8 -topk8 -nocrypt",
+		c.problem(true, "a block %q with headers, which OpenSSL refuses; convert it: openssl pkcs8 -topk8 -nocrypt",
 			block.Type)
 	}
 	var ok bool
 	if c.Key, ok = key.(crypto.Signer); !ok || err != nil {
 		// The parser's error text may contain bytes of the key.
 		c.Key = nil
-		c.problem(false, "a block %q with no usable key in it; is it cut off?", block.Type)
+		c.problem(false, "a block %q without a usable key; the block may be truncated", block.Type)
 	}
 }

@@ -83,7 +83,7 @@ func TestDryRunRefuses(t *testing.T) {
 	opts := initOptions(dir, epoch)
 	opts.DryRun, opts.DNSNames = true, []string{"a.example.com"}
 	_, err := Init(t.Context(), opts)
-	wantError(t, err, "expected a CA that may sign a.example.com")
+	wantError(t, err, "expected a CA that permits a.example.com")
 	if runtime.GOOS == "windows" {
 		return // Windows reports a path below a file as not found, so only writing detects it
 	}

@@ -35,8 +35,8 @@ type RefusedError struct {
 func (e *RefusedError) Error() string {
 	text := fmt.Sprintf("%s: %s", e.Path, e.Reason)
 	if e.OnlyNewCA {
-		text += "; put that right (from a backup?), or allow a new CA with --allow-new-ca, which everything that " +
-			"trusts the old one must then be told of"
+		text += "; restore it from a backup, or allow a new CA with --allow-new-ca; all clients that trust the old " +
+			"CA then need the new one"
 	}
 	return text
 }

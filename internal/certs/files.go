@@ -127,7 +127,7 @@ func holdsCAKey(files Files) bool {
 func writeVersion(dir string, files Files) (string, error) {
 	path, err := os.MkdirTemp(dir, versionPrefix)
 	if err != nil {
-		return "", fmt.Errorf("make directory: %w", err)
+		return "", fmt.Errorf("create directory: %w", err)
 	}
 	for name, f := range files {
 		err = errors.Join(err, writeFile(filepath.Join(path, name), f))
@@ -248,7 +248,7 @@ func makeDir(dir string) error {
 		}
 	}
 	if err := os.Mkdir(dir, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("make directory: %w", err)
+		return fmt.Errorf("create directory: %w", err)
 	}
 	return syncDir(parent)
 }

@@ -91,8 +91,8 @@ type Action string
 
 // The actions.
 const (
-	Made     Action = "made"
-	Kept     Action = "kept"
+	Made     Action = "created"
+	Kept     Action = "unchanged"
 	Replaced Action = "replaced"
 )
 
@@ -218,18 +218,18 @@ func (o InitOptions) validateCommon() error {
 	var errs []error
 	if o.Dir == "" && o.Store == nil {
 		errs = append(errs, &InvalidError{"dir", o.Dir,
-			"expected the directory for the certificates, such as ./pki; it is made if missing"})
+			"expected the directory for the certificates, such as ./pki; certgen creates it"})
 	}
 	for _, name := range o.With {
 		if !slices.Contains(SetNames(), name) {
 			errs = append(errs, &InvalidError{"with", name, "expected " + strings.Join(SetNames(), " or ") +
-				"; the serving set is always made"})
+				"; the serving certificates are always issued"})
 		}
 	}
 	if names := slices.Concat(o.KonnectivityServerNames, o.KonnectivityAgentServerNames); len(names) > 0 &&
 		!slices.Contains(o.With, SetKonnectivity) {
 		errs = append(errs, &InvalidError{"with", strings.Join(o.With, ","),
-			fmt.Sprintf("expected the set %s, for %s; add it, or leave the names out",
+			fmt.Sprintf("expected %s, for %s; add it, or remove the names",
 				SetKonnectivity, strings.Join(names, ","))})
 	}
 	if o.Signer != nil {

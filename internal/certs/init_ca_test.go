@@ -34,7 +34,7 @@ func TestInitRefusesToReplaceACA(t *testing.T) {
 		"certificate damaged": {overwrite(ServingCADir+"/tls.crt", "-----BEGIN CERTIFICATE-----\n"), nil, 0,
 			ServingCADir + "/tls.crt", "damaged PEM block"},
 		"certificate gone": {remove(ServingCADir + "/tls.crt"), nil, 0, ServingCADir + "/tls.crt",
-			"expected the certificate of the key"},
+			"expected the certificate that matches the key"},
 		"key of another": {overwrite(ServingCADir+"/tls.key", "file:"+FrontProxyCADir+"/tls.key"), nil, 0,
 			ServingCADir + "/tls.key", "found another"},
 		"CA of another kind": {func(t *testing.T, dir string) {
@@ -45,12 +45,12 @@ func TestInitRefusesToReplaceACA(t *testing.T) {
 		"key gone, leaf due": {remove(ServingCADir + "/tls.key"), nil, 61 * day, ServingCADir + "/tls.key",
 			"must be signed again (less than a third"},
 		"more names": {nil, moreNames, 0, ServingCADir + "/tls.crt",
-			"expected a CA that may sign widgets.example.com"},
+			"expected a CA that permits widgets.example.com"},
 		"address": {nil, func(o *InitOptions) { o.IPs = []string{"10.0.0.1"} }, 0, ServingCADir + "/tls.crt",
-			"expected a CA that may sign 10.0.0.1"},
+			"expected a CA that permits 10.0.0.1"},
 		"another service": {nil, func(o *InitOptions) { o.Service.Name = "gadgets" }, 0, ServingCADir + "/tls.crt",
-			"expected a CA that may sign gadgets.demo.svc, gadgets.demo, gadgets"},
-		"clock far behind": {nil, nil, -2 * day, ServingCADir + "/tls.crt", "is this machine's clock right"},
+			"expected a CA that permits gadgets.demo.svc, gadgets.demo, gadgets"},
+		"clock far behind": {nil, nil, -2 * day, ServingCADir + "/tls.crt", "check the clock of this machine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -98,7 +98,7 @@ func TestInitReplacesAnExpiredCA(t *testing.T) {
 	before := contents(t, dir)
 	_, err := Init(t.Context(), opts)
 	wantError(t, err, ServingCADir)
-	wantError(t, err, "it expired at 2031-11-20T06:00:00Z; put that right (from a backup?), or allow a new CA with "+
+	wantError(t, err, "expired at 2031-11-20T06:00:00Z; restore it from a backup, or allow a new CA with "+
 		"--allow-new-ca")
 	if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
 		t.Errorf("the refusal changed files (-before +after):\n%s", diff)
@@ -135,7 +135,7 @@ func TestInitKeepsTheOldCAInTheBundle(t *testing.T) {
 	opts := initOptions(dir, epoch)
 	opts.DNSNames, opts.AllowNewCA = []string{"widgets.example.com"}, true
 	report := mustInit(t, opts)
-	if got := actions(report)[FrontProxyCADir]; !strings.HasPrefix(got, "kept") {
+	if got := actions(report)[FrontProxyCADir]; !strings.HasPrefix(got, "unchanged") {
 		t.Errorf("front-proxy CA %s, want it kept", got)
 	}
 	bundle := readPEM(t, dir, ServingDir, BundleFile)
@@ -156,13 +156,13 @@ func TestInitWithoutACAKey(t *testing.T) {
 	remove(ServingCADir+"/tls.key")(t, dir)
 	report := mustInit(t, initOptions(dir, epoch))
 	if item := report.Items[0]; item.Action != Kept || !strings.Contains(strings.Join(item.Notes, " "),
-		"its key is not here") {
+		"the key is stored elsewhere") {
 		t.Errorf("got %s %q, want the CA kept and a note", item.Action, item.Notes)
 	}
 	// The bundle needs no signature.
 	remove(ServingDir+"/..data/ca.crt")(t, dir)
 	if got := actions(mustInit(t, initOptions(dir, epoch)))[ServingDir]; !strings.Contains(got,
-		"ca.crt did not hold its CA") {
+		"ca.crt did not contain the CA") {
 		t.Errorf("got %q, want the bundle written again", got)
 	}
 }
@@ -175,16 +175,16 @@ func TestInitNearTheEndOfACA(t *testing.T) {
 	end := epoch.Add(CALifetime)
 	report := mustInit(t, initOptions(dir, end.Add(-10*day)))
 	if item := report.Items[1]; !item.Certificate.NotAfter.Equal(end) ||
-		!strings.Contains(strings.Join(item.Notes, " "), "ends with its CA") {
+		!strings.Contains(strings.Join(item.Notes, " "), "expires together with its CA") {
 		t.Errorf("leaf until %s, notes %q; want it to end with its CA at %s, and a note", item.Certificate.NotAfter,
 			item.Notes, end)
 	}
-	if notes := strings.Join(report.Items[0].Notes, " "); !strings.Contains(notes, "plan its rotation") {
+	if notes := strings.Join(report.Items[0].Notes, " "); !strings.Contains(notes, "plan the rotation") {
 		t.Errorf("got notes %q, want a word on rotation", notes)
 	}
 	report = mustInit(t, initOptions(dir, end.Add(-time.Hour)))
 	if item := report.Items[1]; item.Action != Kept || !strings.Contains(strings.Join(item.Notes, " "),
-		"would end no later") {
+		"would not be valid longer") {
 		t.Errorf("got %s %q, want the leaf kept and a note", item.Action, item.Notes)
 	}
 }
@@ -196,7 +196,7 @@ func TestInitStartsOverAfterAnExpiredLeaf(t *testing.T) {
 	mustInit(t, initOptions(dir, epoch))
 	remove(ServingCADir)(t, dir)
 	report := mustInit(t, initOptions(dir, epoch.Add(91*day)))
-	if got := actions(report)[ServingCADir]; got != "made: there was none" {
+	if got := actions(report)[ServingCADir]; got != "created: not found" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -219,7 +219,7 @@ func TestInitUsesACAMadeElsewhere(t *testing.T) {
 	if notes := strings.Join(item.Notes, " "); item.Action != Kept ||
 		item.Certificate.SHA256 != Fingerprint(foreign.Certificate) ||
 		strings.Contains(notes, "chmod 600") != (runtime.GOOS != "windows") ||
-		!strings.Contains(notes, "[serverAuth] alone") || !strings.Contains(notes, "no name constraints") {
+		!strings.Contains(notes, "[serverAuth] is sufficient") || !strings.Contains(notes, "no name constraints") {
 		t.Errorf("got %s %q, want it kept with notes on its mode and its power", item.Action, item.Notes)
 	}
 }

@@ -14,41 +14,41 @@ import (
 
 func TestInitReplacesLeaves(t *testing.T) {
 	const file = "file:"
-	kept := map[string]string{ServingCADir: "kept: it is valid", FrontProxyCADir: "kept: it is valid",
-		FrontProxyClientDir: "kept: it is valid"}
+	kept := map[string]string{ServingCADir: "unchanged: valid", FrontProxyCADir: "unchanged: valid",
+		FrontProxyClientDir: "unchanged: up to date"}
 	for name, tc := range map[string]struct {
 		spoil func(t *testing.T, dir string)
 		after time.Duration
 		want  map[string]string
 	}{
 		"due": {nil, 61 * day, map[string]string{
-			ServingDir:          "replaced: less than a third of its life was left",
-			FrontProxyClientDir: "replaced: less than a third of its life was left",
+			ServingDir:          "replaced: less than a third of the lifetime was left",
+			FrontProxyClientDir: "replaced: less than a third of the lifetime was left",
 		}},
-		"expired": {nil, 91 * day, map[string]string{ServingDir: "replaced: it expired at",
-			FrontProxyClientDir: "replaced: it expired at"}},
-		"gone": {remove(ServingDir), 0, map[string]string{ServingDir: "made: there was none"}},
+		"expired": {nil, 91 * day, map[string]string{ServingDir: "replaced: expired at",
+			FrontProxyClientDir: "replaced: expired at"}},
+		"gone": {remove(ServingDir), 0, map[string]string{ServingDir: "created: not found"}},
 		"no key": {remove(ServingDir + "/..data/tls.key"), 0,
 			map[string]string{ServingDir: "replaced: tls.key was missing"}},
 		"no certificate": {remove(ServingDir + "/..data/tls.crt"), 0,
 			map[string]string{ServingDir: "replaced: tls.crt was missing"}},
-		"version gone": {remove(ServingDir + "/..data/"), 0, map[string]string{ServingDir: "made: there was none"}},
+		"version gone": {remove(ServingDir + "/..data/"), 0, map[string]string{ServingDir: "created: not found"}},
 		"damaged": {overwrite(ServingDir+"/tls.crt", "what"), 0,
 			map[string]string{ServingDir: "replaced: tls.crt was damaged"}},
 		"key damaged": {overwrite(ServingDir+"/tls.key", ""), 0,
 			map[string]string{ServingDir: "replaced: tls.key was damaged"}},
 		"key of another": {overwrite(ServingDir+"/tls.key", file+FrontProxyClientDir+"/tls.key"), 0,
-			map[string]string{ServingDir: "replaced: tls.key was not the key of tls.crt"}},
+			map[string]string{ServingDir: "replaced: tls.key did not match tls.crt"}},
 		"other CA's pair": {func(t *testing.T, dir string) {
 			overwrite(ServingDir+"/tls.key", file+FrontProxyClientDir+"/tls.key")(t, dir)
 			overwrite(ServingDir+"/tls.crt", file+FrontProxyClientDir+"/tls.crt")(t, dir)
-		}, 0, map[string]string{ServingDir: "replaced: it was signed by CN=front-proxy-ca"}},
+		}, 0, map[string]string{ServingDir: "replaced: signed by CN=front-proxy-ca"}},
 		"both usages": {forgeBothUsages, 0,
 			map[string]string{ServingDir: "extended key usages: expected [serverAuth], found [serverAuth clientAuth]"}},
 		"no bundle": {remove(ServingDir + "/..data/ca.crt"), 0,
-			map[string]string{ServingDir: "replaced: ca.crt did not hold its CA; certificate and key stay the same"}},
+			map[string]string{ServingDir: "replaced: ca.crt did not contain the CA; certificate and key are unchanged"}},
 		"damaged bundle": {overwrite(ServingDir+"/ca.crt", "x"), 0,
-			map[string]string{ServingDir: "replaced: ca.crt did not hold its CA"}},
+			map[string]string{ServingDir: "replaced: ca.crt did not contain the CA"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -81,7 +81,7 @@ func TestInitMakesWhatVerifies(t *testing.T) {
 	report := mustInit(t, opts)
 	want := map[string]string{}
 	for _, name := range []string{ServingCADir, ServingDir, FrontProxyCADir, FrontProxyClientDir} {
-		want[name] = "made: there was none"
+		want[name] = "created: not found"
 	}
 	if diff := cmp.Diff(want, actions(report)); diff != "" {
 		t.Errorf("actions (-want +got):\n%s", diff)

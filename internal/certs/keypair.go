@@ -126,7 +126,7 @@ func ParseKeyPair(certPEM, keyPEM []byte) (*KeyPair, error) {
 		return nil, err
 	}
 	if !SamePublicKey(cert.PublicKey, key.Public()) {
-		return nil, errors.New("match key and certificate: the key belongs to another certificate")
+		return nil, errors.New("match key and certificate: the key does not match the certificate")
 	}
 	return newKeyPair(cert, key)
 }

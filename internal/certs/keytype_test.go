@@ -75,7 +75,7 @@ func TestInitKeepsOtherKeyTypes(t *testing.T) {
 	opts.KeyType = ECDSAP384
 	for _, item := range mustInit(t, opts).Items {
 		if notes := strings.Join(item.Notes, " "); item.Action != Kept ||
-			!strings.Contains(notes, "its key is ECDSA P-256") {
+			!strings.Contains(notes, "the key is ECDSA P-256") {
 			t.Errorf("%s: got %s, notes %q; want it kept and a word on its key", item.Name, item.Action, notes)
 		}
 	}

@@ -77,7 +77,7 @@ func (o ServingOptions) specFor(dnsField, ipField string) (spec, error) {
 	if len(dns)+len(ips) == 0 {
 		// A common name is not enough: clients no longer read it.
 		return spec{}, &InvalidError{dnsField, "",
-			"expected at least one DNS name or IP address; clients look nowhere else"}
+			"expected at least one DNS name or IP address; clients verify nothing else"}
 	}
 	return spec{
 		commonName: servingCommonName(slices.Concat(dns, ips)), dnsNames: dns, ips: ips,
@@ -112,8 +112,8 @@ func (o ClientOptions) spec() (spec, error) {
 	}
 	groups, groupErr := parseAll("group", o.Groups, func(group string) (string, string) {
 		if group == systemMasters && !o.AllowSystemMasters {
-			return group, "expected a group whose rights can be limited and revoked; " +
-				"bind a group of your own to a role, or allow it explicitly with --allow-system-masters"
+			return group, "expected a group whose permissions can be limited and revoked; " +
+				"bind another group to a role, or allow it explicitly with --allow-system-masters"
 		}
 		return group, checkSubject(group)
 	})
@@ -158,8 +158,8 @@ func (ca *CA) signRequest(s spec, request *x509.CertificateRequest) (*x509.Certi
 	now := ca.now().Truncate(time.Second)
 	errs := []error{ca.mayIssue(s.usage, now)}
 	for _, name := range forbidden(ca.Certificate, s.dnsNames, s.ips) {
-		errs = append(errs, &InvalidError{"name", name, "expected a name that the CA may sign (" +
-			constraintsOf(ca.Certificate) + "); leave it out or make a CA for it"})
+		errs = append(errs, &InvalidError{"name", name, "expected a name that the CA permits (" +
+			constraintsOf(ca.Certificate) + "); remove it, or issue a CA that permits it"})
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -223,10 +223,10 @@ func unusableCA(cert *x509.Certificate, usage x509.ExtKeyUsage, now time.Time) s
 		return fmt.Sprintf("expected a CA for %s, found one for %s", extKeyUsageNames([]x509.ExtKeyUsage{usage}, nil),
 			extKeyUsageNames(cert.ExtKeyUsage, cert.UnknownExtKeyUsage))
 	case now.Before(cert.NotBefore):
-		return fmt.Sprintf("it is valid from %s; is this machine's clock right (%s)?", timeText(cert.NotBefore),
+		return fmt.Sprintf("not valid before %s; check the clock of this machine (%s)", timeText(cert.NotBefore),
 			timeText(now))
 	case now.After(cert.NotAfter):
-		return "it expired at " + timeText(cert.NotAfter)
+		return "expired at " + timeText(cert.NotAfter)
 	}
 	return ""
 }
@@ -235,9 +235,9 @@ func unusableCA(cert *x509.Certificate, usage x509.ExtKeyUsage, now time.Time) s
 func CAProblem(cert *x509.Certificate) string {
 	switch {
 	case !cert.BasicConstraintsValid || !cert.IsCA:
-		return "is no CA (basic constraints CA:FALSE)"
+		return "is not a CA (basic constraints CA:FALSE)"
 	case cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageCertSign == 0:
-		return "may not sign certificates (key usages without keyCertSign)"
+		return "cannot sign certificates (no key usage keyCertSign)"
 	}
 	return ""
 }

@@ -116,8 +116,8 @@ func TestServingOptions(t *testing.T) {
 		want string
 	}{
 		"no name":         {ServingOptions{}, "at least one DNS name or IP address"},
-		"empty name":      {ServingOptions{DNSNames: []string{""}}, "leave the empty value out"},
-		"port":            {ServingOptions{DNSNames: []string{"a.b.svc:443"}}, "leave a port out"},
+		"empty name":      {ServingOptions{DNSNames: []string{""}}, "an empty value; remove it"},
+		"port":            {ServingOptions{DNSNames: []string{"a.b.svc:443"}}, "remove the port"},
 		"too long a life": {ServingOptions{DNSNames: []string{"a.b.svc"}, Lifetime: MaxLeafLifetime + 1}, "398 days"},
 		"foreign name":    {ServingOptions{DNSNames: []string{"a.b.svc", "c.d.svc"}}, `name "c.d.svc"`},
 		"excluded address": {ServingOptions{DNSNames: []string{"a.b.svc"}, IPs: []string{"10.0.0.1"}},

@@ -86,20 +86,20 @@ func normalizeDNSName(s string) (name, reason string) {
 		is    bool
 		found string
 	}{
-		{name == "", "nothing; leave the empty value out"},
-		{strings.Contains(name, "://"), "a URL; leave out the scheme and everything after the host name"},
-		{isAddress(name), "an IP address; give it as an IP address instead (--ip)"},
-		{strings.Contains(name, "/"), "a path or an address range; name each host by itself"},
+		{name == "", "an empty value; remove it"},
+		{strings.Contains(name, "://"), "a URL; remove the scheme and everything after the host name"},
+		{isAddress(name), "an IP address; use --ip instead"},
+		{strings.Contains(name, "/"), "a path or an address range; name each host"},
 		{strings.Contains(name, ":"),
-			"':'; leave a port out, certificates hold none, and give an IPv6 address without brackets (--ip)"},
-		{strings.HasSuffix(name, "."), "a trailing dot; leave it out, clients do"},
+			"':'; remove the port, and use --ip for an IPv6 address, without brackets"},
+		{strings.HasSuffix(name, "."), "a trailing dot; remove it"},
 		{len(name) > maxNameLength, "more than 253 characters; shorten it"},
 		{strings.Trim(name, "0123456789.") == "",
-			"only digits and dots, which clients read as an IP address; use a name with a letter"},
+			"only digits and dots, which clients parse as an IP address; use a name with a letter"},
 		// RFC 6125 section 7.2: a wildcard directly below a top-level domain covers names of
 		// other owners.
 		{wildcard && !strings.Contains(host, "."), "a wildcard over a single label; use at least *.name.domain"},
-		{!IsHostName(host), "a part that is not an RFC 1123 label (at most 63 of a-z, 0-9 and '-'); write other " +
+		{!IsHostName(host), "a part that is not an RFC 1123 label (at most 63 of a-z, 0-9 and '-'); encode other " +
 			"alphabets as xn--"},
 	} {
 		if wrong.is {
@@ -146,11 +146,11 @@ func parseIP(s string) (address, reason string) {
 	ip, err := netip.ParseAddr(s)
 	switch {
 	case err != nil:
-		reason = want + "; leave out port, brackets and prefix length, and give host names as DNS names (--dns)"
+		reason = want + "; remove port, brackets and prefix length, and use --dns for host names"
 	case ip.Zone() != "":
-		reason = want + ", found a zone, which certificates cannot hold; leave it out"
+		reason = want + ", found a zone, which certificates cannot contain; remove it"
 	case ip.Unmap().IsUnspecified():
-		reason = want + ", found the unspecified address, which nobody can dial; name the real one"
+		reason = want + ", found the unspecified address; use the address to which clients connect"
 	}
 	return ip.Unmap().String(), reason
 }

@@ -46,14 +46,14 @@ func Request(ctx context.Context, opts InitOptions, name string) (*Report, error
 
 func request(l *leaf, out string) (*Report, error) {
 	dir := l.file(PendingDir)
-	item := Item{Name: l.name, Path: filepath.Join(dir, RequestFile), Action: Made, Reason: "there was none"}
+	item := Item{Name: l.name, Path: filepath.Join(dir, RequestFile), Action: Made, Reason: "not found"}
 	csr, err := usablePending(dir, l.want)
 	switch {
 	case csr != nil:
-		item.Action, item.Reason = Kept, "a request for the same was pending"
+		item.Action, item.Reason = Kept, "an identical request is pending"
 	case err != nil:
 		item.Action, item.Reason = Replaced, err.Error()
-		item.note("a certificate for the request before this one will not be accepted: its key is gone")
+		item.note("certgen cannot accept a certificate for the previous request, because its key was deleted")
 	}
 	if csr == nil {
 		if csr, err = makePending(dir, l.want); err != nil {
@@ -61,7 +61,7 @@ func request(l *leaf, out string) (*Report, error) {
 		}
 	}
 	if _, err := os.Stat(l.file(CertFile)); err == nil {
-		item.note("the pair in %s stays in use until the new certificate is accepted", l.path())
+		item.note("the certificate in %s stays in use until certgen request accept replaces it", l.path())
 	}
 	item.Request = &RequestInfo{
 		Subject: csr.Subject.String(), DNSNames: csr.DNSNames, IPAddresses: toStrings(csr.IPAddresses),
@@ -69,7 +69,7 @@ func request(l *leaf, out string) (*Report, error) {
 	}
 	report := NewReport("RequestReport", item)
 	report.Next = []string{
-		"# where the CA's key is: certgen request sign " + RequestFile + " --ca CA-DIRECTORY --out tls.crt " +
+		"# where the CA's key is stored: certgen request sign " + RequestFile + " --ca CA-DIRECTORY --out tls.crt " +
 			grants(l.want),
 		"certgen request accept " + l.name + " --dir " + out + " --cert tls.crt --ca CA-CERTIFICATE",
 	}
@@ -108,7 +108,7 @@ func usablePending(dir string, want spec) (*x509.CertificateRequest, error) {
 		return nil, err
 	}
 	if !want.keyType.matches(key.Public()) {
-		return nil, fmt.Errorf("its key was %s", keyType(key.Public()))
+		return nil, fmt.Errorf("the key was %s", keyType(key.Public()))
 	}
 	differences := want.purposeMismatches(pending.commonName, pending.groups, pending.dnsNames, pending.ips,
 		extKeyUsageNames(pending.extKeyUsages(), nil))
@@ -152,7 +152,7 @@ func readPending(dir string) (*x509.CertificateRequest, crypto.Signer, error) {
 		return nil, nil, err
 	}
 	if !SamePublicKey(csr.PublicKey, key.Public()) {
-		return nil, nil, errors.New("match key and request: the key belongs to another request")
+		return nil, nil, errors.New("match key and request: the key does not match the request")
 	}
 	return csr, key, nil
 }
@@ -211,11 +211,11 @@ func (c *chain) accept(l *leaf, opts AcceptOptions) (*Report, error) {
 	csr, key, err := readPending(pending)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &RefusedError{Path: pending,
-			Reason: "expected a pending request, found none; make one with certgen request " + l.name}
+			Reason: "expected a pending request, found none; create one with certgen request " + l.name}
 	}
 	if err != nil {
 		return nil, &RefusedError{Path: pending, Reason: err.Error() +
-			"; make a new request with certgen request " + l.name}
+			"; create a new request with certgen request " + l.name}
 	}
 	if l.want, err = specOf(csr); err != nil {
 		return nil, &RefusedError{Path: pending, Reason: err.Error()}
@@ -235,7 +235,7 @@ func (c *chain) accept(l *leaf, opts AcceptOptions) (*Report, error) {
 		c.ca.decision.Action = Made
 	}
 	c.ca.cert, c.ca.issuer = ca, &CA{KeyPair: KeyPair{Certificate: ca, CertPEM: Bundle{ca}.PEM()}}
-	l.decision = Item{Action: Made, Reason: "it is what was asked for, and " + ca.Subject.String() + " signed it"}
+	l.decision = Item{Action: Made, Reason: "matches the request, signed by " + ca.Subject.String()}
 	if l.certSeen {
 		l.decision.Action = Replaced
 	}
@@ -263,10 +263,10 @@ func (c *chain) findCA(caFile string) (*x509.Certificate, error) {
 		return nil, &RefusedError{Path: found.file(CertFile), Reason: found.certErr.Error()}
 	case found.keySeen && !found.certSeen:
 		return nil, &RefusedError{Path: found.file(CertFile),
-			Reason: "expected the certificate of the key beside it, found none; restore it, or move the key away"}
+			Reason: "expected the certificate that matches the key, found none; restore it, or move the key away"}
 	case caFile == "" && found.cert == nil:
 		return nil, &RefusedError{Path: found.file(CertFile),
-			Reason: "expected the certificate of the CA, found none; give it with --ca"}
+			Reason: "expected the certificate of the CA, found none; set --ca"}
 	case caFile == "":
 		return found.cert, nil
 	}
@@ -293,19 +293,19 @@ func (c *chain) checkAccepted(cert, ca *x509.Certificate, csr *x509.CertificateR
 	}
 	if !SamePublicKey(cert.PublicKey, csr.PublicKey) {
 		refuse(opts.CertFile,
-			"expected the key of the pending request, found another; was it signed for an older request?")
+			"expected the key of the pending request, found another; it may be for an older request")
 	}
 	for _, reason := range want.problems(cert, ca, c.now) {
 		refuse(opts.CertFile, reason)
 	}
 	if cert.NotAfter.After(ca.NotAfter) {
-		refuse(opts.CertFile, fmt.Sprintf("validity: ends %s, after its CA at %s", timeText(cert.NotAfter),
+		refuse(opts.CertFile, fmt.Sprintf("validity: expires at %s, after its CA at %s", timeText(cert.NotAfter),
 			timeText(ca.NotAfter)))
 	}
 	if !opts.AllowLongLived && cert.NotAfter.Sub(cert.NotBefore) > MaxLeafLifetime+backdate {
 		refuse(opts.CertFile,
-			fmt.Sprintf("validity: expected at most 398 days, the most that TLS clients accept, found %s to %s; "+
-				"ask for less, or allow it with --allow-long-lived", timeText(cert.NotBefore), timeText(cert.NotAfter)))
+			fmt.Sprintf("validity: expected at most 398 days, the limit of TLS clients, found %s to %s; "+
+				"request less, or allow it with --allow-long-lived", timeText(cert.NotBefore), timeText(cert.NotAfter)))
 	}
 	return errors.Join(errs...)
 }

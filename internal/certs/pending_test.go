@@ -108,8 +108,8 @@ func TestRequestARenewal(t *testing.T) {
 	}
 	opts.Now = at(epoch.Add(61 * day))
 	_, err := Init(t.Context(), opts)
-	wantError(t, err, "expected the CA's key, found none, but")
-	wantError(t, err, "certgen request serving asks for it where the key is")
+	wantError(t, err, "expected the CA's key, found none; ")
+	wantError(t, err, "create a request with certgen request serving")
 
 	before := readPEM(t, dir, ServingDir, CertFile)
 	report := mustRequest(t, opts, ServingDir)
@@ -135,20 +135,20 @@ func TestRequestAgain(t *testing.T) {
 		want   Action
 		reason string
 	}{
-		"the same":       {nil, nil, Kept, "a request for the same was pending"},
+		"the same":       {nil, nil, Kept, "an identical request is pending"},
 		"other names":    {nil, names, Replaced, "DNS names: expected [a.example.com widgets"},
 		"other key type": {nil, func(o *InitOptions) { o.KeyType = ECDSAP384 }, Replaced, "its key was ECDSA P-256"},
 		"request damaged": {overwrite(pending+"/tls.csr", "what"), nil, Replaced,
 			"expected one PEM block CERTIFICATE REQUEST"},
 		"key damaged": {overwrite(pending+"/tls.key", "what"), nil, Replaced, "expected a PEM block PRIVATE KEY"},
 		"key of another": {overwrite(pending+"/tls.key", "file:"+ServingCADir+"/tls.key"), nil, Replaced,
-			"the key belongs to another request"},
+			"the key does not match the request"},
 		"never finished": {func(t *testing.T, dir string) {
 			remove(pending)(t, dir)
 			if err := makeDir(filepath.Join(dir, pending, versionPrefix+"1")); err != nil {
 				t.Fatal(err)
 			}
-		}, nil, Made, "there was none"},
+		}, nil, Made, "not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -170,7 +170,7 @@ func TestRequestAgain(t *testing.T) {
 				t.Errorf("the pending key is the one before: %v", same)
 			}
 			if said := strings.Contains(strings.Join(report.Notes, " "),
-				"will not be accepted"); said != (tc.want == Replaced) {
+				"cannot accept"); said != (tc.want == Replaced) {
 				t.Errorf("notes %q speak of the lost key: %v", report.Notes, said)
 			}
 			if info, err := os.Stat(filepath.Join(dir, pending, KeyFile)); err != nil ||
@@ -189,7 +189,7 @@ func TestRequestOptions(t *testing.T) {
 	wantError(t, err, `service "": expected`)
 	opts.KonnectivityServerNames = []string{"a:1"}
 	_, err = Request(t.Context(), opts, KonnectivityServerDir)
-	wantError(t, err, "leave a port out")
+	wantError(t, err, "remove the port")
 	if _, err := os.Stat(opts.Dir); err == nil {
 		t.Error("wrong options made a directory")
 	}

@@ -39,11 +39,11 @@ func (r *RemoteSigner) Validate() error {
 		errs = append(errs, &InvalidError{"signer", r.URL, "expected a URL such as https://signer.example.com:8888"})
 	}
 	if len(r.CAs) == 0 {
-		errs = append(errs, &InvalidError{"signer-ca", "", "expected the file of the CAs that vouch for the signer"})
+		errs = append(errs, &InvalidError{"signer-ca", "", "expected the file with the CAs that verify the signer"})
 	}
 	if len(r.Client.Certificate) == 0 {
 		errs = append(errs, &InvalidError{"signer-cert", "",
-			"expected the client certificate with which the signer is asked, and --signer-key"})
+			"expected the client certificate for the signer, and --signer-key"})
 	}
 	return errors.Join(errs...)
 }
@@ -74,29 +74,29 @@ func (r *RemoteSigner) sign(s spec, request *x509.CertificateRequest, issuer *x5
 	order.Profile = r.Profile
 	body, err := json.Marshal(order)
 	if err != nil {
-		return nil, fmt.Errorf("encode order for the signer: %w", err)
+		return nil, fmt.Errorf("encode request to the signer: %w", err)
 	}
 	server := cfsslclient.NewServerTLS(r.URL, &tls.Config{RootCAs: r.CAs.Pool(),
 		Certificates: []tls.Certificate{r.Client}, MinVersion: tls.VersionTLS12})
 	server.SetRequestTimeout(remoteTimeout)
 	certPEM, err := server.Sign(body)
 	if err != nil {
-		return nil, unreachable(fmt.Errorf("have %s sign: %w", r.URL, err))
+		return nil, unreachable(fmt.Errorf("request signature from %s: %w", r.URL, err))
 	}
 	cert, err := parseCertificate(certPEM)
 	if err != nil {
-		return nil, fmt.Errorf("answer of %s: %w", r.URL, err)
+		return nil, fmt.Errorf("response of %s: %w", r.URL, err)
 	}
 	if now.Before(cert.NotBefore) || !now.Before(cert.NotAfter) ||
 		cert.NotAfter.Sub(cert.NotBefore) > MaxLeafLifetime+backdate {
 		return nil, fmt.Errorf(
-			"answer of %s: expected a certificate that is valid now and for at most 398 days, found one from %s to "+
-				"%s; set the expiry of the server's profile",
+			"response of %s: expected a certificate that is valid now and for at most 398 days, found one from %s to "+
+				"%s; set the expiry in the server's profile",
 			r.URL, timeText(cert.NotBefore), timeText(cert.NotAfter))
 	}
 	s.notBefore, s.notAfter = cert.NotBefore, cert.NotAfter
 	if err := s.checkIssued(cert, issuer, request.PublicKey); err != nil {
-		return nil, fmt.Errorf("answer of %s: %w", r.URL, err)
+		return nil, fmt.Errorf("response of %s: %w", r.URL, err)
 	}
 	return cert, nil
 }

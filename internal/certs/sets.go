@@ -31,7 +31,7 @@ const (
 // certificates: each renewal is a restart.
 const konnectivityLifetime = 365 * 24 * time.Hour
 
-const restartServers = "konnectivity reads it only when it starts: restart konnectivity's servers"
+const restartServers = "konnectivity reads the certificate only at startup: restart konnectivity's servers"
 
 // caDef defines one CA of a set, and leafDef one of its leaves. The table below is the only
 // definition of all key pairs. Init and its report follow it, and certgen's help describes the
@@ -89,7 +89,7 @@ var cas = []caDef{
 		leaves: []leafDef{
 			{KonnectivityServerDir, konnectivityServer, restartServers},
 			{KonnectivityAPIServerClientDir, client(KonnectivityAPIServerClientDir),
-				"kube-apiserver reads it only when it starts: restart kube-apiserver"},
+				"kube-apiserver reads the certificate only at startup: restart kube-apiserver"},
 		},
 	},
 	{
@@ -97,7 +97,7 @@ var cas = []caDef{
 		leaves: []leafDef{
 			{KonnectivityAgentServerDir, konnectivityAgentServer, restartServers},
 			{KonnectivityAgentDir, client(KonnectivityAgentDir),
-				"konnectivity reads it only when it starts: restart the agents"},
+				"konnectivity reads the certificate only at startup: restart the agents"},
 		},
 	},
 }
@@ -136,7 +136,7 @@ func konnectivityAgentServer(o *InitOptions) (spec, error) {
 	const field = "konnectivity-agent-server-name"
 	if len(o.KonnectivityAgentServerNames) == 0 {
 		return spec{}, &InvalidError{field, "",
-			"expected the DNS name or IP address that agents dial (their --proxy-server-host); set it"}
+			"expected the DNS name or IP address to which agents connect (their --proxy-server-host)"}
 	}
 	return hostsSpec(field, o.KonnectivityAgentServerNames)
 }

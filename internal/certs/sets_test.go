@@ -151,15 +151,15 @@ func TestSetOptions(t *testing.T) {
 		"empty set beside others": {func(o *InitOptions) { o.With = []string{"front-proxy", ""} }, "with",
 			"expected front-proxy or konnectivity"},
 		"names without the set": {func(o *InitOptions) { o.KonnectivityServerNames = []string{"a.example.com"} },
-			"with", "expected the set konnectivity, for a.example.com"},
+			"with", "expected konnectivity, for a.example.com"},
 		"no name for agents": {func(o *InitOptions) { o.With = []string{"konnectivity"} },
 			"konnectivity-agent-server-name", "--proxy-server-host"},
 		"name with a port": {func(o *InitOptions) {
 			o.With, o.KonnectivityAgentServerNames = []string{"konnectivity"}, []string{"a.example.com:8091"}
-		}, "konnectivity-agent-server-name", "leave a port out"},
+		}, "konnectivity-agent-server-name", "remove the port"},
 		"unspecified address": {func(o *InitOptions) {
 			o.With, o.KonnectivityAgentServerNames = []string{"konnectivity"}, []string{"0.0.0.0"}
-		}, "konnectivity-agent-server-name", "which nobody can dial"},
+		}, "konnectivity-agent-server-name", "found the unspecified address"},
 		"no server name at all": {func(o *InitOptions) {
 			o.With, o.KonnectivityAgentServerNames, o.KonnectivityServerNames = []string{"konnectivity"},
 				[]string{"a.example.com"}, []string{}
@@ -201,7 +201,7 @@ func TestInitLifetime(t *testing.T) {
 	opts.Lifetime, opts.AllowLongLived = 2*CALifetime, true
 	for _, item := range mustInit(t, opts).Items {
 		if c := item.Certificate; !c.CA && (!c.NotAfter.Equal(epoch.Add(CALifetime)) ||
-			!strings.Contains(strings.Join(item.Notes, " "), "ends with its CA")) {
+			!strings.Contains(strings.Join(item.Notes, " "), "expires together with its CA")) {
 			t.Errorf("%s ends %s, notes %q; want it to end with its CA and a note", item.Name, c.NotAfter, item.Notes)
 		}
 	}
@@ -253,7 +253,7 @@ func TestInitRefusesTheUsersCA(t *testing.T) {
 		opts.ClientCAFiles = []string{strangers, write(Bundle{other.Certificate, ca})}
 		before := contents(t, dir)
 		_, err = Init(t.Context(), opts)
-		wantError(t, err, FrontProxyCADir+"/tls.crt: expected a CA of its own, found one that "+relation)
+		wantError(t, err, FrontProxyCADir+"/tls.crt: expected a dedicated CA, found one that "+relation)
 		if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
 			t.Errorf("a refusal changed files:\n%s", diff)
 		}
@@ -263,7 +263,7 @@ func TestInitRefusesTheUsersCA(t *testing.T) {
 	overwrite(FrontProxyClientDir+"/ca.crt", string(Bundle{own.Certificate, other.Certificate}.PEM()))(t, dir)
 	opts.ClientCAFiles = []string{strangers}
 	_, err = Init(t.Context(), opts)
-	wantError(t, err, FrontProxyClientDir+"/ca.crt: expected a CA of its own")
+	wantError(t, err, FrontProxyClientDir+"/ca.crt: expected a dedicated CA")
 	opts.ClientCAFiles = []string{filepath.Join(dir, "nowhere")}
 	_, err = Init(t.Context(), opts)
 	wantError(t, err, "expected a readable file")

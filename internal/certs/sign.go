@@ -58,7 +58,7 @@ func SignRequest(opts SignOptions) (*Report, error) {
 	var errs []error
 	for _, reason := range excess {
 		errs = append(errs, &RefusedError{Path: opts.RequestFile, Reason: reason +
-			", which is not granted; grant it by a flag, or create a request without it"})
+			", which the flags do not grant; add a flag, or create a request without it"})
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -77,10 +77,10 @@ func SignRequest(opts SignOptions) (*Report, error) {
 	if err := CreateFile(opts.Out, File{Bundle{cert}.PEM(), certMode}); err != nil {
 		return nil, err
 	}
-	item := Item{Name: s.commonName, Path: opts.Out, Action: Made, Reason: "asked for by " + opts.RequestFile,
+	item := Item{Name: s.commonName, Path: opts.Out, Action: Made, Reason: "requested by " + opts.RequestFile,
 		Certificate: new(Describe(cert, ca.now()))}
 	if cert.NotAfter.Equal(ca.Certificate.NotAfter) {
-		item.note("it ends with its CA: rotate the CA before that")
+		item.note("expires together with its CA: rotate the CA first")
 	}
 	report := NewReport("SignReport", item)
 	report.Next = []string{"certgen verify " + opts.Out}
@@ -94,8 +94,8 @@ func (o SignOptions) spec() (spec, error) {
 	switch {
 	case server == client:
 		err = &InvalidError{"user", o.User,
-			"expected either --dns and --ip, for a server, or --user and --group, for a client: no certificate is " +
-				"for both"}
+			"expected either --dns and --ip, for a server, or --user and --group, for a client; a certificate is " +
+				"not for both"}
 	case server:
 		s, err = ServingOptions{DNSNames: o.DNSNames, IPs: o.IPs, Lifetime: o.Lifetime,
 			AllowLongLived: o.AllowLongLived}.spec()
@@ -155,7 +155,7 @@ func newRequest(s spec, key crypto.Signer) (*x509.CertificateRequest, error) {
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
 	if err != nil {
-		return nil, fmt.Errorf("make certificate request: %w", err)
+		return nil, fmt.Errorf("create certificate request: %w", err)
 	}
 	return x509.ParseCertificateRequest(der)
 }
@@ -192,7 +192,7 @@ func parseRequest(data []byte) (*x509.CertificateRequest, error) {
 		return nil, fmt.Errorf("parse certificate request: %w", err)
 	}
 	if err := request.CheckSignature(); err != nil {
-		return nil, fmt.Errorf("parse certificate request: expected it signed with the key that is in it: %w", err)
+		return nil, fmt.Errorf("parse certificate request: expected a signature by the key in the request: %w", err)
 	}
 	return request, checkStrength(request.PublicKey)
 }
@@ -233,7 +233,7 @@ func excessOf(r *x509.CertificateRequest, s spec) ([]string, error) {
 	excess := func(what string, asked, granted []string) {
 		for _, name := range asked {
 			if !slices.Contains(granted, name) {
-				out = append(out, fmt.Sprintf("the request asks for the %s %q", what, name))
+				out = append(out, fmt.Sprintf("the request contains the %s %q", what, name))
 			}
 		}
 	}
@@ -256,10 +256,10 @@ func excessOf(r *x509.CertificateRequest, s spec) ([]string, error) {
 	// Clients often request usages such as keyEncipherment by default; these are ignored. The
 	// key usages of a CA are an excess.
 	if asked.KeyUsage&(x509.KeyUsageCertSign|x509.KeyUsageCRLSign) != 0 {
-		out = append(out, "the request asks for the key usages of a CA")
+		out = append(out, "the request contains the key usages of a CA")
 	}
 	if asked.IsCA {
-		out = append(out, "the request asks for a CA")
+		out = append(out, "the request contains CA:TRUE")
 	}
 	for _, ext := range r.Extensions {
 		excess("extension", []string{ext.Id.String()}, requestExtensions)

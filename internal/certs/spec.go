@@ -138,10 +138,10 @@ func (s spec) checkIssued(cert, issuer *x509.Certificate, key crypto.PublicKey) 
 		bad("validity: expected %s to %s, found %s to %s", s.notBefore, s.notAfter, cert.NotBefore, cert.NotAfter)
 	}
 	if cert.NotAfter.After(issuer.NotAfter) {
-		bad("validity: ends %s, after its CA at %s", cert.NotAfter, issuer.NotAfter)
+		bad("validity: expires at %s, after its CA at %s", cert.NotAfter, issuer.NotAfter)
 	}
 	if !SamePublicKey(cert.PublicKey, key) {
-		bad("public key: is not the key that was given")
+		bad("public key: not the requested key")
 	}
 	if err := checkSerial(cert.SerialNumber); err != "" {
 		bad("%s", err)
@@ -159,7 +159,7 @@ func (s spec) checkIssued(cert, issuer *x509.Certificate, key crypto.PublicKey) 
 		bad("signature: %v", err)
 	}
 	if len(out) > 0 {
-		return fmt.Errorf("check issued certificate: the signer did not do what was asked: %q", out)
+		return fmt.Errorf("check issued certificate: differences from the request: %q", out)
 	}
 	return nil
 }

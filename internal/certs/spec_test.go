@@ -91,7 +91,7 @@ func TestCheckIssuedFindsEachDifference(t *testing.T) {
 	}
 
 	pair := forge(t, ca.KeyPair, fullTemplate())
-	wantError(t, want.checkIssued(pair.Certificate, ca.Certificate, ca.Key.Public()), "not the key that was given")
+	wantError(t, want.checkIssued(pair.Certificate, ca.Certificate, ca.Key.Public()), "not the requested key")
 	err := want.checkIssued(pair.Certificate, other.Certificate, pair.Key.Public())
 	wantError(t, err, "signature")
 	wantError(t, err, "authority key identifier")

@@ -79,8 +79,8 @@ func (d Dir) Lock(ctx context.Context) (func() error, error) {
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil, &RefusedError{Path: path,
-			Reason: "expected to be alone, found another certgen at work in this directory; run this one again when " +
-				"it has ended"}
+			Reason: "expected exclusive access, found another certgen at work in this directory; run the command again " +
+				"when that has exited"}
 	}
 	return nil, fmt.Errorf("lock %s: %w", path, err)
 }
@@ -100,7 +100,7 @@ func (d Dir) Read(set string, names ...string) (Files, error) {
 		info, statErr := os.Stat(file)
 		if err := cmp.Or(err, statErr); err != nil {
 			return nil, &RefusedError{Path: file, Reason: fmt.Sprintf(
-				"expected a readable file: %v; allow reading it, or move it away", errors.Unwrap(err))}
+				"expected a readable file: %v; let certgen's user read it, or move it away", errors.Unwrap(err))}
 		}
 		if files == nil {
 			files = Files{}
@@ -212,13 +212,13 @@ func readPair(s Store, set, certFile, keyFile string) (*KeyPair, error) {
 	}
 	for _, name := range []string{certFile, keyFile} {
 		if _, ok := files[name]; !ok {
-			return nil, fmt.Errorf("read pair: %w", &fs.PathError{Op: "open", Path: s.Path(set, name),
+			return nil, fmt.Errorf("read key pair: %w", &fs.PathError{Op: "open", Path: s.Path(set, name),
 				Err: fs.ErrNotExist})
 		}
 	}
 	pair, err := ParseKeyPair(files[certFile].Data, files[keyFile].Data)
 	if err != nil {
-		return nil, fmt.Errorf("read pair %s: %w", s.Path(set, certFile), err)
+		return nil, fmt.Errorf("read key pair %s: %w", s.Path(set, certFile), err)
 	}
 	return pair, nil
 }
@@ -232,7 +232,7 @@ func ReadCertificate(s Store, set string) (*x509.Certificate, error) {
 		return nil, err
 	case !d.certSeen:
 		return nil, &RefusedError{Path: d.file(CertFile),
-			Reason: "expected a certificate, found none; make it with certgen init"}
+			Reason: "expected a certificate, found none; issue it with certgen init"}
 	case d.certErr != nil:
 		return nil, &RefusedError{Path: d.file(CertFile), Reason: d.certErr.Error()}
 	}
@@ -275,7 +275,7 @@ func (d *pairDir) load() error {
 		// Keep the mode: access for a group may be intended.
 		if mode := keyFile.Mode.Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
 			d.notes = append(d.notes,
-				fmt.Sprintf("others can read %s (mode %04o); if that is not wanted: chmod 600 %[1]s",
+				fmt.Sprintf("other users can read %s (mode %04o); to prevent this: chmod 600 %[1]s",
 					d.file(KeyFile), mode))
 		}
 	}

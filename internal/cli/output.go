@@ -26,7 +26,7 @@ var formats = []string{string(Text), string(JSON)}
 // AddOutputFlag adds --output and -o, and their completion, to a command and its subcommands.
 func AddOutputFlag(cmd *cobra.Command, f *Format) {
 	*f = Text
-	cmd.PersistentFlags().VarP(f, "output", "o", "format of the result: "+strings.Join(formats, " or "))
+	cmd.PersistentFlags().VarP(f, "output", "o", "Output format. One of: "+strings.Join(formats, ", ")+".")
 	// The only error is a flag that does not exist.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -5,6 +5,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -47,11 +48,11 @@ type Cluster struct {
 func New(config *rest.Config) (*Cluster, error) {
 	core, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("make client: %w", err)
+		return nil, fmt.Errorf("create client: %w", err)
 	}
 	aggregator, err := aggregatorclient.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("make client: %w", err)
+		return nil, fmt.Errorf("create client: %w", err)
 	}
 	return &Cluster{Config: config, Core: core, Aggregator: aggregator}, nil
 }
@@ -81,7 +82,7 @@ func (o Options) Validate() []error {
 	}
 	if o.PortForward && len(o.EndpointAddresses) > 0 {
 		errs = append(errs, &certs.InvalidError{Field: "port-forward", Value: "true",
-			Reason: "expected it without --endpoint: which pods are behind those addresses is not known"})
+			Reason: "expected no --endpoint: certgen does not know the pods at those addresses"})
 	}
 	for _, s := range o.KubeAPIServerURLs {
 		if u, err := url.Parse(s); err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" {
@@ -98,6 +99,9 @@ func Open(o Options) (*Cluster, error) {
 	rules.ExplicitPath = o.Kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
 		&clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		err = errors.New("no cluster configured; set --kubeconfig or the environment variable KUBECONFIG")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}

@@ -181,7 +181,7 @@ func (c *Cluster) Present(ctx context.Context, e Endpoint, s certs.Service, trus
 		return served
 	default:
 	}
-	served.Verdict = fmt.Errorf("dial %s: %w", e.Address, err)
+	served.Verdict = fmt.Errorf("connect to %s: %w", e.Address, err)
 	// The error contains a rejected certificate, so it can be observed without trusting any CA.
 	if refused, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		served.Leaf, served.Verdict = refused.UnverifiedCertificates[0], refused.Err

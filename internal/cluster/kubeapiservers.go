@@ -51,7 +51,7 @@ func (c *Cluster) KubeAPIServers(ctx context.Context) ([]string, error) {
 	slices.Sort(out)
 	if out = slices.Compact(out); len(out) == 0 {
 		return nil, fmt.Errorf(
-			"expected the endpoints of Service default/kubernetes, found none; name the kube-apiservers' URLs")
+			"expected endpoints of the Service default/kubernetes, found none; name URLs with --kube-apiserver")
 	}
 	return out, nil
 }
@@ -101,7 +101,7 @@ func (c *Cluster) at(kubeAPIServer string) (aggregatorclient.Interface, error) {
 	}
 	client, err := aggregatorclient.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("make client for %s: %w", kubeAPIServer, err)
+		return nil, fmt.Errorf("create client for %s: %w", kubeAPIServer, err)
 	}
 	if c.instances == nil {
 		c.instances = map[string]aggregatorclient.Interface{}
@@ -158,12 +158,12 @@ func (c *Cluster) CheckResponds(ctx context.Context, kubeAPIServer string, a api
 	case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown || status != 0:
 		return &StatusError{kubeAPIServer + path, status, err.Error()}
 	default:
-		return fmt.Errorf("ask %s for %s: %w", kubeAPIServer, path, err)
+		return fmt.Errorf("request to %s for %s: %w", kubeAPIServer, path, err)
 	}
 }
 
 // ErrNoIdentityReview means that an API does not report the front proxy's certificate.
-var ErrNoIdentityReview = errors.New("it serves no IdentityReview")
+var ErrNoIdentityReview = errors.New("API does not serve IdentityReview")
 
 // FrontProxyCertificate creates an IdentityReview in the API through one kube-apiserver. It
 // returns the SHA-256, in hexadecimal, of the certificate that the kube-apiserver presented to
@@ -187,7 +187,7 @@ func (c *Cluster) FrontProxyCertificate(ctx context.Context, kubeAPIServer strin
 		err = json.Unmarshal(data, &review)
 	}
 	if err != nil {
-		return "", fmt.Errorf("ask %s for an IdentityReview: %w", kubeAPIServer, err)
+		return "", fmt.Errorf("request to %s for an IdentityReview: %w", kubeAPIServer, err)
 	}
 	if review.Status.ProxyCertificateSHA256 == "" {
 		return "", ErrNoIdentityReview // a server that does not have the field yet
@@ -200,7 +200,7 @@ func (c *Cluster) FrontProxyCertificate(ctx context.Context, kubeAPIServer strin
 func (c *Cluster) ClockSkew(ctx context.Context) (time.Duration, error) {
 	client, err := rest.HTTPClientFor(c.Config)
 	if err != nil {
-		return 0, fmt.Errorf("make client: %w", err)
+		return 0, fmt.Errorf("create client: %w", err)
 	}
 	address := strings.TrimSuffix(c.Config.Host, "/") + "/version"
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -209,13 +209,13 @@ func (c *Cluster) ClockSkew(ctx context.Context) (time.Duration, error) {
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return 0, fmt.Errorf("ask kube-apiserver for its time: %w", err)
+		return 0, fmt.Errorf("request time of kube-apiserver: %w", err)
 	}
 	defer response.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)) // ignore the content
 	date, err := http.ParseTime(response.Header.Get("Date"))
 	if err != nil {
-		return 0, fmt.Errorf("%s: expected a header Date: %w", address, err)
+		return 0, fmt.Errorf("%s: expected the header Date: %w", address, err)
 	}
 	return c.Time().Sub(date).Truncate(time.Second), nil
 }
@@ -236,11 +236,11 @@ func CheckClock(ctx context.Context, o interface {
 	if skew.Abs() <= maxClockSkew {
 		return nil
 	}
-	direction := "ahead of"
+	direction := "ahead"
 	if skew < 0 {
 		direction = "behind"
 	}
 	return &certs.RefusedError{Path: "the clock of this machine", Reason: fmt.Sprintf(
-		"expected at most %s between it and that of kube-apiserver, found it %s %s; put the wrong one right",
+		"expected at most %s of difference from the clock of kube-apiserver, found %s %s; correct the wrong clock",
 		maxClockSkew, skew.Abs(), direction)}
 }

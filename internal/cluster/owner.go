@@ -33,17 +33,17 @@ type OwnedError struct {
 
 func (e *OwnedError) Error() string {
 	if e.Injector != "" {
-		return fmt.Sprintf("APIService %s: %s keeps its caBundle (annotation %s), so nothing was written; "+
-			"leave the certificates to it and look with certgen verify, or take the annotation away first",
+		return fmt.Sprintf("APIService %s: %s owns the caBundle (annotation %s), so nothing was written; "+
+			"leave the certificates to the injector and check them with certgen verify, or remove the annotation first",
 			e.APIService, e.Injector, e.Owner)
 	}
 	return fmt.Sprintf("APIService %s: expected the field manager %s to own spec.caBundle, found %s, so nothing was "+
 		"written; "+
-		"take caBundle out of what it applies, and %s", e.APIService, FieldManager, e.Owner, TakeOver)
+		"remove caBundle from the manifests of that manager, and %s", e.APIService, FieldManager, e.Owner, TakeOver)
 }
 
 // TakeOver is the remedy if another field manager owns a field that certgen must write.
-const TakeOver = "take the field over once: certgen apply --force-conflicts, or for certificates in Secrets certgen " +
+const TakeOver = "take over the field once: certgen apply --force-conflicts, or for certificates in Secrets certgen " +
 	"renew --force-conflicts"
 
 // InjectedBy returns the annotation of an injector that maintains the caBundle and the

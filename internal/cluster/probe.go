@@ -54,7 +54,7 @@ func (c *Cluster) ProbeFrontProxy(ctx context.Context, e Endpoint, s certs.Servi
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10)) // a Status is shorter
 	if err != nil {
-		return "", fmt.Errorf("probe %s: read answer: %w", e.Address, err)
+		return "", fmt.Errorf("probe %s: read response: %w", e.Address, err)
 	}
 	return probeResultOf(response.StatusCode, body, user, proxy.Certificate.Subject.CommonName), nil
 }

@@ -65,13 +65,13 @@ func findCache(progress io.Writer) (*Binaries, error) {
 	if root == "" {
 		user, err := os.UserCacheDir()
 		if err != nil {
-			return nil, fmt.Errorf("find the cache directory: %w; or set %s to one", err, cacheVariable)
+			return nil, fmt.Errorf("find the cache directory: %w; set %s to a directory", err, cacheVariable)
 		}
 		root = filepath.Join(user, "extension-apiserver")
 	}
 	if !filepath.IsAbs(root) {
 		return nil, fmt.Errorf(
-			"find the cache directory: %s is %q, expected an absolute path: each test runs in a directory of its own",
+			"find the cache directory: %s is %q: must be an absolute path, because each test has its own directory",
 			cacheVariable, root)
 	}
 	return &Binaries{cache: filepath.Join(root, "controlplane", Minor()+"-"+cacheKey()), progress: progress}, nil
@@ -108,7 +108,7 @@ func (b *Binaries) missing(names ...string) []program {
 func (b *Binaries) checkGiven(ctx context.Context) error {
 	var errs []error
 	if !filepath.IsAbs(b.given) {
-		errs = append(errs, errors.New("expected an absolute path"))
+		errs = append(errs, errors.New("it is not an absolute path"))
 	}
 	for _, name := range envtestPrograms {
 		errs = append(errs, checkProgram(ctx, filepath.Join(b.given, name)))
@@ -144,9 +144,9 @@ func checkProgram(ctx context.Context, path string) error {
 	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
 	if found := majorMinor(string(out)); err != nil || found != want {
 		if !slices.Contains(EnvtestPrograms, name) {
-			want += ", or none"
+			want += ", or be missing"
 		}
-		return fmt.Errorf("its %s is of version %s, expected %s", name,
+		return fmt.Errorf("its %s has the version %s, and must have %s", name,
 			cmp.Or(found, fmt.Sprintf("%q (%v)", out, err)), want)
 	}
 	return nil
@@ -177,7 +177,7 @@ func (b *Binaries) Ensure(ctx context.Context, names ...string) error {
 	}
 	defer lock.Close() // releases the lock
 	waiting := func() string {
-		return "control plane: waits for another process that builds the control plane in " + b.cache
+		return "control plane: waiting for another process that builds it in " + b.cache
 	}
 	if err := gobuild.WithProgress(b.progress, waiting, func() error { return waitForLock(ctx, lock) }); err != nil {
 		return err
@@ -199,7 +199,7 @@ func (b *Binaries) Ensure(ctx context.Context, names ...string) error {
 
 func (b *Binaries) notWritable(err error) error {
 	return fmt.Errorf("build the control plane: %w; %s", err,
-		cmp.Or(gobuild.Hint(err.Error()), "set "+cacheVariable+" to a directory that can be written"))
+		cmp.Or(gobuild.Hint(err.Error()), "set "+cacheVariable+" to a writable directory"))
 }
 
 func waitForLock(ctx context.Context, lock *os.File) error {
@@ -231,7 +231,7 @@ func Fill(ctx context.Context, progress io.Writer, names ...string) (dir string,
 	}
 	for _, name := range names {
 		if !slices.Contains(all, name) {
-			return "", fmt.Errorf("there is no program %q; there are %s", name, strings.Join(all, ", "))
+			return "", fmt.Errorf("unknown program %q; the programs are %s", name, strings.Join(all, ", "))
 		}
 	}
 	if len(names) == 0 {

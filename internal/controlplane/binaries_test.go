@@ -56,19 +56,19 @@ func TestGivenBinaries(t *testing.T) {
 	}{
 		"as they should be": {},
 		"another minor": {other: map[string]string{"kube-apiserver": says("Kubernetes v1.35.4")},
-			want: []string{"kube-apiserver is of version 1.35, expected 1.37"}},
+			want: []string{"kube-apiserver has the version 1.35, and must have 1.37"}},
 		"another kubectl": {other: map[string]string{"kubectl": says(
-			"Client Version: v1.34.4\nKustomize Version: v5.7.1")}, want: []string{"kubectl is of version 1.34, " +
-			"expected 1.37"}},
+			"Client Version: v1.34.4\nKustomize Version: v5.7.1")}, want: []string{"kubectl has the version 1.34, " +
+			"and must have 1.37"}},
 		"an old etcd": {other: map[string]string{"etcd": says("etcd Version: 3.4.13")},
-			want: []string{"etcd is of version 3.4, expected 3.7"}},
+			want: []string{"etcd has the version 3.4, and must have 3.7"}},
 		"two missing": {other: map[string]string{"kubectl": "-", "etcd": "-"},
 			want: []string{"it has no kubectl", "it has no etcd"}},
 		"one that fails": {other: map[string]string{"etcd": "echo broken; exit 3"},
-			want: []string{"broken", "exit status 3", "expected 3.7"}},
+			want: []string{"broken", "exit status 3", "must have 3.7"}},
 		"another program": {other: map[string]string{"kube-proxy": says("Kubernetes v1.34.1")}},
 		"old controllers": {other: map[string]string{"kube-controller-manager": says("Kubernetes v1.34.1")},
-			want: []string{"kube-controller-manager is of version 1.34, expected 1.37"}},
+			want: []string{"kube-controller-manager has the version 1.34, and must have 1.37"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -111,7 +111,7 @@ func TestGivenBinaries(t *testing.T) {
 	t.Run("a relative path", func(t *testing.T) {
 		t.Setenv(assetsVariable, "bin/k8s")
 		_, err := Find(t.Context(), io.Discard)
-		wantError(t, err, "KUBEBUILDER_ASSETS=bin/k8s", "expected an absolute path", "it has no etcd")
+		wantError(t, err, "KUBEBUILDER_ASSETS=bin/k8s", "it is not an absolute path", "it has no etcd")
 	})
 }
 
@@ -145,7 +145,7 @@ func emptyCache(t *testing.T) *Binaries {
 // TestFillRefuses checks that unusable input is reported before anything is built.
 func TestFillRefuses(t *testing.T) {
 	_, err := Fill(t.Context(), io.Discard, "kubelet")
-	wantError(t, err, `no program "kubelet"; there are etcd, kube-apiserver`)
+	wantError(t, err, `unknown program "kubelet"; the programs are etcd, kube-apiserver`)
 	t.Setenv(assetsVariable, t.TempDir())
 	_, err = Fill(t.Context(), io.Discard, "etcd")
 	wantError(t, err, "it has no kube-apiserver", "setup-envtest use 1.37")
@@ -161,7 +161,7 @@ func TestCannotBuild(t *testing.T) {
 	t.Run("a minor that is not pinned", func(t *testing.T) {
 		t.Setenv(minorVariable, "1.12")
 		_, err := findCache(io.Discard)
-		wantError(t, err, `ENVTEST_K8S_VERSION is "1.12", expected one of 1.35, 1.36, 1.37`)
+		wantError(t, err, `ENVTEST_K8S_VERSION is "1.12": must be one of 1.35, 1.36, 1.37`)
 	})
 	t.Run("no home", func(t *testing.T) {
 		t.Setenv(cacheVariable, "")
@@ -175,20 +175,20 @@ func TestCannotBuild(t *testing.T) {
 		b, err := findCache(io.Discard)
 		wantError(t, err)
 		wantError(t, b.Ensure(t.Context(), "etcd"), "/proc/cache",
-			"set EXTENSION_APISERVER_CACHE to a directory that can be written")
+			"set EXTENSION_APISERVER_CACHE to a writable directory")
 	})
 	t.Run("no go command", func(t *testing.T) {
 		b := emptyCache(t)
 		t.Setenv("PATH", t.TempDir())
 		wantError(t, b.Ensure(t.Context(), "kubectl"), "build kubectl", `"go": executable file not found`,
-			"install Go, or have kubectl of Kubernetes 1.37 in the directory that KUBEBUILDER_ASSETS names")
+			"install Go, or put kubectl of Kubernetes 1.37 into the directory in KUBEBUILDER_ASSETS")
 	})
 	t.Run("no network and nothing cached", func(t *testing.T) {
 		b := emptyCache(t)
 		t.Setenv("GOMODCACHE", t.TempDir())
 		t.Setenv("GOPROXY", "off")
 		wantError(t, b.Ensure(t.Context(), "etcd"), "build etcd", "module lookup disabled by GOPROXY=off",
-			"it needs the Go module proxy once")
+			"the build needs the Go module proxy once")
 	})
 	t.Run("no space", func(t *testing.T) {
 		b := emptyCache(t)
@@ -216,7 +216,7 @@ while [ "$1" != -o ]; do shift; done
 printf '#!/bin/sh\n' >"$2/server"; chmod 700 "$2/server"`)
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	wantError(t, b.Ensure(t.Context(), "etcd"))
-	if want := regexp.MustCompile(`^control plane: builds etcd once, in ` + regexp.QuoteMeta(b.cache) +
+	if want := regexp.MustCompile(`^control plane: building etcd once, in ` + regexp.QuoteMeta(b.cache) +
 		`: 240 packages, about [12] minutes with \d+ CPUs\n$`); !want.MatchString(progress.String()) {
 		t.Errorf("got the progress %q, want %s", progress.String(), want)
 	}
@@ -309,7 +309,7 @@ func TestDownloadIsCut(t *testing.T) {
 		}
 	})
 	t.Setenv("GOPROXY", proxy.URL+","+upstream)
-	wantError(t, b.Ensure(t.Context(), "etcd"), "build etcd", "unexpected EOF", "it needs the Go module proxy once")
+	wantError(t, b.Ensure(t.Context(), "etcd"), "build etcd", "unexpected EOF", "the build needs the Go module proxy once")
 	broken.Store(false)
 	wantError(t, b.Ensure(t.Context(), "etcd"))
 	if !b.Has("etcd") {
@@ -346,8 +346,8 @@ func TestBuildTwiceAtOnce(t *testing.T) {
 	if n := strings.Count("\n"+string(log), "\nbuild "); n != 1 {
 		t.Errorf("go build was called %d times (%v), want 1:\n%s", n, err, log)
 	}
-	if said := strings.Join(outputs, ""); !strings.Contains(said, "waits for another process") ||
-		!strings.Contains(said, "builds etcd in "+b.cache) {
+	if said := strings.Join(outputs, ""); !strings.Contains(said, "waiting for another process") ||
+		!strings.Contains(said, "building etcd in "+b.cache) {
 		t.Errorf("the two said %q, want one that builds and one that waits", said)
 	}
 	if out, err := exec.CommandContext(t.Context(), b.Path("etcd"), "--version").CombinedOutput(); err != nil ||

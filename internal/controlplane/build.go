@@ -26,8 +26,8 @@ func (b *Binaries) build(ctx context.Context, programs []program) error {
 	}
 	what := strings.Join(names, ", ")
 	if _, err := exec.LookPath("go"); err != nil {
-		return fmt.Errorf("build %s: %w; install Go, or have %[1]s of Kubernetes %[3]s in the directory that %[4]s "+
-			"names", what, err, Minor(), assetsVariable)
+		return fmt.Errorf("build %s: %w; install Go, or put %[1]s of Kubernetes %[3]s into the directory in "+
+			"%[4]s", what, err, Minor(), assetsVariable)
 	}
 	set := programs[0].set()
 	module := filepath.Join(b.cache, ".pins-"+set)
@@ -40,13 +40,13 @@ func (b *Binaries) build(ctx context.Context, programs []program) error {
 	}
 	began, log := time.Now(), &gobuild.Log{}
 	doing := func() string {
-		return "control plane: " + cmp.Or(log.String(), fmt.Sprintf("builds %s in %s", what, b.cache))
+		return "control plane: " + cmp.Or(log.String(), fmt.Sprintf("building %s in %s", what, b.cache))
 	}
 	err := gobuild.WithProgress(b.progress, doing, func() error {
 		list := slices.Concat([]string{"list", "-mod=readonly"}, strings.Fields(gobuild.Flags),
 			gobuild.Stale(packages...))
 		if log.CountStale(goInPins(ctx, module, list), RunChild) {
-			fmt.Fprintf(b.progress, "control plane: builds %s once, in %s: %s\n", what, b.cache, log.Estimate())
+			fmt.Fprintf(b.progress, "control plane: building %s once, in %s: %s\n", what, b.cache, log.Estimate())
 		}
 		cmd := goInPins(ctx, module, slices.Concat(buildArgs(set),
 			[]string{"-v", "-o", fresh + string(filepath.Separator)}, packages))

@@ -49,7 +49,7 @@ func checkMinor() error {
 	if slices.Contains(minors, Minor()) {
 		return nil
 	}
-	return fmt.Errorf("%s is %q, expected one of %s", minorVariable, Minor(), strings.Join(minors, ", "))
+	return fmt.Errorf("%s is %q: must be one of %s", minorVariable, Minor(), strings.Join(minors, ", "))
 }
 
 // program is a command and the pins that contain it. Empty pins are those of the minor version.

@@ -92,9 +92,8 @@ func (e bodyEncoding) patchCost(body []byte) (int64, error) {
 	c.addJSON(body)
 	if c.copied > maxCopied {
 		return 0, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-			"the patch is nested too deep for its size: with each byte counted once for each object and list around "+
-				"it, "+
-				"it has %d bytes, and may have %d", c.copied, maxCopied))
+			"the patch is nested too deep for its size: the sum of the sizes of its objects and lists is %d bytes, and "+
+				"the limit is %d", c.copied, maxCopied))
 	}
 	return cost + int64(c.copied), nil
 }
@@ -108,7 +107,7 @@ func (e bodyEncoding) content(body []byte) (bodyContent, error) {
 	case e == protobufEncoding:
 		message := bytes.TrimPrefix(body, []byte("k8s\x00"))
 		if !c.addMessage(message, maxNested) {
-			return c, apierrors.NewBadRequest("the body is no message in protobuf")
+			return c, apierrors.NewBadRequest("the body is not a protobuf message")
 		}
 		c.owners = countOwners(message, rawField, metadataField, ownersField)
 	case e == yamlEncoding && !json.Valid(body):
@@ -162,17 +161,17 @@ func (c *bodyContent) addFields(fields int) {
 func (c *bodyContent) check() error {
 	switch {
 	case c.values > maxValues:
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d values, and may have %d",
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d values, and the limit is %d",
 			c.values, maxValues))
 	case c.compared > maxList*maxList:
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-			"the lists and objects of the body are too long, one list alone may have %d elements, one "+
-				"object %d fields", maxList, fieldsOfElem*maxList))
+			"the lists and objects of the body are too long; the limit for a single list is %d elements, and for a "+
+				"single object %d fields", maxList, fieldsOfElem*maxList))
 	case c.fieldPath > maxFieldPath:
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-			"the names that lead to a field have %d bytes together, and may have %d", c.fieldPath, maxFieldPath))
+			"the longest field path of the body has %d bytes, and the limit is %d", c.fieldPath, maxFieldPath))
 	case c.owners > patch.MaxOwners:
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d ownerReferences, and may have %d",
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d ownerReferences, and the limit is %d",
 			c.owners, patch.MaxOwners))
 	}
 	return nil

@@ -65,8 +65,8 @@ func checkSelectors(query url.Values) error {
 		}
 	}
 	if requirements > maxRequirements || values > maxSetValues {
-		return apierrors.NewBadRequest(fmt.Sprintf("the selectors have %d requirements, and sets with %d values; %d "+
-			"and %d are accepted", requirements, values, maxRequirements, maxSetValues))
+		return apierrors.NewBadRequest(fmt.Sprintf("the selectors have %d requirements and sets with %d values; the "+
+			"limits are %d and %d", requirements, values, maxRequirements, maxSetValues))
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func (m *Memory) initialize(handler http.Handler, w http.ResponseWriter, req *ht
 		place, err := m.watches.Take(req.Context(), userName(req))
 		if err != nil {
 			responsewriters.RespondWithError(w, req, apierrors.NewTooManyRequests(
-				"too many watches of this user begin at once", 2), m.serializer)
+				"too many watches of this user are starting", 2), m.serializer)
 			return
 		}
 		leave, pause = func() { turn(); place() }, initialPause

@@ -293,7 +293,7 @@ func (c *eventConn) Write(p []byte) (int, error) {
 // cancels the request if it is not, or if no check succeeds for too long.
 func (l *LongRunning) confirm(ctx context.Context, cancel context.CancelCauseFunc, granted *grant) {
 	if granted == nil {
-		cancel(apierrors.NewInternalError(fmt.Errorf("the request has no grant to confirm")))
+		cancel(apierrors.NewInternalError(fmt.Errorf("the request has no recorded authorization")))
 		return
 	}
 	confirmed := time.Now()
@@ -317,9 +317,9 @@ func (l *LongRunning) confirm(ctx context.Context, cancel context.CancelCauseFun
 			if granted.user != nil { // the loopback client has another authenticator
 				user = granted.user.GetName()
 			}
-			klog.FromContext(ctx).Error(err, "Ending a request whose caller cannot be confirmed", "user", user,
-				"path", granted.path)
-			denied = apierrors.NewUnauthorized("the identity or the rights of the caller could not be confirmed")
+			klog.FromContext(ctx).Error(err, "Ending a request because its user cannot be authenticated or authorized again",
+				"user", user, "path", granted.path)
+			denied = apierrors.NewUnauthorized("the identity or the permissions of the user could not be confirmed")
 		}
 		cancel(denied)
 		return
@@ -343,7 +343,7 @@ func (l *LongRunning) check(ctx context.Context, granted *grant) (denied *apierr
 		}
 		if !ok || !sameUser(resp.User, granted.user) {
 			return apierrors.NewUnauthorized(
-				"the caller is not authenticated any more as the user and with the groups of the beginning"), nil
+				"the credentials no longer match the original user and groups"), nil
 		}
 	}
 	for _, attributes := range granted.allowed {
@@ -354,7 +354,7 @@ func (l *LongRunning) check(ctx context.Context, granted *grant) (denied *apierr
 		if decision != authorizer.DecisionAllow {
 			resource := schema.GroupResource{Group: attributes.GetAPIGroup(), Resource: attributes.GetResource()}
 			return apierrors.NewForbidden(resource, attributes.GetName(),
-				fmt.Errorf("the right to %s was taken away: %s", attributes.GetVerb(), reason)), nil
+				fmt.Errorf("the permission to %s was revoked: %s", attributes.GetVerb(), reason)), nil
 		}
 	}
 	return nil, nil

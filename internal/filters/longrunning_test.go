@@ -99,9 +99,9 @@ func TestS12EndWatches(t *testing.T) {
 	}{
 		{"nothing", func(*caller) {}, 0, ""},
 		{"no right", func(c *caller) { c.denied = errors.New("role gone") }, soon,
-			"the right to watch was taken away: role gone"},
-		{"another user", func(c *caller) { c.name = "bob" }, soon, "not authenticated any more"},
-		{"a group less", func(c *caller) { c.groups = nil }, soon, "not authenticated any more"},
+			"the permission to watch was revoked: role gone"},
+		{"another user", func(c *caller) { c.name = "bob" }, soon, "no longer match the original user and groups"},
+		{"a group less", func(c *caller) { c.groups = nil }, soon, "no longer match the original user and groups"},
 		{"no trust", func(c *caller) { c.identified = errors.New("unknown authority") }, confirmLimit + soon,
 			"could not be confirmed"},
 		{"silence", func(c *caller) { c.unanswered = errors.New("no route") }, confirmLimit + soon,
@@ -113,7 +113,7 @@ func TestS12EndWatches(t *testing.T) {
 			time.AfterFunc(confirmPeriod, func() { c.unanswered = nil })
 		}, 0, ""},
 		{"log, no right", func(c *caller) { c.denied = errors.New("role gone") }, soon,
-			"the right to watch was taken away: role gone"},
+			"the permission to watch was revoked: role gone"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

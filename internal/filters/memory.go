@@ -187,7 +187,7 @@ func (m *Memory) checkWrites(req *http.Request, info *genericapirequest.RequestI
 		return nil
 	}
 	if delay := m.sizes.WriteDelay(resourceOf(info), userName(req)); delay > 0 {
-		return apierrors.NewTooManyRequests("objects of more than 64 KiB are stored too fast",
+		return apierrors.NewTooManyRequests("objects larger than 64 KiB are written too fast",
 			int(math.Ceil(delay.Seconds())))
 	}
 	return nil
@@ -261,11 +261,11 @@ func (m *Memory) bodyPlace(req *http.Request) (leave func(), err error) {
 	defer waits(ctx, cancel)()
 	place, err := m.bodies.Take(ctx, userName(req))
 	if err != nil {
-		return nil, apierrors.NewTooManyRequests("too many long bodies of this user", 1)
+		return nil, apierrors.NewTooManyRequests("too many large request bodies of this user", 1)
 	}
 	if err := m.read.Acquire(ctx, 1); err != nil {
 		place()
-		return nil, apierrors.NewTooManyRequests("too many long bodies", 1)
+		return nil, apierrors.NewTooManyRequests("too many large request bodies", 1)
 	}
 	return func() { m.read.Release(1); place() }, nil
 }
@@ -367,8 +367,8 @@ func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo
 		m.sizes.Forget(req.Context(), of)
 		if most := m.sizes.Most(of, info.Namespace, objects); most*wholeByteCost > m.perUser {
 			return 0, apierrors.NewRequestEntityTooLargeError(
-				fmt.Sprintf("the list needs %d MiB of memory, and a user has %d MiB; list as JSON or protobuf, "+
-					"or use a limit of %d", most*wholeByteCost>>20, m.perUser>>20,
+				fmt.Sprintf("the list needs %d MiB of memory, and the limit for a user is %d MiB; request JSON or "+
+					"protobuf, or set limit to %d", most*wholeByteCost>>20, m.perUser>>20,
 					max(1, m.perUser/wholeByteCost/largest)))
 		}
 		json, stored, growth = m.sizes.Large(of, info.Namespace)

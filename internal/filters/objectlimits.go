@@ -63,7 +63,7 @@ func (l limitObjects) Admit(ctx context.Context, a admission.Attributes, o admis
 		// A patch can add to the stored object.
 		if longest > maxList && (a.GetOldObject() == nil || longest > patch.LongestList(a.GetOldObject())) {
 			errs = append(errs, field.Forbidden(field.NewPath("object"),
-				fmt.Sprintf("a list would have %d elements, and may have %d", longest, maxList)))
+				fmt.Sprintf("a list would have %d elements, and the limit is %d", longest, maxList)))
 		}
 		if len(errs) > 0 {
 			return apierrors.NewInvalid(a.GetKind().GroupKind(),
@@ -92,7 +92,7 @@ func (l limitObjects) checkDuplicates(a admission.Attributes, o admission.Object
 		return err
 	}
 	if err := l.patches.FitsSchema(content); err != nil {
-		misfit := field.Forbidden(field.NewPath("object"), "does not fit its schema: "+err.Error())
+		misfit := field.Forbidden(field.NewPath("object"), "does not match its schema: "+err.Error())
 		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), field.ErrorList{misfit})
 	}
 	return nil
@@ -125,7 +125,7 @@ func metadataErrors(object, old metav1.Object) (errs field.ErrorList) {
 	if name, length := longestText(object); length > maxText {
 		if _, before := longestText(old); length > before {
 			return append(errs, field.Forbidden(path.Child(name),
-				fmt.Sprintf("a text has %d bytes, and may have %d", length, maxText)))
+				fmt.Sprintf("a string has %d bytes, and the limit is %d", length, maxText)))
 		}
 	}
 	controllers := 0

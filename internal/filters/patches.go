@@ -201,7 +201,7 @@ func (p *Patches) checkApply(content map[string]any, body []byte, of kind, inval
 		return err
 	}
 	if err := p.FitsSchema(content); err != nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("the apply configuration does not fit the schema of %s: %v",
+		return apierrors.NewBadRequest(fmt.Sprintf("the apply configuration does not match the schema of %s: %v",
 			of.Kind, err))
 	}
 	return nil
@@ -237,7 +237,7 @@ func stringKeys(body []byte) error {
 		case map[any]any:
 			for key, v := range value {
 				if _, ok := key.(string); !ok {
-					return apierrors.NewBadRequest(fmt.Sprintf("the key %v is not a string; write it in quotes", key))
+					return apierrors.NewBadRequest(fmt.Sprintf("the key %v is not a string; quote it", key))
 				}
 				values = append(values, v)
 			}

@@ -47,7 +47,7 @@ func WithRequestLimit(handler http.Handler, fromFrontProxy func(context.Context)
 		if err != nil {
 			w.Header().Set("Connection", "close")
 			responsewriters.RespondWithError(w, withoutBody(req),
-				apierrors.NewTooManyRequests("too many requests at once past kube-apiserver", 1), serializer)
+				apierrors.NewTooManyRequests("too many concurrent requests that bypass kube-apiserver", 1), serializer)
 			return
 		}
 		defer release()

@@ -40,7 +40,7 @@ const (
 
 // errGaveWay ends a request that waited for its client, or for memory, while others waited for its
 // seats.
-var errGaveWay = errors.New("others waited for the seats of this request")
+var errGaveWay = errors.New("other requests waited for the seats of this request")
 
 // seats implements utilflowcontrol.Interface. The library leaves a request its seats for as long
 // as its client takes to read the response, up to a minute for each part of it. Here, requests
@@ -270,7 +270,7 @@ func (s *seats) check() {
 		more, idle := s.checking, s.idle()
 		s.mutex.Unlock()
 		for _, seat := range idle {
-			klog.InfoS("Ending a request that waits for its client or for memory, since others wait for its seats",
+			klog.InfoS("Ending a request that waits for its client or for memory, because other requests wait for its seats",
 				"user", seat.user,
 				"priorityLevel", seat.level, "seats", seat.width)
 			seat.giveWay()

@@ -117,7 +117,7 @@ func awaitTurn(ctx context.Context) error {
 	release, err := own.all.budget.Take(ctx, own.user, 1)
 	own.all.leave(user)
 	if err != nil {
-		return apierrors.NewTooManyRequests("wait for a turn: "+err.Error(), 1)
+		return apierrors.NewTooManyRequests("wait for a slot: "+err.Error(), 1)
 	}
 	go func() {
 		began := time.Now()
@@ -157,7 +157,7 @@ func (t *Turns) enter(user string) (*lister, error) {
 		t.listers[user] = l
 	}
 	if l.waiting >= manyWaiting || l.waiting >= leastWaiting && time.Duration(l.waiting+1)*l.typical > mostWaiting {
-		return nil, errors.New("too many lists of this user wait for their turns")
+		return nil, errors.New("too many lists of this user are queued")
 	}
 	l.waiting++
 	return l, nil

@@ -42,7 +42,7 @@ func (l *LongRunning) WithUpgradeLimit(handler http.Handler, serializer runtime.
 		user, _ := genericapirequest.UserFrom(req.Context())
 		release, err := open.Take(req.Context(), user.GetName())
 		if err != nil {
-			err = apierrors.NewTooManyRequests(fmt.Sprintf("user has %d upgraded connections open", userUpgrades), 1)
+			err = apierrors.NewTooManyRequests(fmt.Sprintf("the user has %d open upgraded connections", userUpgrades), 1)
 			responsewriters.RespondWithError(w, req, err, serializer)
 			return
 		}

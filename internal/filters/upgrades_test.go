@@ -118,7 +118,7 @@ func TestDetachUpgrades(t *testing.T) {
 		t.Fatalf("read from the session: %v", err)
 	}
 	c.denied = errors.New("role gone")
-	if err := <-cause; !strings.Contains(fmt.Sprint(err), "taken away: role gone") {
+	if err := <-cause; !strings.Contains(fmt.Sprint(err), "revoked: role gone") {
 		t.Errorf("the session ended with %v, want the right that was taken away", err)
 	}
 }

@@ -48,12 +48,12 @@ func (b utf8Body) Read(p []byte) (int, error) {
 	case errors.Is(err, encoding.ErrInvalidUTF8):
 		err = apierrors.NewBadRequest("the body is not UTF-8")
 	case errors.Is(err, errSurrogate):
-		err = apierrors.NewBadRequest("the body has half of a surrogate pair")
+		err = apierrors.NewBadRequest("the body has an unpaired surrogate")
 	}
 	return n, err
 }
 
-var errSurrogate = errors.New("half of a surrogate pair")
+var errSurrogate = errors.New("unpaired surrogate")
 
 // surrogatePairs copies JSON. It returns errSurrogate for an escape that is half of a surrogate
 // pair, such as \ud800 alone.

@@ -120,7 +120,7 @@ func (m *Memory) WithYAMLResponseLimit(handler http.Handler,
 		leave, err := waiting.Take(req.Context(), userName(req))
 		if err != nil {
 			responsewriters.RespondWithError(w, asJSON, apierrors.NewTooManyRequests(
-				"too many responses as YAML at once; ask for JSON", 1), serializer)
+				"too many concurrent YAML responses; request JSON", 1), serializer)
 			return
 		}
 		defer leave()
@@ -187,7 +187,7 @@ func (a *jsonResponse) Write(p []byte) (int, error) {
 		}
 		return a.w.Write(p)
 	case a.tooLong:
-		return 0, errors.New("answer is too long for YAML")
+		return 0, errors.New("response is too large for YAML")
 	}
 	return a.body.Write(p)
 }
@@ -206,13 +206,13 @@ func (a *jsonResponse) copyUnchanged() error {
 func (a *jsonResponse) writeYAML(req *http.Request, w http.ResponseWriter, m *Memory) error {
 	if a.tooLong {
 		return notAcceptable(
-			fmt.Sprintf("the answer has more than %d bytes as JSON, which is too long for YAML; ask for JSON, or "+
-				"for a list with a limit",
+			fmt.Sprintf("the response has more than %d bytes as JSON, which is too large for YAML; request JSON, or "+
+				"a list with a limit",
 				maxYAMLAnswer))
 	}
 	if isTooDeep(a.body.Bytes()) {
-		return notAcceptable(fmt.Sprintf("the answer is more than %d levels deep, which YAML indents; ask for JSON",
-			maxYAMLDepth))
+		return notAcceptable(fmt.Sprintf(
+			"the response is nested more than %d levels deep, which is too deep for YAML; request JSON", maxYAMLDepth))
 	}
 	release, err := m.take(req, int64(a.body.Len())*yamlAnswerByteCost, m.perUser)
 	if err != nil {
@@ -300,7 +300,7 @@ func checkNodes(body []byte) error {
 	var c bodyContent
 	var document yaml.Node
 	if err := yaml.Unmarshal(body, &document); err != nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("look for aliases and tags in the YAML: %v", err))
+		return apierrors.NewBadRequest(fmt.Sprintf("parse YAML: %v", err))
 	}
 	type field struct {
 		*yaml.Node

@@ -53,7 +53,7 @@ func TestS30YAML(t *testing.T) {
 			"line 3: YAML aliases"},
 		{"both signs and no alias", "application/yaml", "a: R&D *new*\n", write, http.StatusTeapot, ""},
 		{"both signs, and not YAML", "application/yaml", "a: &x *\n\t- [", write, http.StatusBadRequest,
-			"look for aliases"},
+			"parse YAML: "},
 		{"both signs in JSON", apply, `{"a":"&x","b":"*x"}`, of("patch"), http.StatusTeapot, ""},
 		{"768 KiB", apply, text(maxYAML), of("patch"), http.StatusTeapot, ""},
 		{"768 KiB and a byte", apply, text(maxYAML + 1), of("patch"), http.StatusRequestEntityTooLarge,
@@ -116,7 +116,7 @@ func TestS30YAMLAnswers(t *testing.T) {
 		"short": {"application/yaml", "list", 10, http.StatusOK, "a: xxxxxxxxxx\n", "application/json;q=1"},
 		"as a table": {"application/yaml;as=Table", "list", 1, http.StatusOK, "a: x\n",
 			"application/json;q=1;as=Table"},
-		"too long": {"application/yaml", "list", maxYAMLAnswer, http.StatusNotAcceptable, "too long for YAML",
+		"too long": {"application/yaml", "list", maxYAMLAnswer, http.StatusNotAcceptable, "too large for YAML",
 			"application/json;q=1"},
 		"too deep": {"application/yaml", "get", -101, http.StatusNotAcceptable, "more than 100 levels deep",
 			"application/json;q=1"},
@@ -124,7 +124,7 @@ func TestS30YAMLAnswers(t *testing.T) {
 		"JSON by rank": {"application/yaml;q=0.5,application/json", "list", 1, http.StatusOK, `{"a":"x"}`,
 			"application/json;q=1,application/json;q=0.5"},
 		"one, not more": {"application/yaml", "get", 1, http.StatusOK, "a: x\n", "application/json;q=1"},
-		"one, too long": {"application/yaml", "get", maxYAMLAnswer, http.StatusNotAcceptable, "too long for YAML",
+		"one, too long": {"application/yaml", "get", maxYAMLAnswer, http.StatusNotAcceptable, "too large for YAML",
 			"application/json;q=1"},
 		"a write": {"application/yaml", "update", 1, http.StatusCreated, "a: x\n", "application/json;q=1"},
 		"long writes": {"application/yaml", "deletecollection", maxYAMLAnswer, http.StatusCreated, `{"a":"xx`,
@@ -133,7 +133,7 @@ func TestS30YAMLAnswers(t *testing.T) {
 		"a form that nothing has": {"application/json;as=X, application/yaml", "list", maxYAMLAnswer, http.StatusOK,
 			`{"a":"xx`, "application/json;q=1;as=X,application/json;q=1"},
 		"a blank": {"application/ yaml", "list", maxYAMLAnswer, http.StatusNotAcceptable,
-			"too long for YAML", "application/json;q=1"},
+			"too large for YAML", "application/json;q=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			received := ""

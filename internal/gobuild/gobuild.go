@@ -89,7 +89,7 @@ func (l *Log) WithProgress(to io.Writer, what string, list *exec.Cmd, run func(*
 	counted := sync.OnceFunc(func() { l.CountStale(list, run) })
 	return WithProgress(to, func() string {
 		counted()
-		return strings.TrimSuffix("builds "+what+": "+l.String(), ": ")
+		return strings.TrimSuffix("building "+what+": "+l.String(), ": ")
 	}, f)
 }
 
@@ -151,15 +151,15 @@ func (l *Log) Failure() string {
 func Hint(said string) string {
 	for _, space := range []string{"no space left on device", "quota exceeded"} {
 		if strings.Contains(said, space) {
-			return "it needs 4 GB once, in the directories of go env GOCACHE GOMODCACHE GOTMPDIR, and 0.5 GB for " +
+			return "the build needs 4 GB once, in the directories of go env GOCACHE GOMODCACHE GOTMPDIR, and 0.5 GB for " +
 				"the control plane"
 		}
 	}
 	for _, network := range []string{"GOPROXY", "dial tcp", "proxyconnect", "i/o timeout", "TLS handshake timeout",
 		"connection reset by peer", `": unexpected EOF`, `": EOF`} {
 		if strings.Contains(said, network) {
-			return "it needs the Go module proxy once: check GOPROXY and the network, and try again; what was " +
-				"downloaded is kept"
+			return "the build needs the Go module proxy once: check GOPROXY and the network, and try again; " +
+				"downloaded modules are kept"
 		}
 	}
 	return ""

@@ -74,7 +74,7 @@ func checkNames(s *set) []verify.Finding {
 			return
 		}
 		if err := b[0].VerifyHostname(dialled); err != nil {
-			out = append(out, finding(s.file(file), "%s, but %s is dialled: %v", what, dialled, err))
+			out = append(out, finding(s.file(file), "%s: clients connect to %s: %v", what, dialled, err))
 		}
 	}
 	for _, h := range s.handshakes() {
@@ -117,20 +117,20 @@ func checkCAs(s *set) []verify.Finding {
 		frontend, agents := p.flags["server-ca-cert"], p.flags["cluster-ca-cert"]
 		for _, flag := range []string{"server-ca-cert", "cluster-ca-cert"} {
 			if why := s.clusterCA(p, p.flags[flag]); why != "" {
-				out = append(out, finding(p.String(), "--%s=%s is %s: every user with a certificate is accepted", flag,
+				out = append(out, finding(p.String(), "--%s=%s is %s, so the server accepts every user with a certificate", flag,
 					p.flags[flag], why))
 			}
 		}
 		if frontend != "" && agents != "" && (frontend == agents ||
 			slices.ContainsFunc(s.bundle(agents), s.bundle(frontend).Contains)) {
 			out = append(out, finding(p.String(),
-				"--server-ca-cert and --cluster-ca-cert have the same CA: an agent's certificate passes for "+
+				"--server-ca-cert and --cluster-ca-cert share a CA, so the server accepts an agent's certificate as "+
 					"kube-apiserver's"))
 		}
 	}
 	if _, tcp, where := s.transport(); tcp != nil && tcp.TLSConfig != nil && tcp.TLSConfig.CABundle == "" {
 		out = append(out, finding(where,
-			"tlsConfig has no caBundle, so any CA that the machine trusts can vouch for the server"))
+			"tlsConfig has no caBundle, so kube-apiserver accepts a server certificate of any CA that the host trusts"))
 	}
 	return append(out, s.checkPeers()...)
 }
@@ -153,10 +153,10 @@ func (s *set) clusterCA(p *program, file string) string {
 	}
 	switch v, _ := p.volumeAt(file); {
 	case file == "/etc/kubernetes/pki/ca.crt":
-		return "kubeadm's file of the cluster's CA"
+		return "kubeadm's cluster CA"
 	case strings.HasPrefix(file, "/var/run/secrets/kubernetes.io/serviceaccount/"), v != nil && v.ConfigMap != nil &&
 		v.ConfigMap.Name == "kube-root-ca.crt":
-		return "the cluster's CA as pods have it"
+		return "the cluster CA that is mounted into pods"
 	}
 	for _, ca := range s.bundle(file) {
 		if users.Contains(ca) {
@@ -182,7 +182,7 @@ func (s *set) checkPeers() []verify.Finding {
 			Roots: cas.Pool(), Intermediates: shown[1:].Pool(), CurrentTime: s.now,
 			KeyUsages: []x509.ExtKeyUsage{h.usage},
 		}); err != nil {
-			out = append(out, finding(s.file(h.cert), "%s is not accepted by the CAs in %s: %v", h.what,
+			out = append(out, finding(s.file(h.cert), "%s does not verify with the CAs in %s: %v", h.what,
 				s.file(h.cas), err))
 		}
 	}

@@ -21,20 +21,20 @@ func checkCounts(s *set) []verify.Finding {
 		}
 		count := p.flag("server-count")
 		if !leases && p.replicas > 0 && count != strconv.Itoa(int(p.replicas)) {
-			out = append(out, finding(p.String(), "--server-count=%s, and there are %d replicas", count, p.replicas))
+			out = append(out, finding(p.String(), "--server-count=%s, but there are %d replicas", count, p.replicas))
 		}
 		for _, a := range s.agents {
 			switch counts := a.enabled("count-server-leases"); {
 			case leases && !counts:
 				out = append(out, finding(p.String(),
-					"--enable-lease-controller, and agents have no --count-server-leases (%s)", a))
+					"--enable-lease-controller is set, but agents lack --count-server-leases (%s)", a))
 			case counts && !leases:
 				out = append(out, finding(p.String(),
-					"no --enable-lease-controller, and agents have --count-server-leases (%s)", a))
+					"no --enable-lease-controller, but agents have --count-server-leases (%s)", a))
 			case leases:
 				for _, flag := range []string{"lease-namespace", "lease-label"} {
 					if want, got := p.flag(flag), a.flag(flag); got != want {
-						out = append(out, finding(p.String(), "--%s=%s, and agents have %s", flag, want, got))
+						out = append(out, finding(p.String(), "--%s=%s, but agents have %s", flag, want, got))
 					}
 				}
 			}

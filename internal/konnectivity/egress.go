@@ -36,13 +36,13 @@ func (s *set) egress() (egressFile, error) {
 		if i := slices.IndexFunc(s.egresses, func(e egressFile) bool { return e.name == name }); i >= 0 {
 			return s.egresses[i], nil
 		}
-		return egressFile{}, fmt.Errorf("expected a file %s, which kube-apiserver's --%s names, found %q", name,
+		return egressFile{}, fmt.Errorf("expected the file %s of kube-apiserver's flag --%s, found %q", name,
 			egressFlag, names)
 	}
 	if len(s.egresses) != 1 {
 		return egressFile{}, fmt.Errorf(
-			"expected one EgressSelectorConfiguration, found %q; the manifest of kube-apiserver would tell which "+
-				"one it reads", names)
+			"expected one EgressSelectorConfiguration, found %q; add the manifest of kube-apiserver, which names "+
+				"the right one", names)
 	}
 	return s.egresses[0], nil
 }
@@ -103,7 +103,7 @@ func checkEgress(s *set) []verify.Finding {
 	if err != nil {
 		f := finding(e.where, "%v", err)
 		if strings.Contains(err.Error(), "no kind") {
-			f.Fix = "write apiVersion: apiserver.k8s.io/v1beta1, the newest version that has this kind; there is no v1"
+			f.Fix = "set apiVersion: apiserver.k8s.io/v1beta1, the newest version of this kind; there is no v1"
 		}
 		return []verify.Finding{f}
 	}
@@ -118,9 +118,9 @@ func checkEgress(s *set) []verify.Finding {
 	}
 	switch c, _ := s.selection(); {
 	case c == nil:
-		out = append(out, finding(e.where, "no selection has the name cluster, so kube-apiserver connects directly"))
+		out = append(out, finding(e.where, "no egress selection is named cluster, so kube-apiserver connects directly"))
 	case c.ProxyProtocol == apiserver.ProtocolDirect:
-		out = append(out, finding(e.where, "the selection cluster has the protocol Direct"))
+		out = append(out, finding(e.where, "the egress selection cluster has the protocol Direct"))
 	}
 	return out
 }
@@ -145,5 +145,5 @@ func checkPlainHTTP(s *set) []verify.Finding {
 	if tcp == nil || !strings.HasPrefix(strings.ToLower(tcp.URL), "http:") {
 		return nil
 	}
-	return []verify.Finding{finding(where, "the selection cluster has the URL %s", tcp.URL)}
+	return []verify.Finding{finding(where, "the egress selection cluster has the URL %s", tcp.URL)}
 }

@@ -112,7 +112,7 @@ func (s *set) bundle(path string) certs.Bundle {
 func (s *set) readBundle(path string) (certs.Bundle, error) {
 	file := s.file(path)
 	if file == "" {
-		return nil, fmt.Errorf("expected the file %s in %s, found none that ends with %s",
+		return nil, fmt.Errorf("expected the file %s in %s, found no file that ends with %s",
 			path, s.dir, filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path)))
 	}
 	data, err := os.ReadFile(file)

@@ -52,7 +52,7 @@ func Write(ctx context.Context, opts Options) (*certs.Report, error) {
 	}
 	serverCAs, err := certs.ReadBundle(opts.ServerCAFile)
 	if err != nil {
-		return nil, fmt.Errorf("CAs of the server: %w", err)
+		return nil, fmt.Errorf("read CAs of the server: %w", err)
 	}
 	ca, err := certs.ReadCA(opts.CA, opts.Now)
 	if err != nil {
@@ -92,7 +92,7 @@ func (o Options) validate() error {
 		certs.Require("ca", o.CA,
 			"the CA of the cluster's users: a directory with tls.crt and tls.key, or a file such as ca.crt with "+
 				"ca.key beside it"),
-		certs.Require("server-ca", o.ServerCAFile, "the file of the CAs that vouch for the server"),
+		certs.Require("server-ca", o.ServerCAFile, "the file with the CAs that verify the server"),
 		certs.Require("out", o.Out, "a file for the kubeconfig"),
 	}
 	if u, err := url.Parse(o.Server); err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil ||
@@ -118,7 +118,7 @@ func (o Options) encode(pair *certs.KeyPair, serverCA []byte) ([]byte, error) {
 		to, toErr := filepath.Abs(o.ServerCAFile)
 		path, relErr := filepath.Rel(from, to)
 		if err := errors.Join(fromErr, toErr, relErr); err != nil {
-			return nil, fmt.Errorf("find the way from %s to %s: %w", o.Out, o.ServerCAFile, err)
+			return nil, fmt.Errorf("compute relative path from %s to %s: %w", o.Out, o.ServerCAFile, err)
 		}
 		cluster = &clientcmdapi.Cluster{Server: o.Server, CertificateAuthority: path}
 	}
@@ -135,15 +135,16 @@ func (o Options) encode(pair *certs.KeyPair, serverCA []byte) ([]byte, error) {
 }
 
 func (o Options) report(action certs.Action, cert, ca *x509.Certificate) *certs.Report {
-	item := certs.Item{Name: o.Client.User, Path: o.Out, Action: action, Reason: "asked for",
+	item := certs.Item{Name: o.Client.User, Path: o.Out, Action: action, Reason: "requested",
 		Certificate: new(certs.Describe(cert, o.Now()))}
 	if o.Embed {
-		item.Notes = append(item.Notes, "certificate and key are embedded: clients read them only when they start")
+		item.Notes = append(item.Notes, "certificate and key are embedded: clients read them only at startup")
 	} else {
-		item.Notes = append(item.Notes, "certificate and key are in "+o.pairDir()+"; run this again before they end")
+		item.Notes = append(item.Notes,
+			"certificate and key are in "+o.pairDir()+"; run this command again before they expire")
 	}
 	if cert.NotAfter.Equal(ca.NotAfter) {
-		item.Notes = append(item.Notes, "it ends with its CA: rotate the CA before that")
+		item.Notes = append(item.Notes, "expires together with its CA: rotate the CA first")
 	}
 	report := certs.NewReport("KubeconfigReport", item)
 	report.Next = []string{"kubectl --kubeconfig " + o.Out + " auth whoami"}

@@ -42,11 +42,11 @@ func (p *procedure) checkFor(ctx context.Context, s certs.Service) Check {
 	}
 	if err != nil {
 		look = CheckNone
-		p.note(fmt.Sprintf("Service %s is left out, since its API does not answer already: %v", name, err))
+		p.note(fmt.Sprintf("Service %s is not checked, because its API already does not respond: %v", name, err))
 	} else if err := p.acceptsProxy(ctx, s); err != nil {
 		look = CheckByResponse
-		p.note(fmt.Sprintf("the endpoints of Service %s are not asked what they make of the front proxy's "+
-			"certificate: %v; that kube-apiserver gets answers from it is seen", name, err))
+		p.note(fmt.Sprintf("the endpoints of Service %s are not probed with the front proxy's certificate: %v; "+
+			"certgen checks only that the API responds to kube-apiserver", name, err))
 	}
 	p.state.setCheck(s, look)
 	return look
@@ -70,7 +70,7 @@ func (p *procedure) hasNoEndpoints(ctx context.Context, s certs.Service) bool {
 	if len(endpoints) > 0 || err != nil && !apierrors.IsNotFound(err) {
 		return false
 	}
-	p.note(fmt.Sprintf("Service %s/%s is passed over as long as it has no endpoints", s.Namespace, s.Name))
+	p.note(fmt.Sprintf("Service %s/%s is not checked while it has no endpoints", s.Namespace, s.Name))
 	return true
 }
 
@@ -107,7 +107,7 @@ func (p *procedure) exclude(ctx context.Context, s certs.Service, err error) boo
 		return false
 	}
 	p.state.setCheck(s, CheckNone)
-	p.note(fmt.Sprintf("Service %s/%s is left out from now on: %v", s.Namespace, s.Name, err))
+	p.note(fmt.Sprintf("Service %s/%s is no longer checked: %v", s.Namespace, s.Name, err))
 	return true
 }
 
@@ -125,7 +125,7 @@ func (p *procedure) acceptsProxy(ctx context.Context, s certs.Service) error {
 	}
 	return p.probeEndpoints(ctx, s, proxy, func(e cluster.Endpoint, got cluster.ProbeResult) error {
 		if got != cluster.Accepted {
-			return fmt.Errorf("endpoint %s finds the certificate in use %s", e.Address, got)
+			return fmt.Errorf("endpoint %s reports the certificate in use as %s", e.Address, got)
 		}
 		return nil
 	})
@@ -174,7 +174,7 @@ func (p *procedure) probe(ctx context.Context, proxy *certs.KeyPair, want cluste
 			case got != want && got != cluster.Accepted && got != cluster.NotTrusted:
 				return &stopError{fmt.Errorf(
 					"endpoint %s of Service %s/%s: expected the front proxy's certificate to be %s, found %s; "+
-						"look at how this API server authenticates requests", e.Address, service.Namespace,
+						"check how this API server authenticates requests", e.Address, service.Namespace,
 					service.Name, want, got)}
 			case got != want:
 				return fmt.Errorf("endpoint %s of Service %s/%s: expected the certificate sha256:%.16s to be %s, "+
@@ -207,7 +207,7 @@ func (p *procedure) caBundleOf(ctx context.Context, service certs.Service) (cert
 		}
 	}
 	return nil, fmt.Errorf(
-		"expected an APIService with a caBundle for Service %s/%s, found none to verify its endpoints with",
+		"expected an APIService with a caBundle for Service %s/%s, to verify its endpoints, found none",
 		service.Namespace, service.Name)
 }
 

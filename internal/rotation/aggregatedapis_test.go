@@ -40,12 +40,12 @@ func TestOtherAPIs(t *testing.T) {
 		}
 		f.checkEnd(b, rotation)
 		for i, want := range []string{
-			"Service elsewhere/broken is left out",
-			"Service kube-system/metrics are not asked what they make of the front proxy's certificate: " +
+			"Service elsewhere/broken is not checked, because its API already does not respond",
+			"Service kube-system/metrics are not probed with the front proxy's certificate: " +
 				"expected an APIService with a caBundle",
-			"Service elsewhere/far are not asked what they make of the front proxy's certificate: endpointslices is " +
-				"forbidden", "elsewhere/strange are not asked what they make of the front proxy's certificate: " +
-				"endpoint 10.0.0.1:443 finds the certificate in use Inconclusive",
+			"Service elsewhere/far are not probed with the front proxy's certificate: endpointslices is " +
+				"forbidden", "elsewhere/strange are not probed with the front proxy's certificate: " +
+				"endpoint 10.0.0.1:443 reports the certificate in use as Inconclusive",
 		} {
 			if len(notes) != 4 || !strings.Contains(notes[i], want) {
 				t.Errorf("%s: got the notes %q, want 4, and one with %q", rotation, notes, want)

@@ -46,7 +46,7 @@ func TestBlocked(t *testing.T) {
 		{"an endpoint takes the proxy for a user", FrontProxyCA, "trust", "found AsUser", false, false,
 			func(f *fakeCluster) { f.probe = cluster.AsUser }},
 		{"a kube-apiserver still has the old proxy CA in its file", FrontProxyCA, "distrust-configmap",
-			"held the CA CN=front-proxy-ca", true, true,
+			"contained the CA CN=front-proxy-ca", true, true,
 			func(f *fakeCluster) { f.foreignCA = f.cert(certs.FrontProxyCADir) }},
 		{"no answers with the new proxy CA alone", FrontProxyCA, "distrust-files", "503", true, false,
 			func(f *fakeCluster) {
@@ -190,9 +190,9 @@ func TestRefusedBeforeItBegins(t *testing.T) {
 		{"another Service", Serving, "expected a certificate for other.demo.svc", nil},
 		{"no CA key", Serving, "expected the CA's key, found none",
 			func(f *fakeCluster) { remove(f, certs.ServingCADir, certs.KeyFile) }},
-		{"no serving pair", ServingCA, "expected the serving pair, found none; certgen init makes a new one",
+		{"no serving pair", ServingCA, "serving certificate and key, found none; issue a new one with certgen init",
 			func(f *fakeCluster) { remove(f, certs.ServingDir, certs.CertFile) }},
-		{"an expired pair", Serving, "ended at 2026-07-30T12:00:00Z; certgen init makes a new one",
+		{"an expired pair", Serving, "expired at 2026-07-30T12:00:00Z; issue a new one with certgen init",
 			func(f *fakeCluster) { f.now = f.now.Add(certs.LeafLifetime) }},
 		{"another pair is served", ServingCA, "serves the certificate",
 			func(f *fakeCluster) { f.stuckLeaf = f.cert(certs.ServingCADir) }},
@@ -253,7 +253,7 @@ func TestBlockedWithoutObserver(t *testing.T) {
 	}
 	_, err := Run(t.Context(), opts)
 	if _, blocked := errors.AsType[*BlockedError](err); !blocked ||
-		!strings.Contains(err.Error(), "that was not there when the rotation began") {
+		!strings.Contains(err.Error(), "that was written after the rotation started") {
 		t.Errorf("got %v, want it blocked", err)
 	}
 }
@@ -372,7 +372,7 @@ func TestNoEarlySwitch(t *testing.T) {
 	}
 	_, err := Run(t.Context(), opts)
 	if _, ok := errors.AsType[*BlockedError](err); !ok ||
-		!strings.Contains(err.Error(), "v1.widgets does not hold the 2 CAs that were applied") {
+		!strings.Contains(err.Error(), "v1.widgets does not contain the 2 CAs that were applied") {
 		t.Fatalf("got %v, want a BlockedError", err)
 	}
 	if !f.cert(certs.ServingDir).Equal(b.serving) {
@@ -415,7 +415,7 @@ func TestSwitchedWhenBelieved(t *testing.T) {
 // TestWrongClock: a rotation with a wrong clock, which would make certificates look expired,
 // returns an error and changes nothing.
 func TestWrongClock(t *testing.T) {
-	for skew, want := range map[time.Duration]string{6 * time.Minute: "6m0s ahead of",
+	for skew, want := range map[time.Duration]string{6 * time.Minute: "6m0s ahead",
 		-48 * time.Hour: "48h0m0s behind", 4 * time.Minute: "", -4 * time.Minute: ""} {
 		f := newFake(t)
 		f.skew = skew

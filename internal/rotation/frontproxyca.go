@@ -24,13 +24,13 @@ func (p *procedure) frontProxyCA() {
 		return certs.CAOptions{Name: certs.FrontProxyCADir, Usage: x509.ExtKeyUsageClientAuth}
 	}
 	p.steps = []step{
-		p.stageStep("make a new CA and a client certificate of it with the same name, which nobody trusts or uses yet"),
+		p.stageStep("issue a new CA and a client certificate with the same name; neither is trusted or used yet"),
 		{
 			name: "trust", kind: Trust, hold: true,
-			about: "write both CAs into ca.crt for each kube-apiserver (its --requestheader-client-ca-file); seen " +
+			about: "write both CAs to ca.crt of each kube-apiserver (its --requestheader-client-ca-file); observed " +
 				"when the ConfigMap " +
-				"kube-system/extension-apiserver-authentication holds both and every endpoint of every aggregated " +
-				"API believes a certificate of the new one",
+				"kube-system/extension-apiserver-authentication contains both and every endpoint of every aggregated " +
+				"API accepts a certificate of the new CA",
 			do:       func(context.Context) error { return p.rewrite(p.bothBundle) },
 			observed: p.bothProxiesAccepted,
 			undo:     p.restoreOld, // of the files; undone removes the new CA from the ConfigMap
@@ -40,8 +40,8 @@ func (p *procedure) frontProxyCA() {
 			func(context.Context) error { return p.writeOld(p.bothBundle) }),
 		{
 			name: "distrust-files", kind: Distrust,
-			about: "leave the old CA out of ca.crt for each kube-apiserver; seen when each gets answers from " +
-				"every aggregated API",
+			about: "remove the old CA from ca.crt of each kube-apiserver; observed when every aggregated API responds to " +
+				"each kube-apiserver",
 			needs:    p.nextProxyInUse,
 			do:       func(context.Context) error { return p.writeNew(p.newBundle) },
 			observed: stopping(p.nextProxyAnswers), // do not wait without responses: users get none either
@@ -49,9 +49,9 @@ func (p *procedure) frontProxyCA() {
 		},
 		{
 			name: "distrust-configmap", kind: Distrust,
-			about: "take the old CA out of the ConfigMap, in place, which kube-apiserver never does; seen when it " +
-				"does not come back, every endpoint " +
-				"refuses a certificate of the old CA and believes one of the new, and each kube-apiserver gets answers",
+			about: "remove the old CA from the ConfigMap, in place, which kube-apiserver never does; observed when it " +
+				"stays removed, every endpoint " +
+				"refuses a certificate of the old CA and accepts one of the new CA, and every aggregated API responds",
 			needs:    p.nextProxyInUse,
 			observed: p.oldProxyDistrusted, // removes it, and again if it reappears
 			// Otherwise kube-apiserver would restore it only the next time that it reads its
@@ -72,8 +72,8 @@ func (p *procedure) bothProxiesAccepted(ctx context.Context) error {
 	for i, dir := range p.leafDirs {
 		for _, ca := range p.bothBundle(i) {
 			if !found.Contains(ca) {
-				return fmt.Errorf("%s: expected the CA %s in %s; does a kube-apiserver read %s "+
-					"(--requestheader-client-ca-file)?",
+				return fmt.Errorf("%s: expected the CA %s in %s; check that a kube-apiserver reads %s "+
+					"(--requestheader-client-ca-file)",
 					cluster.TrustObject, ca.Subject, frontproxy.CAKey, p.opts.store.Path(dir, certs.BundleFile))
 			}
 		}
@@ -111,9 +111,9 @@ func (p *procedure) takenOut(ctx context.Context, ca *x509.Certificate) error {
 	}
 	p.settled = time.Time{}
 	return errors.Join(p.opts.Observer.ChangeFrontProxyCAs(ctx, nil, certs.Bundle{ca}),
-		fmt.Errorf("%s held the CA %s (sha256:%.16s), which was taken out of %s and must not come back; "+
-			"a kube-apiserver puts it back while it has it in its --requestheader-client-ca-file: does each read "+
-			"one of %s?",
+		fmt.Errorf("%s contained the CA %s (sha256:%.16s) again, after it was removed from %s; "+
+			"a kube-apiserver adds it while its --requestheader-client-ca-file contains it: check that each reads "+
+			"one of %s",
 			cluster.TrustObject, ca.Subject, certs.Fingerprint(ca), frontproxy.CAKey,
 			strings.Join(p.paths(certs.BundleFile), ", ")))
 }
@@ -124,7 +124,7 @@ func (p *procedure) waitUntilSettled(ca *x509.Certificate) error {
 		p.settled = p.opts.Now()
 	}
 	if left := p.settled.Add(p.opts.Settle).Sub(p.opts.Now()); left > 0 {
-		return fmt.Errorf("waiting to see that no kube-apiserver puts the CA %s back into the ConfigMap, for %s",
+		return fmt.Errorf("wait until the CA %s stays removed from the ConfigMap for %s",
 			ca.Subject, p.opts.Settle)
 	}
 	return nil

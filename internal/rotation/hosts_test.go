@@ -119,7 +119,7 @@ func TestHostsRefused(t *testing.T) {
 		"abort": func() error { _, err := Abort(t.Context(), opts); return err },
 	} {
 		if err := do(); err == nil || !strings.Contains(err.Error(), "host-2") ||
-			!strings.Contains(err.Error(), "give the same again") {
+			!strings.Contains(err.Error(), "set the same value") {
 			t.Errorf("%s with one of two directories: got %v, want both named", name, err)
 		}
 	}
@@ -214,7 +214,7 @@ func TestNeverReloaded(t *testing.T) {
 	_, err = Run(t.Context(), f.options(FrontProxyCA))
 	if _, ok := errors.AsType[*BlockedError](err); !ok ||
 		!strings.Contains(err.Error(),
-			"https://10.0.1.2 still shows the front proxy's certificate sha256:"+certs.Fingerprint(old)[:16]) {
+			"https://10.0.1.2 still presents the front proxy's certificate sha256:"+certs.Fingerprint(old)[:16]) {
 		t.Fatalf("got %v, want the kube-apiserver named that did not reload", err)
 	}
 	f.mustAnswer()
@@ -229,7 +229,7 @@ func TestNeverReloaded(t *testing.T) {
 			notes += e.Message
 		}
 	}
-	if _, err := Run(t.Context(), opts); err != nil || !strings.Contains(notes, "serves no IdentityReview") {
+	if _, err := Run(t.Context(), opts); err != nil || !strings.Contains(notes, "does not serve IdentityReview") {
 		t.Errorf("without IdentityReview: %v, notes %q", err, notes)
 	}
 }
@@ -254,18 +254,18 @@ func TestCountsKubeAPIServers(t *testing.T) {
 	// With only the directory of the first, the second kube-apiserver presents another
 	// certificate, or its certificate cannot be observed.
 	opts.FrontProxyClientDirs = nil
-	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "https://10.0.1.2 still shows") ||
-		!strings.Contains(err.Error(), "give the directory of each") || f.state() != nil {
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "https://10.0.1.2 still presents") ||
+		!strings.Contains(err.Error(), "name the directory of each") || f.state() != nil {
 		t.Errorf("one directory of two: got %v, want it refused", err)
 	}
 	opts.Rotation = ProxyClient
-	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "https://10.0.1.2 still shows") ||
-		!strings.Contains(err.Error(), "name the directories that there are") || f.state() != nil {
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "https://10.0.1.2 still presents") ||
+		!strings.Contains(err.Error(), "name the available directories") || f.state() != nil {
 		t.Errorf("one directory of two, and the same CA: got %v, want it refused", err)
 	}
 	opts.Rotation, f.noReview = FrontProxyCA, true
 	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(),
-		"serves no IdentityReview to this user; give the directory of each") || f.state() != nil {
+		"does not serve IdentityReview to this user; name the directory of each") || f.state() != nil {
 		t.Errorf("one directory, and nobody tells whose: got %v, want it refused", err)
 	}
 }
@@ -291,12 +291,12 @@ func TestHostByHost(t *testing.T) {
 		t.Fatalf("got %v, want it interrupted", err)
 	}
 	opts.FrontProxyClientDirs, opts.Progress = nil, nil
-	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "give the same again") {
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "set the same value") {
 		t.Errorf("without the directory: got %v, want it refused", err)
 	}
 	// An empty list, as from an unset script variable, is no directory.
 	opts.FrontProxyClientDirs = []string{}
-	if _, err := Abort(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "give the same again") {
+	if _, err := Abort(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "set the same value") {
 		t.Errorf("without a directory: got %v, want it refused", err)
 	}
 }

@@ -114,10 +114,10 @@ func (d directory) filesToLink(set string, ca *x509.Certificate) (files []string
 			return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf("expected a readable file: %v", err)}
 		case target != "":
 			return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf(
-				"expected a file, found a link to %s; put the file in its place", target)}
+				"expected a file, found a link to %s; replace the link with the file", target)}
 		case !bytes.Equal(data, have[file].Data):
 			return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf(
-				"expected the content of %s, found another; copy the one that kube-apiserver uses over the other",
+				"expected the content of %s, found other content; overwrite one with the file that kube-apiserver uses",
 				d.Dir.Path(set, file))}
 		default:
 			files = append(files, file)
@@ -214,7 +214,7 @@ func (p *procedure) checkKubeadms(ca *x509.Certificate) error {
 	}
 	if p.makeCA != nil && sets != nil && d.usesKubeadmFiles(p.caDir) && !slices.Contains(sets, p.caDir) {
 		errs = append(errs, &certs.RefusedError{Path: p.opts.store.Path(p.caDir, certs.CertFile), Reason: fmt.Sprintf(
-			"expected %s among those of --front-proxy-client, found %q; give the directory of the kube-apiserver "+
+			"expected %s in --front-proxy-client, found %q; name the directory of the kube-apiserver "+
 				"that reads this file", d.Dir.Path(certs.FrontProxyClientDir), p.leafDirs)})
 	}
 	return errors.Join(errs...)

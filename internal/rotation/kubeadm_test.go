@@ -233,7 +233,7 @@ func TestKubeadmHosts(t *testing.T) {
 	_, err := Run(t.Context(), opts)
 	if _, ok := errors.AsType[*certs.RefusedError](err); !ok ||
 		!strings.Contains(err.Error(), filepath.Join(f.dir,
-			"front-proxy-client")+" among those of --front-proxy-client") {
+			"front-proxy-client")+" in --front-proxy-client") {
 		t.Errorf("got %v, want a refusal that names the directory beside the CA's file", err)
 	}
 }

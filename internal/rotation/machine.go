@@ -151,7 +151,7 @@ func (p *procedure) hold(ctx context.Context, s *step, seen func(context.Context
 			if losses++; losses > maxHoldRestarts {
 				return &BlockedError{Rotation: p.state.Rotation, Step: s.name, Waited: p.opts.Now().Sub(began),
 					Aborting: p.state.Aborting,
-					Missing:  fmt.Errorf("lost %d times while it had to last: %w", losses, lost)}
+					Missing:  fmt.Errorf("lost %d times during the hold: %w", losses, lost)}
 			}
 			if err := p.await(ctx, s, nil, seen); err != nil {
 				return err
@@ -162,7 +162,7 @@ func (p *procedure) hold(ctx context.Context, s *step, seen func(context.Context
 		// prevent the step from finishing. All listed endpoints are checked anyway.
 		if now, ok := p.processes(ctx); ok && !slices.Equal(now, before) && p.opts.Now().Sub(began) < p.opts.Timeout {
 			p.event(s, EventWaiting,
-				fmt.Sprintf("the hold starts over: kube-apiservers and endpoints were %q and are %q", before, now))
+				fmt.Sprintf("the hold starts again: kube-apiservers and endpoints changed from %q to %q", before, now))
 			since, before = p.opts.Now(), now
 		}
 		left := since.Add(p.opts.Hold).Sub(p.opts.Now())
@@ -202,7 +202,7 @@ const maxHoldRestarts = 20
 const maxHoldChecks = 60
 
 func (p *procedure) interrupted(s *step, err error) error {
-	return fmt.Errorf("rotate %s: step %s: %w; run it again to go on", p.state.Rotation, s.name, err)
+	return fmt.Errorf("rotate %s: step %s: %w; run the command again to continue", p.state.Rotation, s.name, err)
 }
 
 // await calls do, unless it is nil, and polls until seen returns nil. It returns *BlockedError
@@ -254,8 +254,8 @@ func (p *procedure) expired(missing error) error {
 	if now := p.opts.Now(); leafErr != nil || caErr != nil || !now.After(leaf.NotAfter) || now.After(ca.NotAfter) {
 		return missing
 	}
-	return fmt.Errorf("%w; the certificate in use expired at %s, so no step can be seen any more: to give this "+
-		"rotation up, remove %s, and have the certificate renewed",
+	return fmt.Errorf("%w; the certificate in use expired at %s, so no step can be observed: to give up this "+
+		"rotation, remove %s, and renew the certificate",
 		missing, leaf.NotAfter.UTC().Format(time.RFC3339), p.opts.store.Path(p.set))
 }
 
@@ -283,7 +283,7 @@ func (p *procedure) block(ctx context.Context, i int, err error) error {
 			if failed, ok := errors.AsType[*BlockedError](err); ok {
 				err = failed.Missing
 			}
-			blocked.RollbackError = fmt.Errorf("step %s could not be taken back: %w", last.name, err)
+			blocked.RollbackError = fmt.Errorf("step %s could not be undone: %w", last.name, err)
 			break
 		}
 		blocked.RolledBack = last.kind
@@ -323,8 +323,8 @@ func (p *procedure) abort(ctx context.Context) error {
 	for i := range p.steps {
 		if s := &p.steps[i]; p.record(s) != nil && (s.kind == Distrust || i == len(p.steps)-1) {
 			return &certs.RefusedError{Path: p.opts.store.Path(p.set, StateFile), Reason: fmt.Sprintf(
-				"expected a rotation before its step %s, found that this step has begun, after which there is no "+
-					"way back; run the rotation to its end", s.name)}
+				"expected a rotation before its step %s, found that this step has started, so the rotation cannot be "+
+					"aborted; complete the rotation", s.name)}
 		}
 	}
 	p.state.Blocked, p.state.Aborting = "", true

@@ -157,7 +157,7 @@ func (r renewal) rotateDueCA(ctx context.Context, o Options, apis bool) error {
 		r.changed(store.Path(certs.ServingDir)) {
 		return err
 	}
-	why := fmt.Sprintf("less than a third of its life was left (until %s)", ca.NotAfter.UTC().Format(time.RFC3339))
+	why := fmt.Sprintf("less than a third of the lifetime was left (until %s)", ca.NotAfter.UTC().Format(time.RFC3339))
 	return r.rotate(ctx, o.held(store, ServingCA), store.Path(certs.ServingCADir), why)
 }
 
@@ -185,7 +185,8 @@ func newCA(ctx context.Context, c apply.Client, o Options) string {
 					a.Name))
 		}
 	}
-	return "for a new CA, until which the API does not answer, forget the old one: " + strings.Join(commands, " && ")
+	return "for a new CA, remove the old one (the API does not respond until the new CA is in use): " +
+		strings.Join(commands, " && ")
 }
 
 // allowNewCA adds the hint of newCA to the errors that a new CA resolves.
@@ -194,7 +195,7 @@ func allowNewCA(ctx context.Context, c apply.Client, err error, o Options) error
 	for _, err := range certs.Flatten(err) {
 		if refused, ok := errors.AsType[*certs.RefusedError](err); ok && refused.OnlyNewCA {
 			here := &certs.RefusedError{Path: refused.Path, Reason: refused.Reason}
-			err = fmt.Errorf("%w; put that right (from a backup, or where a signer has the key, with --signer); %s",
+			err = fmt.Errorf("%w; restore it from a backup, or name the signer that holds the key with --signer; %s",
 				here, newCA(ctx, c, o))
 		}
 		errs = append(errs, err)
@@ -217,8 +218,8 @@ func waitForAPIServices(ctx context.Context, c apply.Client, o Options) error {
 	})
 	if err != nil {
 		return errors.Join(fmt.Errorf(
-			"expected APIServices with the Service %s/%s as their backend within %s, missing are %v; "+
-				"the Secrets are as they should be: register the API and run this again", o.Service.Namespace,
+			"expected APIServices with the Service %s/%s as their backend within %s, missing: %v; "+
+				"the Secrets are up to date: register the API and run the command again", o.Service.Namespace,
 			o.Service.Name, o.Within, missing), asked)
 	}
 	return nil

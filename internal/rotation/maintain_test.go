@@ -93,14 +93,15 @@ func TestMaintain(t *testing.T) {
 	before := len(writes(c))
 	report, err := Maintain(t.Context(), c, maintained)
 	if err != nil || len(writes(c)) != before ||
-		did(report) != "kept Secret demo/ca, kept APIService v1.g.example.com, kept Secret demo/s" {
+		did(report) != "unchanged Secret demo/ca, unchanged APIService v1.g.example.com, unchanged Secret demo/s" {
 		t.Errorf("again: %+v, %v, %v; want all kept and nothing written", report, err, writes(c)[before:])
 	}
 
 	later := clustertest.Now.Add(61 * 24 * time.Hour)
 	c.Now, c.Config.Transport = func() time.Time { return later }, clustertest.Clock(later)
 	report, err = Maintain(t.Context(), c, maintained)
-	if err != nil || did(report) != "kept Secret demo/ca, kept APIService v1.g.example.com, replaced Secret demo/s" {
+	if err != nil ||
+		did(report) != "unchanged Secret demo/ca, unchanged APIService v1.g.example.com, replaced Secret demo/s" {
 		t.Errorf("when the pair is due: %+v, %v; want it alone replaced", report, err)
 	}
 	if string(secretData(t, c, "s")[certs.CertFile]) == string(pair[certs.CertFile]) ||
@@ -124,7 +125,7 @@ func TestMaintainMeetsAChange(t *testing.T) {
 		return true, nil, apierrors.NewConflict(corev1.Resource("secrets"), "ca", nil)
 	})
 	if _, err := Maintain(t.Context(), c, maintained); err == nil ||
-		!strings.Contains(err.Error(), "Secret demo/ca: somebody else changed it meanwhile") {
+		!strings.Contains(err.Error(), "Secret demo/ca: another client changed the Secret") {
 		t.Errorf("got %v, want that the Secret changed", err)
 	}
 	if diff := cmp.Diff([]string{"update secrets"}, writes(c)); diff != "" {
@@ -146,7 +147,7 @@ func TestMaintainRefuses(t *testing.T) {
 		want     string
 	}{
 		"no Secret for the CA": {nil, nil, "kubectl create secret generic ca --namespace demo"},
-		"a trusted CA, lost":   {emptyCASecret(), other.CertPEM, "key ca.crt of Secret demo/s lacks: "},
+		"a trusted CA, lost":   {emptyCASecret(), other.CertPEM, "is not in key ca.crt of Secret demo/s: "},
 		"a CA without its key": {withoutKey, nil, "key tls.key of Secret demo/ca: "},
 		"a CA that is no CA":   {broken, nil, "key tls.crt of Secret demo/ca: "},
 		"how to allow another CA": {broken, nil,
@@ -178,7 +179,7 @@ func TestMaintainWaits(t *testing.T) {
 	o.APIServices, o.Within = []string{"v1.g.example.com"}, time.Millisecond
 	c := apply.Client{Cluster: clustertest.New(nil, emptyCASecret())}
 	if _, err := Maintain(t.Context(), c, o); err == nil ||
-		!strings.Contains(err.Error(), "missing are [v1.g.example.com]") {
+		!strings.Contains(err.Error(), "missing: [v1.g.example.com]") {
 		t.Errorf("got %v, want the missing APIService named", err)
 	}
 	if len(secretData(t, c, "s")) == 0 {
@@ -225,7 +226,7 @@ func TestMaintainRemoteCADue(t *testing.T) {
 		Client: tls.Certificate{Certificate: [][]byte{{0}}}}
 	report, err := Maintain(t.Context(), c, o)
 	if err != nil || report.Items[0].Action != certs.Kept ||
-		!strings.Contains(strings.Join(report.Items[0].Notes, " "), "less than a third of its life is left") {
+		!strings.Contains(strings.Join(report.Items[0].Notes, " "), "less than a third of the lifetime is left") {
 		t.Errorf("got %+v, %v; want the CA kept, and its rotation due", report, err)
 	}
 }
@@ -254,7 +255,7 @@ func TestMaintainWrongClock(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New(nil)}
 	c.Now = func() time.Time { return clustertest.Now.Add(7 * time.Minute) }
 	if _, err := Maintain(t.Context(), c, maintained); err == nil ||
-		!strings.Contains(err.Error(), "found it 7m0s ahead of") {
+		!strings.Contains(err.Error(), "found 7m0s ahead") {
 		t.Errorf("got %v, want that the clock is wrong", err)
 	}
 }
@@ -277,15 +278,15 @@ func TestMaintainReports(t *testing.T) {
 		func(k8stesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("forbidden")
 		})
-	if report, err := Maintain(t.Context(), c, maintained); err == nil || did(report) != "made Secret demo/ca" {
+	if report, err := Maintain(t.Context(), c, maintained); err == nil || did(report) != "created Secret demo/ca" {
 		t.Errorf("with a caBundle that cannot be changed: got %s, %v; want the CA alone", did(report), err)
 	}
 	c = apply.Client{Cluster: clustertest.New(nil, emptyCASecret())}
-	for _, want := range []string{"made Secret demo/ca, made Secret demo/s",
-		"kept Secret demo/ca, kept Secret demo/s"} {
+	for _, want := range []string{"created Secret demo/ca, created Secret demo/s",
+		"unchanged Secret demo/ca, unchanged Secret demo/s"} {
 		report, err := Maintain(t.Context(), c, maintained)
 		if err != nil || did(report) != want || !strings.Contains(strings.Join(report.Items[1].Notes, " "),
-			"run this again when the API is registered") {
+			"run the command again after you register the API") {
 			t.Errorf("without an API: got %+v, %v; want %s, and a note", report, err, want)
 		}
 	}
@@ -306,7 +307,8 @@ func TestMaintainBesideOthers(t *testing.T) {
 	later := clustertest.Now.Add(61 * 24 * time.Hour)
 	c.Now, c.Config.Transport = func() time.Time { return later }, clustertest.Clock(later)
 	report, err := Maintain(t.Context(), c, maintained)
-	if err != nil || did(report) != "kept Secret demo/ca, kept APIService v1.g.example.com, replaced Secret demo/s" {
+	if err != nil ||
+		did(report) != "unchanged Secret demo/ca, unchanged APIService v1.g.example.com, replaced Secret demo/s" {
 		t.Fatalf("got %+v, %v; want the certificate replaced", report, err)
 	}
 	if bundle, err := certs.ParseBundle([]byte(caBundleOf(t, c))); err != nil || len(bundle) != 2 ||
@@ -339,13 +341,14 @@ func TestMaintainReportsBothPasses(t *testing.T) {
 	waiting := maintained
 	waiting.APIServices, waiting.Within = []string{"v1.g.example.com"}, time.Minute
 	report, err := Maintain(t.Context(), c, waiting)
-	if err != nil || did(report) != "made Secret demo/ca, replaced APIService v1.g.example.com, made Secret demo/s" {
+	if err != nil || did(report) != "created Secret demo/ca, replaced APIService v1.g.example.com, created Secret demo/s" {
 		t.Errorf("at first: %+v, %v; want the CA and the pair made, and the caBundle replaced", report, err)
 	}
 	due := clustertest.Now.Add(certs.CALifetime * 3 / 4)
 	c.Now, c.Config.Transport = func() time.Time { return due }, clustertest.Clock(due)
 	report, err = Maintain(t.Context(), c, waiting)
-	if err != nil || did(report) != "kept Secret demo/ca, kept APIService v1.g.example.com, replaced Secret demo/s" {
+	if err != nil ||
+		did(report) != "unchanged Secret demo/ca, unchanged APIService v1.g.example.com, replaced Secret demo/s" {
 		t.Errorf("when both are due: %+v, %v; want the CA kept and the pair replaced", report, err)
 	}
 }
@@ -362,7 +365,7 @@ func TestMaintainExpired(t *testing.T) {
 	later := clustertest.Now.Add(certs.CALifetime + time.Hour)
 	c.Now, c.Config.Transport = func() time.Time { return later }, clustertest.Clock(later)
 	_, err := Maintain(t.Context(), c, maintained)
-	for _, want := range []string{"it expired at", "kubectl patch secret ca --namespace demo",
+	for _, want := range []string{"expired at", "kubectl patch secret ca --namespace demo",
 		"kubectl patch apiservice v1.g.example.com"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -421,7 +424,7 @@ func TestMaintainRecreatedAPIService(t *testing.T) {
 	f.now = f.now.Add(91 * 24 * time.Hour)
 	f.secrets.Config.Transport = clustertest.Clock(f.now)
 	_, err = Maintain(t.Context(), f.secrets, opts)
-	for _, want := range []string{"the certificate in use expired at", "to give this rotation up, remove " +
+	for _, want := range []string{"the certificate in use expired at", "to give up this rotation, remove " +
 		f.store().Path(servingState)} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

@@ -53,7 +53,7 @@ func TestSeenDuringHold(t *testing.T) {
 		}
 		_, err := Run(t.Context(), opts)
 		if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Step != "trust" ||
-			!strings.Contains(err.Error(), "does something else write it?") {
+			!strings.Contains(err.Error(), "check for other writers") {
 			t.Fatalf("got %v, want it blocked at trust", err)
 		}
 		if _, err := Run(t.Context(), f.options(ServingCA)); err != nil {
@@ -74,7 +74,7 @@ func TestSeenDuringHold(t *testing.T) {
 		b := f.before()
 		err := revertInSwitch(t, f, 1000)
 		if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Step != "switch" ||
-			!strings.Contains(err.Error(), "lost 21 times while it had to last") {
+			!strings.Contains(err.Error(), "lost 21 times during the hold") {
 			t.Fatalf("got %v, want it blocked at switch", err)
 		}
 		// The controller reverts it a last time, during the hold on another day.
@@ -305,7 +305,7 @@ func TestIssuedMeanwhile(t *testing.T) {
 				f.mustAnswer()
 			}
 			if _, err := Run(t.Context(), f.options(rotation)); err == nil ||
-				!strings.Contains(err.Error(), "was not there when the rotation began") {
+				!strings.Contains(err.Error(), "was written after the rotation started") {
 				t.Errorf("got %v, want the switch blocked", err)
 			}
 			stays("blocked")

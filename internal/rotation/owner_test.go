@@ -28,8 +28,8 @@ func TestOwnersBeforeItBegins(t *testing.T) {
 			}
 		}
 	}
-	const injector, other = "cert-manager keeps its caBundle (annotation cert-manager.io/inject-",
-		`found "kubectl", so nothing was written; take caBundle out`
+	const injector, other = "cert-manager owns the caBundle (annotation cert-manager.io/inject-",
+		`found "kubectl", so nothing was written; remove caBundle from the manifests`
 	for name, tc := range map[string]struct {
 		rotation string
 		register func(*apiregistrationv1.APIService)
@@ -40,9 +40,9 @@ func TestOwnersBeforeItBegins(t *testing.T) {
 		"serving-ca, injected":           {ServingCA, annotated("cert-manager.io/inject-ca-from-secret"), injector, ""},
 		"serving-ca, another annotation": {ServingCA, annotated("cert-manager.io/inject-apiserver-ca"), injector, ""},
 		"serving-ca, OpenShift": {ServingCA, annotated("service.beta.openshift.io/inject-cabundle"),
-			"the service-ca operator keeps its caBundle (annotation service.beta.openshift.io/inject-cabundle)", ""},
+			"the service-ca operator owns the caBundle (annotation service.beta.openshift.io/inject-cabundle)", ""},
 		"serving, of another": {Serving, owned("kubectl"), "",
-			`"kubectl" owns the caBundle of APIService v1.widgets, which serving leaves as it is`},
+			`"kubectl" owns the caBundle of APIService v1.widgets, which serving does not change`},
 		"serving-ca, of another": {ServingCA, owned("kubectl"), other, ""},
 		"serving-ca, shared":     {ServingCA, owned(cluster.FieldManager, "kubectl"), other, ""},
 		"serving-ca, ours":       {ServingCA, owned(cluster.FieldManager), "", ""},

@@ -90,8 +90,8 @@ func (p *procedure) stageCA(leaf *x509.Certificate) (*certs.CA, error) {
 func (p *procedure) newCA(leaf *x509.Certificate) (*certs.CA, error) {
 	if p.state.NewCA != p.opts.newCASum() {
 		return nil, &certs.RefusedError{Path: p.opts.store.Path(p.set, StateFile), Reason: fmt.Sprintf(
-			"expected the --new-ca with which the rotation began (sha256:%.16s), found none; give it and its signer "+
-				"again, or take the rotation back with --abort", p.state.NewCA)}
+			"expected the --new-ca with which the rotation started (sha256:%.16s), found none; set --new-ca and "+
+				"--signer again, or reverse the rotation with --abort", p.state.NewCA)}
 	}
 	if err := p.checkNewCA(leaf); err != nil {
 		return nil, err
@@ -111,15 +111,15 @@ func (p *procedure) checkNewCA(leaf *x509.Certificate) error {
 	path := p.opts.store.Path(p.caDir)
 	if s, ok := p.opts.store.(*secrets); ok && !s.hasCAKey() && p.opts.NewCA == nil {
 		return &certs.RefusedError{Path: path,
-			Reason: "expected the CA's key, found none; where a signer has it, give the new CA's certificate and " +
-				"its signer: --new-ca, --signer"}
+			Reason: "expected the CA's key, found none; if a signer holds the key, name the new CA's certificate and " +
+				"its signer with --new-ca and --signer"}
 	}
 	old, err := certs.ReadCertificate(p.opts.store, p.caDir)
 	if err != nil || p.opts.NewCA == nil {
 		return err
 	}
 	if p.opts.NewCA.Equal(old) {
-		return &certs.RefusedError{Path: path, Reason: "expected another CA than that of --new-ca"}
+		return &certs.RefusedError{Path: path, Reason: "expected a CA other than that of --new-ca"}
 	}
 	if err := certs.CheckSigner(p.opts.NewCA, leaf, p.opts.Now()); err != nil {
 		return &certs.RefusedError{Path: fmt.Sprintf("--new-ca (%s)", p.opts.NewCA.Subject), Reason: err.Error()}
@@ -141,12 +141,12 @@ func (p *procedure) readCA() (*certs.CA, error) {
 		return nil, err
 	}
 	if _, ok := files[certs.KeyFile]; !ok {
-		remedy := "have the certificate signed where the key is, with certgen request and certgen request accept, " +
-			"or rotate the CA"
+		remedy := "have the certificate signed where the key is stored, with certgen request and certgen request " +
+			"accept, or rotate the CA"
 		if d, ok := p.opts.store.(directory); !ok {
-			remedy = "name the signer that has it, with --signer"
+			remedy = "name the signer that holds the key with --signer"
 		} else if d.usesKubeadmFiles(p.caDir) {
-			remedy = "have the certificate signed where the key is, as kubeadm's documentation says of an external CA"
+			remedy = "have the certificate signed where the key is stored, as kubeadm documents for an external CA"
 		}
 		return nil, &certs.RefusedError{Path: p.opts.store.Path(p.caDir, certs.KeyFile),
 			Reason: "expected the CA's key, found none; " + remedy}
@@ -204,9 +204,8 @@ func (p *procedure) loaded(do func(context.Context) error) func(context.Context)
 		if p.pairs == nil {
 			if err := p.load(); err != nil {
 				return &stopError{fmt.Errorf(
-					"%w; put it back from a backup; or, to give this rotation up, remove %s: what is in use stays, "+
-						"and so does "+
-						"the trust in a new CA where it is established", err, p.opts.store.Path(p.set))}
+					"%w; restore it from a backup; or, to give up this rotation, remove %s: the certificates in use "+
+						"and the trust in a new CA remain", err, p.opts.store.Path(p.set))}
 			}
 		}
 		return do(ctx)
@@ -318,8 +317,8 @@ func (p *procedure) writeLeaves(ca string, bundle bundleOf, leaf func(i int) *ce
 		// The leaf expired while the rotation was blocked. Rewriting the current leaf to change
 		// ca.crt does no harm.
 		if cert := pair.Certificate; p.opts.Now().After(cert.NotAfter) && !cert.Equal(p.currentLeaf(i).Certificate) {
-			return fmt.Errorf("the certificate that was in use (sha256:%.16s) expired at %s: take the rotation to "+
-				"its end", certs.Fingerprint(cert), cert.NotAfter.UTC().Format(time.RFC3339))
+			return fmt.Errorf("the previous certificate (sha256:%.16s) expired at %s: complete the rotation",
+				certs.Fingerprint(cert), cert.NotAfter.UTC().Format(time.RFC3339))
 		}
 		if err := p.writeLeaf(i, dir, pair, bundle(i)); err != nil {
 			return err
@@ -348,9 +347,9 @@ func (p *procedure) restoreOld(context.Context) error {
 func (p *procedure) checkUnchanged() error {
 	for i, dir := range p.leafDirs {
 		if live := p.currentLeaf(i).Certificate; !live.Equal(p.old[i].Certificate) && !live.Equal(p.next.Certificate) {
-			return fmt.Errorf("%s holds a certificate (sha256:%.16s) that was not there when the rotation began, as "+
-				"certgen init may have written it; "+
-				"take the rotation back, and begin it again", p.opts.store.Path(dir), certs.Fingerprint(live))
+			return fmt.Errorf("%s contains a certificate (sha256:%.16s) that was written after the rotation started, "+
+				"for example by certgen init; "+
+				"reverse the rotation with --abort, and start it again", p.opts.store.Path(dir), certs.Fingerprint(live))
 		}
 	}
 	return nil
@@ -365,9 +364,9 @@ func (p *procedure) checkIssuers() error {
 		live, err := certs.ReadCertificate(p.opts.store, dir)
 		if err == nil && !signedBy(live, p.oldCA) && !signedBy(live, p.nextCA) {
 			errs = append(errs, fmt.Errorf(
-				"%s holds a certificate (sha256:%.16s) of another CA than this rotation knows: another certgen, or "+
-					"somebody else, replaced it; "+
-					"to keep it and give this rotation up, remove %s", p.opts.store.Path(dir), certs.Fingerprint(live),
+				"%s contains a certificate (sha256:%.16s) of a CA that is not part of this rotation: another certgen "+
+					"or another client replaced it; "+
+					"to keep it and give up this rotation, remove %s", p.opts.store.Path(dir), certs.Fingerprint(live),
 				p.opts.store.Path(p.set)))
 		}
 	}

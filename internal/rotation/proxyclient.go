@@ -29,8 +29,8 @@ func (p *procedure) proxyClient() {
 	p.issue = p.issueProxyClient
 	p.preflight = p.checkFrontProxy
 	stage := p.stageStep(
-		"make a new client certificate of the same CA and with the same name; seen when every endpoint of every " +
-			"aggregated API believes it")
+		"issue a new client certificate with the same CA and the same name; observed when every endpoint of every " +
+			"aggregated API accepts it")
 	stage.observed = p.newProxyAccepted
 	p.steps = []step{stage, p.switchProxyStep(p.newProxyAccepted, p.oldBundle, p.restoreOld), p.finishStep()}
 }
@@ -42,10 +42,10 @@ func (p *procedure) switchProxyStep(believed func(context.Context) error, bundle
 	undo func(context.Context) error) step {
 	return step{
 		name: "switch", kind: Identity, hold: true, needs: believed,
-		about: "write the new pair for each kube-apiserver; seen when the files hold it, each kube-apiserver gets " +
-			"answers from every aggregated API and, " +
-			"where the API serves IdentityReview, shows the new certificate to it. It reads changed files within a " +
-			"minute, for which the hold stands otherwise, 90 s at least",
+		about: "write the new certificate and key for each kube-apiserver; observed when the files contain them, every " +
+			"aggregated API responds to each kube-apiserver and, " +
+			"if the API serves IdentityReview, reports that kube-apiserver presents the new certificate. " +
+			"Kube-apiserver reads changed files within a minute; without IdentityReview the hold is at least 90 s",
 		do: func(context.Context) error {
 			if err := p.checkUnchanged(); err != nil {
 				return err
@@ -72,7 +72,7 @@ func (p *procedure) nextProxyInUse(ctx context.Context) error {
 	// A kube-apiserver that joined since the rotation began would keep a certificate of the old
 	// CA.
 	if err := p.countKubeAPIServers(ctx); err != nil {
-		return &waitError{fmt.Errorf("%w; --abort takes this rotation back", err)}
+		return &waitError{fmt.Errorf("%w; --abort reverses this rotation", err)}
 	}
 	return nil
 }
@@ -161,8 +161,8 @@ func (p *procedure) checkFrontProxy(ctx context.Context) error {
 		// All directories get the same new certificate.
 		if name = cmp.Or(name, leaf.Certificate.Subject.String()); leaf.Certificate.Subject.String() != name {
 			return &certs.RefusedError{Path: p.opts.store.Path(dir, certs.CertFile), Reason: fmt.Sprintf(
-				"expected the subject %s, as in %s, found %s; rotate kube-apiservers whose certificates differ in "+
-					"name one by one",
+				"expected the subject %s, as in %s, found %s; rotate kube-apiservers with different subjects one by "+
+					"one",
 				name, p.opts.store.Path(p.leafDirs[0]), leaf.Certificate.Subject)}
 		}
 		if p.opts.Observer == nil {
@@ -199,8 +199,8 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 	}
 	if len(urls) < live {
 		return fmt.Errorf("%d kube-apiservers have renewed their identity Lease in kube-system within %s, but the "+
-			"URLs are only %q; "+
-			"name each with --kube-apiserver, and no load balancer", live, cluster.IdentityAge, urls)
+			"only URLs are %q; "+
+			"name the URL of each with --kube-apiserver, not that of a load balancer", live, cluster.IdentityAge, urls)
 	}
 	// If several kube-apiservers share one directory, each must be observed to use it. If the CA
 	// does not change, a kube-apiserver that cannot be observed may keep its certificate.
@@ -212,13 +212,13 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 		}
 		untold, err := p.proxyCertificates(ctx, leaf)
 		if err == nil && len(untold) > 0 && p.makeCA != nil {
-			err = fmt.Errorf("which certificate %q show is not seen, since the API serves no IdentityReview to this "+
-				"user", untold)
+			err = fmt.Errorf("cannot observe which certificate %q present, because the API does not serve "+
+				"IdentityReview to this user", untold)
 		}
 		if err != nil {
-			remedy := "give the directory of each kube-apiserver with --front-proxy-client, also where it is the same"
+			remedy := "name the directory of each kube-apiserver with --front-proxy-client, even if several share one"
 			if p.makeCA == nil {
-				remedy = "name the directories that there are with --front-proxy-client, as of this host alone"
+				remedy = "name the available directories with --front-proxy-client, for example that of this host only"
 			}
 			return fmt.Errorf("%w; %s", err, remedy)
 		}
@@ -227,7 +227,7 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 	// during the rotation.
 	if len(named) > len(urls) && p.record(&p.steps[0]) == nil || p.makeCA != nil && named != nil &&
 		len(named) < len(urls) {
-		return fmt.Errorf("there are %d kube-apiservers, %q, and %d directories, %q; give the directory of each "+
+		return fmt.Errorf("there are %d kube-apiservers, %q, and %d directories, %q; name the directory of each "+
 			"with --front-proxy-client", len(urls), urls, len(named), named)
 	}
 	return nil
@@ -282,7 +282,7 @@ func (p *procedure) nextProxyAnswers(ctx context.Context) error {
 			return err
 		}
 		if !found.Certificate.Equal(p.next.Certificate) {
-			return fmt.Errorf("%s: expected the new certificate, found sha256:%.16s; does something else write it?",
+			return fmt.Errorf("%s: expected the new certificate, found sha256:%.16s; check for other writers",
 				p.opts.store.Path(dir, certs.CertFile), certs.Fingerprint(found.Certificate))
 		}
 	}
@@ -303,8 +303,8 @@ func (p *procedure) checkProxyCertificates(ctx context.Context, wanted ...*certs
 	untold, err := p.proxyCertificates(ctx, wanted...)
 	if len(untold) > 0 {
 		p.opts.Hold = max(p.opts.Hold, proxyReload)
-		p.note(fmt.Sprintf("Service %s/%s serves no IdentityReview to this user, so which certificate a "+
-			"kube-apiserver shows is not seen; a hold of %s stands for it",
+		p.note(fmt.Sprintf("Service %s/%s does not serve IdentityReview to this user, so certgen cannot observe which "+
+			"certificate a kube-apiserver presents; it holds for %s instead",
 			p.opts.Service.Namespace, p.opts.Service.Name, p.opts.Hold))
 	}
 	return err
@@ -337,8 +337,8 @@ func (p *procedure) proxyCertificates(ctx context.Context, wanted ...*certs.KeyP
 				return certs.Fingerprint(pair.Certificate) == shown
 			}) {
 				missing++
-				other = fmt.Errorf("%s still shows the front proxy's certificate sha256:%.16s, not sha256:%.16s; "+
-					"does it read one of %q?",
+				other = fmt.Errorf("%s still presents the front proxy's certificate sha256:%.16s, not sha256:%.16s; "+
+					"check that it reads one of %q",
 					k, shown, certs.Fingerprint(wanted[0].Certificate), p.paths())
 			}
 			break

@@ -21,12 +21,12 @@ func (r renewal) end(ctx context.Context, opts Options, state *State) error {
 	path := opts.store.Path(StateSet(state.Rotation), StateFile)
 	opts.resumeOnly = true // another process may have finished it meanwhile
 	if !state.Aborting {
-		return r.rotate(ctx, opts, path, "a rotation was under way: "+state.Rotation)
+		return r.rotate(ctx, opts, path, "completed an interrupted rotation: "+state.Rotation)
 	}
 	if _, err := Abort(ctx, opts); err != nil {
 		return err
 	}
-	r.Items = append(r.Items, certs.Item{Path: path, Action: certs.Kept, Reason: "a rotation was being taken back: " +
+	r.Items = append(r.Items, certs.Item{Path: path, Action: certs.Kept, Reason: "completed an interrupted abort: " +
 		state.Rotation})
 	return nil
 }
@@ -119,15 +119,15 @@ func (p *procedure) due(dir string) (why string, due bool, err error) {
 	until := leaf.NotAfter.UTC().Format(time.RFC3339)
 	caDue := ""
 	if now.After(certs.RenewAt(ca)) {
-		caDue = fmt.Sprintf("; its CA in %s is due too (until %s): rotate it", p.opts.store.Path(p.caDir),
+		caDue = fmt.Sprintf("; the CA in %s is due too (until %s): rotate it", p.opts.store.Path(p.caDir),
 			ca.NotAfter.UTC().Format(time.RFC3339))
 	}
 	switch {
 	case now.Before(certs.RenewAt(leaf)):
-		return fmt.Sprintf("it is not due before %s%s", certs.RenewAt(leaf).UTC().Format(time.RFC3339), caDue), false,
+		return fmt.Sprintf("not due before %s%s", certs.RenewAt(leaf).UTC().Format(time.RFC3339), caDue), false,
 			nil
 	case !leaf.NotAfter.Before(ca.NotAfter):
-		return "it is due, but a new one would end no later: it ends with its CA" + caDue, false, nil
+		return "due for renewal, but a new certificate would not be valid longer: it expires with its CA" + caDue, false, nil
 	}
-	return fmt.Sprintf("less than a third of its life was left (until %s)%s", until, caDue), true, nil
+	return fmt.Sprintf("less than a third of the lifetime was left (until %s)%s", until, caDue), true, nil
 }

@@ -112,7 +112,7 @@ func TestRenewTwoHosts(t *testing.T) {
 func TestRenewRefused(t *testing.T) {
 	for want, refuse := range map[string]func(*fakeCluster){
 		"expected the CA's key, found none": func(f *fakeCluster) { remove(f, certs.ServingCADir, certs.KeyFile) },
-		"cert-manager keeps its caBundle": func(f *fakeCluster) {
+		"cert-manager owns the caBundle": func(f *fakeCluster) {
 			f.register = func(a *apiregistrationv1.APIService) {
 				a.Annotations = map[string]string{"cert-manager.io/inject-ca-from": "demo/widgets"}
 			}

@@ -76,7 +76,7 @@ func TestAbortGoesOn(t *testing.T) {
 	}
 	began := f.now
 	report, err := Renew(t.Context(), f.options(""))
-	if err != nil || !strings.Contains(report.Items[0].Reason, "being taken back") {
+	if err != nil || !strings.Contains(report.Items[0].Reason, "completed an interrupted abort") {
 		t.Fatalf("got %+v, %v", report, err)
 	}
 	f.checkAborted(b)

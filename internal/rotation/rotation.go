@@ -183,8 +183,7 @@ func (p *procedure) begin(ctx context.Context) error {
 		return err
 	}
 	return &certs.RefusedError{Path: p.opts.store.Path(),
-		Reason: fmt.Sprintf("expected that all is well before the rotation begins, found: %v; put that right first",
-			err)}
+		Reason: fmt.Sprintf("preflight check failed: %v", err)}
 }
 
 // isRefusal reports whether err is a refusal. A refusal occurs before any change, unless it is
@@ -210,14 +209,14 @@ func underLock(ctx context.Context, opts Options, begin bool,
 	}
 	if opts.Observer == nil && (opts.Rotation == ServingCA || opts.Rotation == FrontProxyCA) {
 		return nil, &certs.RefusedError{Path: "rotate " + opts.Rotation,
-			Reason: "expected a cluster to observe, found none; trust cannot be changed without"}
+			Reason: "expected a cluster to observe, found none; certgen changes trust only in steps that it observes"}
 	}
 	if opts.inSecrets() { // the Lease serves as their lock
 		return underLease(ctx, opts, begin, do)
 	}
 	if _, err := os.Stat(opts.Dir); errors.Is(err, fs.ErrNotExist) { // locking would create the directory
 		return nil, &certs.RefusedError{Path: opts.Dir,
-			Reason: "expected the directory that certgen init made, found none"}
+			Reason: "expected the directory of certgen init, found none"}
 	}
 	return certs.Locked(ctx, opts.store, func() (*State, error) {
 		// This check needs no cluster.
@@ -285,17 +284,17 @@ func recorded(opts Options, begin bool) (*procedure, error) {
 		}
 	} else if state.Rotation != opts.Rotation {
 		return nil, &certs.RefusedError{Path: record, Reason: fmt.Sprintf(
-			"expected no other rotation under way, found %s; finish it first: certgen rotate %s, or take it back "+
-				"with --abort", state.Rotation, state.Rotation)}
+			"expected no other rotation in progress, found %s; complete it first with certgen rotate %s, or reverse "+
+				"it with --abort", state.Rotation, state.Rotation)}
 	} else if ofFrontProxy(state.Rotation) && !slices.Equal(state.FrontProxyClientDirs, opts.given) {
 		return nil, &certs.RefusedError{Path: record, Reason: fmt.Sprintf(
-			"expected the --front-proxy-client with which the rotation began, %q, found %q; give the same again",
+			"expected the --front-proxy-client with which the rotation started, %q, found %q; set the same value",
 			state.FrontProxyClientDirs, opts.given)}
 	}
 	if sum := opts.newCASum(); sum != "" && state != nil && state.NewCA != sum {
 		return nil, &certs.RefusedError{Path: record, Reason: fmt.Sprintf(
-			"expected the --new-ca with which the rotation began (sha256:%.16s), found another (sha256:%.16s); give "+
-				"the same again", state.NewCA, sum)}
+			"expected the --new-ca with which the rotation started (sha256:%.16s), found another (sha256:%.16s); "+
+				"set the same value", state.NewCA, sum)}
 	}
 	p := newProcedure(opts)
 	p.state = state
@@ -323,27 +322,27 @@ func (o *Options) complete() error {
 	expect(slices.Contains(Rotations(), o.Rotation), "rotation", o.Rotation,
 		"expected one of "+strings.Join(Rotations(), ", "))
 	expect(o.Dir != "" || o.inSecrets(), "dir", "",
-		"expected the directory that certgen init made, such as ./pki, or --secret and --ca-secret")
+		"expected the directory of certgen init, such as ./pki, or --secret and --ca-secret")
 	if o.inSecrets() {
 		for field, name := range map[string]string{"secret": o.Secret, "ca-secret": o.CASecret} {
 			problems := validation.IsDNS1123Subdomain(name)
 			expect(len(problems) == 0, field, name, "expected the Secret's name: "+strings.Join(problems, ", "))
 		}
 		expect(o.Secret != o.CASecret, "ca-secret", o.CASecret,
-			"expected another name than that of --secret: servers mount that one, and must not have the CA's key")
+			"expected a name other than that of --secret: servers mount that Secret, and must not have the CA's key")
 	}
 	expect(o.Hold > 0 || o.Hold == 0 && o.Observer == nil && !o.inSecrets(), "hold", o.Hold.String(),
-		"expected more than 0: what was seen once may not last")
+		"expected more than 0: a single observation is not reliable")
 	errs = append(errs, certs.ValidateLeaf(o.Lifetime, o.KeyType, false))
 	if o.Signer != nil {
 		errs = append(errs, o.Signer.Validate())
 	}
 	expect((o.NewCA != nil) == (o.Rotation == ServingCA && o.Signer != nil), "new-ca", "",
-		"expected the certificate of the new CA together with the --signer that has its key, and with serving-ca only")
-	expect(o.Timeout >= 0, "timeout", o.Timeout.String(), "expected no less than 0")
-	expect(o.Settle >= 0, "settle", o.Settle.String(), "expected no less than 0")
+		"expected the certificate of the new CA together with --signer for its key, and with serving-ca only")
+	expect(o.Timeout >= 0, "timeout", o.Timeout.String(), "expected at least 0")
+	expect(o.Settle >= 0, "settle", o.Settle.String(), "expected at least 0")
 	expect(o.Within >= 0 && (o.Within > 0) == (len(o.APIServices) > 0), "wait", o.Within.String(),
-		fmt.Sprintf("expected a time to wait together with names of APIServices, found %d names; give both or neither",
+		fmt.Sprintf("expected a time together with --apiservice, found %d names of APIServices; set both or neither",
 			len(o.APIServices)))
 	o.setDefaults()
 	return errors.Join(errs...)

@@ -44,8 +44,8 @@ func openSecrets(ctx context.Context, o Options) (*secrets, error) {
 	if apierrors.IsNotFound(err) {
 		// Creating it here would hide the loss of a CA on which all trust depends.
 		return nil, fmt.Errorf(
-			"expected Secret %s/%s for the serving CA, found none; put it back from a backup, or for a new CA make "+
-				"an empty one: "+
+			"expected Secret %s/%s for the serving CA, found none; restore it from a backup, or for a new CA create "+
+				"an empty Secret: "+
 				"kubectl create secret generic %s --namespace %s", o.Service.Namespace, o.CASecret, o.CASecret,
 			o.Service.Namespace)
 	}
@@ -193,7 +193,7 @@ func (s *secrets) update(change func(*certs.Memory) error) error {
 	}
 	if !maps.EqualFunc(next.Data, s.ca.Data, bytes.Equal) {
 		if err := s.store(next); err != nil {
-			return fmt.Errorf("store in Secret %s/%s: %w", next.Namespace, next.Name, err)
+			return fmt.Errorf("update Secret %s/%s: %w", next.Namespace, next.Name, err)
 		}
 	}
 	s.Sets = sets
@@ -216,7 +216,7 @@ func (s *secrets) store(next *corev1.Secret) error {
 			case maps.EqualFunc(s.ca.Data, found.Data, bytes.Equal):
 				next.ObjectMeta = found.ObjectMeta
 			default:
-				err = errors.New("somebody else changed it meanwhile; run this again")
+				err = errors.New("another client changed the Secret; run the command again")
 			}
 		}
 		if err == nil {

@@ -54,9 +54,9 @@ func TestKeyElsewhere(t *testing.T) {
 		ca       *x509.Certificate
 		want     string
 	}{
-		{"without a signer", ServingCA, nil, nil, "give the new CA's certificate and its signer"},
-		{"without a new CA", ServingCA, signer, nil, "together with the --signer"},
-		{"without its signer", ServingCA, nil, client.Certificate, "together with the --signer"},
+		{"without a signer", ServingCA, nil, nil, "name the new CA's certificate and its signer"},
+		{"without a new CA", ServingCA, signer, nil, "together with --signer"},
+		{"without its signer", ServingCA, nil, client.Certificate, "together with --signer"},
 		{"a new CA for a leaf", Serving, signer, client.Certificate, "with serving-ca only"},
 		{"the same", ServingCA, signer, b.servingCA, "expected another CA"},
 		{"no CA", ServingCA, signer, f.cert(certs.ServingDir), "expected a CA"},
@@ -81,11 +81,11 @@ func TestKeyElsewhere(t *testing.T) {
 		t.Errorf("with a signer that is away: got %v, want it blocked after it was asked for %s", err, opts.Timeout)
 	}
 	if _, err := Run(t.Context(), f.options(ServingCA)); err == nil ||
-		!strings.Contains(err.Error(), "the --new-ca with which the rotation began") {
+		!strings.Contains(err.Error(), "the --new-ca with which the rotation started") {
 		t.Errorf("then without it: got %v, want it stopped", err)
 	}
 	opts.NewCA = other.Certificate
-	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "give the same again") {
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "set the same value") {
 		t.Errorf("then with another: got %v, want it refused", err)
 	}
 	for key := range caSecret(t, f).Data {
@@ -111,7 +111,7 @@ func TestToSignerInterrupted(t *testing.T) {
 		t.Errorf("with a signer that is away: got %v, want it stopped", err)
 	}
 	if _, err := Run(t.Context(), f.options(ServingCA)); err == nil ||
-		!strings.Contains(err.Error(), "the --new-ca with which the rotation began") {
+		!strings.Contains(err.Error(), "the --new-ca with which the rotation started") {
 		t.Errorf("then without it: got %v, want it stopped", err)
 	}
 	if state, err := Abort(t.Context(), f.options(ServingCA)); err != nil || state.Outcome != Aborted ||
@@ -229,7 +229,7 @@ func TestDamagedPair(t *testing.T) {
 	for _, do := range []func(context.Context, Options) (*State, error){Run, Abort} {
 		_, err := do(t.Context(), f.options(ServingCA))
 		if err == nil || !strings.Contains(err.Error(),
-			"to give this rotation up, remove the keys rotation.* of Secret demo/ca: ") {
+			"to give up this rotation, remove the keys rotation.* of Secret demo/ca: ") {
 			t.Errorf("got %v, want what to remove", err)
 		}
 	}

@@ -25,12 +25,12 @@ func (p *procedure) serving() {
 	p.issue = p.issueServing
 	p.preflight = p.checkServing
 	p.steps = []step{
-		p.stageStep("make a new serving certificate of the same CA, which nobody serves yet"),
+		p.stageStep("issue a new serving certificate with the same CA; it is not served yet"),
 		{
 			name: "switch", kind: Identity, hold: true,
-			about: "check the new certificate against the caBundle of each APIService and write it; seen when every " +
+			about: "verify the new certificate with the caBundle of each APIService and write it; observed when every " +
 				"endpoint of the Service " +
-				"serves it and each kube-apiserver gets answers",
+				"serves it and the API responds to each kube-apiserver",
 			do:       func(ctx context.Context) error { return p.switchToNext(ctx, p.oldBundle) },
 			observed: p.nextServed,
 			undo:     p.restoreOld,
@@ -79,11 +79,11 @@ func (p *procedure) issueServing(ca *certs.CA, old *x509.Certificate) (*certs.Ke
 // checkServing returns an error if the rotation's result could not be observed, or if it would
 // not match the Service.
 func (p *procedure) checkServing(ctx context.Context) error {
-	const again = "certgen init makes a new one in a directory, certgen renew in Secrets"
+	const again = "issue a new one with certgen init in a directory, with certgen renew in Secrets"
 	leaf, err := certs.ReadPair(p.opts.store, p.leafDirs[0])
 	if errors.Is(err, fs.ErrNotExist) {
 		return &certs.RefusedError{Path: p.opts.store.Path(p.leafDirs[0]),
-			Reason: "expected the serving pair, found none; " + again}
+			Reason: "expected the serving certificate and key, found none; " + again}
 	}
 	if err != nil {
 		return err
@@ -91,13 +91,13 @@ func (p *procedure) checkServing(ctx context.Context) error {
 	// Requests fail already, and a new certificate can be served at once.
 	if p.opts.Observer != nil && p.opts.Now().After(leaf.Certificate.NotAfter) {
 		return &certs.RefusedError{Path: p.opts.store.Path(p.leafDirs[0]),
-			Reason: fmt.Sprintf("expected a certificate that is valid, found that it ended at %s; %s",
+			Reason: fmt.Sprintf("expected a valid certificate, found one that expired at %s; %s",
 				leaf.Certificate.NotAfter.UTC().Format(time.RFC3339), again)}
 	}
 	if err := leaf.Certificate.VerifyHostname(p.opts.Service.ServerName()); err != nil {
 		return &certs.RefusedError{Path: p.opts.store.Path(p.leafDirs[0]),
 			Reason: fmt.Sprintf("expected a certificate for %s: %v; "+
-				"give the Service that it is for, or issue it again with certgen init",
+				"name the Service of the certificate, or issue it again with certgen init",
 				p.opts.Service.ServerName(), err)}
 	}
 	if p.opts.Observer == nil {
@@ -132,9 +132,9 @@ func (p *procedure) noteUnknownKubeAPIServers(ctx context.Context) {
 		return // a later check queries them again
 	}
 	if live, err := p.opts.Observer.Identities(ctx); err == nil && live > len(urls) {
-		p.note(fmt.Sprintf("there are %d kube-apiservers by their identity Leases, and URLs of only %d: %q; what "+
-			"the others see is not observed, and the hold stands for it; "+
-			"name each with --kube-apiserver, if it can be reached", live, len(urls), urls))
+		p.note(fmt.Sprintf("there are %d kube-apiservers by their identity Leases, but URLs of only %d: %q; certgen "+
+			"does not observe the others, and relies on the hold; "+
+			"name each with --kube-apiserver if you can reach it", live, len(urls), urls))
 	}
 }
 
@@ -153,7 +153,7 @@ func (p *procedure) checkOwners(ctx context.Context) error {
 		switch {
 		case owned == nil:
 		case owned.Injector == "" && p.makeCA == nil:
-			p.note(fmt.Sprintf("%s owns the caBundle of APIService %s, which %s leaves as it is; before certgen "+
+			p.note(fmt.Sprintf("%s owns the caBundle of APIService %s, which %s does not change; before certgen "+
 				"rotate %s, %s",
 				owned.Owner, a.Name, p.opts.Rotation, ServingCA, cluster.TakeOver))
 		default:
@@ -186,8 +186,8 @@ func (p *procedure) checkCABundles(ctx context.Context, leaf *x509.Certificate) 
 			return fmt.Errorf("caBundle of APIService %s: %w", a.Name, err)
 		}
 		if err := apply.VerifyServing(certs.Bundle{leaf}, bundle, p.opts.Service, p.opts.Now()); err != nil {
-			return fmt.Errorf("caBundle of APIService %s: expected it to trust the certificate that is to be "+
-				"served: %w; "+
+			return fmt.Errorf("caBundle of APIService %s: expected a CA that verifies the new "+
+				"certificate: %w; "+
 				"rotate serving-ca, or apply %s", a.Name, err, certs.BundleFile)
 		}
 	}
@@ -225,8 +225,8 @@ func (p *procedure) servedEverywhere(ctx context.Context, leaf *x509.Certificate
 		case s.Leaf == nil && !s.Endpoint.Ready:
 			if p.makeCA != nil && !isRefused(s.Verdict) { // the host or its kubelet reports no listener
 				cutOff = &waitError{fmt.Errorf(
-					"endpoint %s is not ready and cannot be reached, so what it would serve is not seen: %w%s; if "+
-						"its node is gone, delete the pod",
+					"endpoint %s is not ready and cannot be reached, so its certificate cannot be observed: %w%s; if "+
+						"the node is gone, delete the pod",
 					s.Endpoint.Address, s.Verdict, unreached)}
 			}
 		case s.Leaf == nil:
@@ -236,8 +236,8 @@ func (p *procedure) servedEverywhere(ctx context.Context, leaf *x509.Certificate
 			return fmt.Errorf("endpoint %s: expected a certificate that the caBundle verifies: %w",
 				s.Endpoint.Address, s.Verdict)
 		case !s.Leaf.Equal(leaf):
-			return fmt.Errorf("endpoint %s serves the certificate sha256:%.16s, not sha256:%.16s; does it read %s, "+
-				"and is it no subPath mount?",
+			return fmt.Errorf("endpoint %s serves the certificate sha256:%.16s, not sha256:%.16s; check that it reads "+
+				"%s, and that this is not a subPath mount",
 				s.Endpoint.Address, certs.Fingerprint(s.Leaf), certs.Fingerprint(leaf),
 				p.opts.store.Path(p.leafDirs[0]))
 		}
@@ -245,7 +245,7 @@ func (p *procedure) servedEverywhere(ctx context.Context, leaf *x509.Certificate
 	return cmp.Or(p.answersEverywhere(ctx, p.opts.Service), cutOff)
 }
 
-const unreached = "; where pods cannot be reached from here, give --port-forward or --endpoint"
+const unreached = "; if you cannot reach pods, use --port-forward or --endpoint"
 
 // apiServices returns the APIServices of the Service, at least one.
 func (p *procedure) apiServices(ctx context.Context) ([]apiregistrationv1.APIService, error) {

@@ -29,11 +29,11 @@ func (p *procedure) servingCA() {
 		}
 	}
 	p.steps = []step{
-		p.stageStep("make a new CA and a serving certificate of it, which nobody trusts or serves yet"),
+		p.stageStep("issue a new CA and a serving certificate; neither is trusted or served yet"),
 		{
 			name: "trust", kind: Trust, hold: true,
-			about: "put the new CA into the caBundle of each APIService, beside those that are there, and into " +
-				"ca.crt; seen when each kube-apiserver has each changed APIService and gets answers",
+			about: "add the new CA to the caBundle of each APIService and to ca.crt; observed when each " +
+				"kube-apiserver has each changed APIService and the API responds to it",
 			// An outdated copy of the directory does not contain the served certificate, and its
 			// CAs may be distrusted.
 			needs: p.liveServed,
@@ -53,9 +53,9 @@ func (p *procedure) servingCA() {
 		},
 		{
 			name: "switch", kind: Identity, hold: true,
-			about: "check the new certificate against the caBundle of each APIService and write it, and the new CA; " +
-				"seen when every endpoint of " +
-				"the Service serves it and each kube-apiserver gets answers",
+			about: "verify the new certificate with the caBundle of each APIService, and write it and the new CA; " +
+				"observed when every endpoint of " +
+				"the Service serves it and the API responds to each kube-apiserver",
 			needs: p.trustingNext(func(ctx context.Context) error {
 				return p.caBundlesSeen(ctx,
 					certs.Bundle{p.nextCA}, nil)
@@ -70,9 +70,9 @@ func (p *procedure) servingCA() {
 		},
 		{
 			name: "distrust", kind: Distrust,
-			about: "check once more that every endpoint serves the new certificate, and take the old CA out of each " +
-				"caBundle and of ca.crt; seen as before. " +
-				"When a kube-apiserver gets no answer then, both CAs are put back at once",
+			about: "check again that every endpoint serves the new certificate, and remove the old CA from each " +
+				"caBundle and from ca.crt; observed as in trust and switch. " +
+				"If the API does not respond to a kube-apiserver, both CAs are restored at once",
 			do: p.distrustOldServingCA, observed: p.oldServingCADistrusted,
 			undo: func(ctx context.Context) error {
 				err := p.opts.Observer.ChangeCABundle(ctx, p.opts.Service, certs.Bundle{p.oldCA, p.nextCA}, nil)
@@ -115,9 +115,9 @@ func (p *procedure) trustingNext(seen func(context.Context) error) func(context.
 		}
 		err := p.opts.Observer.ChangeCABundle(ctx, p.opts.Service, certs.Bundle{p.nextCA}, nil)
 		if _, owned := errors.AsType[*cluster.OwnedError](err); owned {
-			return &stopError{fmt.Errorf("%v; to put the new CA back failed: %w", missing, err)} //nolint:errorlint // whatever is missing, waiting is no help
+			return &stopError{fmt.Errorf("%v; add the new CA again: %w", missing, err)} //nolint:errorlint // whatever is missing, waiting is no help
 		} else if err != nil {
-			return fmt.Errorf("%w; to put the new CA back failed: %w", missing, err)
+			return fmt.Errorf("%w; add the new CA again: %w", missing, err)
 		}
 		return missing
 	}
@@ -174,13 +174,13 @@ func (p *procedure) caBundlesSeen(ctx context.Context, add, remove certs.Bundle)
 		trustsAll := a.Spec.InsecureSkipTLSVerify && len(add) == 0
 		if bundle, err := certs.ParseBundle(a.Spec.CABundle); !trustsAll &&
 			(err != nil || !apply.NeedsNoChange(bundle, add, remove)) {
-			return fmt.Errorf("caBundle of APIService %s does not hold the %d CAs that were applied, or still one "+
-				"that was taken out; does something else write it?",
+			return fmt.Errorf("caBundle of APIService %s does not contain the %d CAs that were applied, or still contains "+
+				"one that was removed; check for other writers",
 				a.Name, len(add))
 		}
 		for _, k := range kubeAPIServers {
 			if err := p.opts.Observer.CheckObserved(ctx, k, a); err != nil {
-				return fmt.Errorf("APIService %s at %s: expected its resourceVersion %s: %w", a.Name, k,
+				return fmt.Errorf("APIService %s at %s: expected resourceVersion %s: %w", a.Name, k,
 					a.ResourceVersion, err)
 			}
 		}

@@ -117,7 +117,7 @@ func ReadState(store certs.Store, rotation string) (*State, error) {
 	}
 	if s.APIVersion != certs.APIVersion || s.Kind != stateKind {
 		return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf(
-			"expected %s %s, found %q %q; use the certgen that wrote it",
+			"expected %s %s, found %q %q; use the version of certgen that wrote it",
 			certs.APIVersion, stateKind, s.APIVersion, s.Kind)}
 	}
 	if StateSet(s.Rotation) != set {

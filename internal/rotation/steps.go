@@ -113,9 +113,9 @@ func (p *procedure) stageStep(about string) step {
 }
 
 func (p *procedure) finishStep() step {
-	about := "remove the copies of the old pair"
+	about := "remove the copies of the old certificate and key"
 	if p.makeCA != nil {
-		about = "move the old CA to " + p.caDir + ".old-TIME, remove the copy of the old leaf"
+		about = "move the old CA to " + p.caDir + ".old-TIME, and remove the copy of the old certificate"
 	}
 	return step{name: "finish", kind: Files, about: about, do: p.finish}
 }
@@ -162,7 +162,7 @@ type BlockedError struct {
 }
 
 func (e *BlockedError) Error() string {
-	state, remedy := "what is in use stays trusted", "run the same command again, or take it back with --abort"
+	state, remedy := "the certificates in use remain trusted", "run the same command again, or reverse it with --abort"
 	switch {
 	case e.RollbackError != nil:
 		state = e.RollbackError.Error()
@@ -174,8 +174,7 @@ func (e *BlockedError) Error() string {
 	if e.Aborting {
 		remedy = "run --abort again"
 	}
-	return fmt.Sprintf("rotate %s: step %s stopped after %s, because this was not seen everywhere: %v; %s; put that "+
-		"right and %s",
+	return fmt.Sprintf("rotate %s: step %s blocked after %s: %v; %s; correct the cause and %s",
 		e.Rotation, e.Step, e.Waited.Round(time.Second), e.Missing, state, remedy)
 }
 

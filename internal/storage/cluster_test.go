@@ -172,7 +172,7 @@ func testAlarm(t *testing.T, c *cluster, client *clientv3.Client) {
 	defer raise(etcdserverpb.AlarmRequest_DEACTIVATE)
 	full := c.status(t, "an alarm of b", func(s *Status) bool { return health(s) == "healthy unhealthy healthy" })
 	if got := fmt.Sprint(full.Members[1].Alarms, full.Problems()); !strings.HasPrefix(got,
-		"[NOSPACE] etcd b http://127.") || !strings.Contains(got, "alarm NOSPACE") {
+		"[NOSPACE] etcd member b http://127.") || !strings.Contains(got, "alarm NOSPACE") {
 		t.Errorf("status with an alarm of b: got %s, want NOSPACE of b", got)
 	}
 	if _, err := c.Defrag(t.Context(), nil); err != nil {
@@ -193,12 +193,12 @@ func testDown(t *testing.T, c *cluster) {
 	if diff := cmp.Diff([]string{"a", "b", "c"}, names(s)); diff != "" {
 		t.Errorf("members (-want +got):\n%s", diff)
 	}
-	if err := s.Problems(); err == nil || !strings.Contains(err.Error(), "etcd c http://127.") ||
+	if err := s.Problems(); err == nil || !strings.Contains(err.Error(), "etcd member c http://127.") ||
 		!strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("problems: got %v, want that the connection to c is refused", err)
 	}
 	if done, err := c.Defrag(t.Context(), nil); err == nil ||
-		!strings.Contains(err.Error(), "expected all members to be healthy, found c ") || len(done) > 0 {
+		!strings.Contains(err.Error(), "member c ") || len(done) > 0 {
 		t.Errorf("defragmentation: got %v, error %v, want it refused because of c", done, err)
 	}
 	if _, err := c.Snapshot(t.Context(), SnapshotOptions{Out: filepath.Join(t.TempDir(), "s.db")}); err != nil {

@@ -67,9 +67,8 @@ func (t Target) healthy(ctx context.Context) (*Status, error) {
 	}
 	for _, m := range status.Members {
 		if full := slices.Equal(m.Alarms, []string{"NOSPACE"}); m.Health != Healthy && !full {
-			return nil, fmt.Errorf(
-				"expected all members to be healthy, found %s %s: %s; see the command storage status", m.title(),
-				m.Health, m.Problem)
+			return nil, fmt.Errorf("member %s is %s: %s; all members must be healthy, see the command storage status",
+				m.title(), m.Health, m.Problem)
 		}
 	}
 	return status, nil
@@ -92,7 +91,7 @@ func (t Target) defragMember(ctx context.Context, m Member, progress io.Writer, 
 	}
 	after := askMember(ctx, client, m.Endpoint)
 	if after.id == 0 {
-		return nil, fmt.Errorf("look at it afterwards: %s", after.Problem)
+		return nil, fmt.Errorf("read its status afterwards: %s", after.Problem)
 	}
 	took := time.Since(began)
 	return &Defragmented{m.Endpoint, m.Name, m.Leader, m.Size, after.Size, took, took.Seconds()}, nil

@@ -54,30 +54,28 @@ type RestoreMember struct {
 // Validate returns an error for each missing option, with the name of its flag.
 func (o *RestoreOptions) Validate() []error {
 	var errs []error
-	missing := func(flag, expected string) {
-		errs = append(errs, fmt.Errorf("--%s is not set, expected %s", flag, expected))
-	}
+	missing := func(flag, reason string) { errs = append(errs, fmt.Errorf("--%s is required%s", flag, reason)) }
 	if o.From == "" {
-		missing("from", "the file with the snapshot")
+		missing("from", "")
 	}
 	if reflect.ValueOf(o.Member).IsZero() {
 		if o.DataDir == "" {
-			missing("data-dir", "the data directory of the server, or for a member of an external cluster "+
-				"--etcd-data-dir")
+			missing("data-dir", " for an embedded etcd, or --etcd-data-dir for a member of an external cluster")
 		}
 		return errs
 	}
+	const ofMember = " for a member of an external cluster"
 	if o.Member.DataDir == "" {
-		missing("etcd-data-dir", "the data directory of the member, which the other flags of a member are for")
+		missing("etcd-data-dir", ofMember)
 	}
 	if o.Member.Name == "" {
-		missing("name", "the name of the member, as in --initial-cluster")
+		missing("name", ofMember)
 	}
 	if o.Member.InitialCluster == "" {
-		missing("initial-cluster", "all members of the new cluster, as NAME=PEER-URL,...")
+		missing("initial-cluster", ofMember)
 	}
 	if len(o.Member.InitialAdvertisePeerURLs) == 0 {
-		missing("initial-advertise-peer-urls", "the peer URLs of the member, as in --initial-cluster")
+		missing("initial-advertise-peer-urls", ofMember)
 	}
 	return errs
 }
@@ -152,7 +150,7 @@ func (m *RestoreMember) restore(o RestoreOptions) (revision int64, err error) {
 	}
 	restored, err := manager.Status(filepath.Join(temporary, "member", "snap", "db"))
 	if err != nil {
-		return 0, fmt.Errorf("read what was restored: %w", err)
+		return 0, fmt.Errorf("read the restored database: %w", err)
 	}
 	if err := os.Rename(filepath.Join(temporary, "member"), filepath.Join(m.DataDir, "member")); err != nil {
 		return 0, err
@@ -164,24 +162,20 @@ func (m *RestoreMember) restore(o RestoreOptions) (revision int64, err error) {
 // lock is closed.
 func lockDataDir(dataDir string) (*fileutil.LockedFile, error) {
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
-		return nil, fmt.Errorf("create --data-dir: %w; choose a directory that this user may write", err)
+		return nil, fmt.Errorf("create --data-dir: %w; choose a directory that this user can write", err)
 	}
 	info, err := os.Stat(dataDir)
 	if err != nil {
-		return nil, fmt.Errorf("look at --data-dir: %w", err)
+		return nil, fmt.Errorf("read --data-dir: %w", err)
 	}
 	// Files of another user would prevent the server from starting.
 	if owner, ok := info.Sys().(*syscall.Stat_t); ok && int64(owner.Uid) != int64(os.Geteuid()) {
-		return nil, fmt.Errorf(
-			"--data-dir %s: expected a directory of this user, %d, found one of user %d; restore as the user that "+
-				"runs the server",
-			dataDir, os.Geteuid(), owner.Uid)
+		return nil, fmt.Errorf("--data-dir %s belongs to the user %d, not to this user, %d; restore as the user that "+
+			"runs the server", dataDir, owner.Uid, os.Geteuid())
 	}
 	lock, err := fileutil.TryLockFile(LockPath(dataDir), os.O_RDWR|os.O_CREATE, fileutil.PrivateFileMode)
 	if errors.Is(err, fileutil.ErrLocked) {
-		return nil, fmt.Errorf(
-			"--data-dir %s: expected a stopped server, found one that runs on it, or another restore; stop it first",
-			dataDir)
+		return nil, fmt.Errorf("--data-dir %s is in use by a server or another restore; stop it first", dataDir)
 	} else if err != nil {
 		return nil, fmt.Errorf("lock --data-dir: %w", err)
 	}
@@ -192,23 +186,22 @@ func lockDataDir(dataDir string) (*fileutil.LockedFile, error) {
 // empty.
 func makeEmpty(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("create etcd's data directory: %w; choose a directory that this user may write", err)
+		return fmt.Errorf("create etcd's data directory: %w; choose a directory that this user can write", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("look into etcd's data directory: %w", err)
+		return fmt.Errorf("read etcd's data directory: %w", err)
 	}
 	for _, entry := range entries {
 		// ext4 creates this directory in the root of each volume.
 		if entry.Name() != "lost+found" {
-			return fmt.Errorf("%s: expected an empty directory, found %s in it; move it away, and remove it when "+
-				"the restored objects are seen to be right",
-				dir, filepath.Join(dir, entry.Name()))
+			return fmt.Errorf("%s is not empty: it contains %s; move it away, and delete it after you have checked the "+
+				"restored objects", dir, filepath.Join(dir, entry.Name()))
 		}
 	}
 	// etcd requires a directory that only its user can access.
 	if err := os.Chmod(dir, fs.FileMode(fileutil.PrivateDirMode)); err != nil {
-		return fmt.Errorf("protect etcd's data directory: %w; it must belong to the user that runs etcd", err)
+		return fmt.Errorf("set the mode of etcd's data directory: %w; it must belong to the user that runs etcd", err)
 	}
 	return nil
 }

@@ -93,33 +93,33 @@ func TestRestoreRefuses(t *testing.T) {
 		want    string
 	}{
 		{"an etcd in it", nil, func(t *testing.T, dir string) { mkdir(t, filepath.Join(EtcdDir(dir), "member")) },
-			"/etcd: expected an empty directory, found "},
+			"/etcd is not empty: it contains "},
 		{"a restore that was interrupted", nil, func(t *testing.T,
 			dir string) {
 			mkdir(t, filepath.Join(EtcdDir(dir), "restoring-1"))
 		},
-			"/etcd/restoring-1 in it; move it away"},
+			"/etcd/restoring-1; move it away"},
 		{"a server that runs on it", nil, func(t *testing.T, dir string) {
 			lock, err := lockDataDir(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = lock.Close() })
-		}, "expected a stopped server, found one that runs on it, or another restore; stop it first"},
+		}, " is in use by a server or another restore; stop it first"},
 		{"another user's", nil, func(t *testing.T, dir string) {
 			if err := os.Chown(dir, 65534, -1); errors.Is(err, fs.ErrPermission) {
 				t.Skip("only root can give a directory away")
 			} else if err != nil {
 				t.Fatal(err)
 			}
-		}, "found one of user 65534; restore as the user that runs the server"},
-		{"snapshot with another bit", flipped, nil, "as its end says, found "},
-		{"snapshot cut off in a page", data[:len(data)-100], nil, "the file is cut off, or no snapshot"},
-		{"snapshot cut off after a page", data[:len(data)-512], nil, "the file is damaged"},
+		}, "belongs to the user 65534, not to this user, "},
+		{"snapshot with another bit", flipped, nil, "is damaged: the SHA-256 at its end is "},
+		{"snapshot cut off in a page", data[:len(data)-100], nil, "is not a snapshot, or is truncated"},
+		{"snapshot cut off after a page", data[:len(data)-512], nil, "is damaged: the SHA-256"},
 		{"snapshot with more behind", append(append([]byte{}, data...), make([]byte, 512)...), nil,
-			"the file is damaged"},
-		{"database without hash", data[:len(data)-32], nil, "the file is cut off, or no snapshot"},
-		{"empty file", []byte{}, nil, "found 0 bytes that cannot be one"},
+			"is damaged: the SHA-256"},
+		{"database without hash", data[:len(data)-32], nil, "is not a snapshot, or is truncated"},
+		{"empty file", []byte{}, nil, "the file has 0 bytes"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir, from := shortDir(t), good

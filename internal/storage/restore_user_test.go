@@ -64,7 +64,7 @@ func TestRestoreAsUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	if said := restore(foreign); !strings.Contains(said,
-		"expected a directory of this user, 65534, found one of user 0") {
+		"belongs to the user 0, not to this user, 65534") {
 		t.Errorf("into a directory of root: got %q, want it refused", said)
 	}
 	if said := restore(own); said != "<nil>" {

@@ -58,23 +58,23 @@ func (t Target) Snapshot(ctx context.Context, o SnapshotOptions) (_ *Snapshot, e
 	// to one file. It is beside the file, because a rename works only within a file system.
 	dir, err := os.MkdirTemp(filepath.Dir(o.Out), filepath.Base(o.Out)+".tmp-")
 	if err != nil {
-		return nil, fmt.Errorf("make a place for the snapshot: %w; choose another --out", err)
+		return nil, fmt.Errorf("create a temporary directory for the snapshot: %w; choose another --out", err)
 	}
 	defer func() {
 		if removeErr := os.RemoveAll(dir); err == nil && removeErr != nil {
-			err = fmt.Errorf("remove what is left beside the snapshot: %w", removeErr)
+			err = fmt.Errorf("remove the temporary directory of the snapshot: %w", removeErr)
 		}
 	}()
 	s := &Snapshot{Endpoint: member.Endpoint, Prefix: t.Prefix}
 	temporary := filepath.Join(dir, "db")
 	stop := report(o.Progress, func() string {
-		return fmt.Sprintf("fetching a snapshot from %s: %s of about %s", member.Endpoint, sizeOf(temporary+".part"),
+		return fmt.Sprintf("downloading a snapshot from %s: %s of about %s", member.Endpoint, sizeOf(temporary+".part"),
 			BytesText(member.Size))
 	})
 	s.Version, err = snapshot.SaveWithVersion(ctx, zap.NewNop(), config, temporary)
 	stop()
 	if err != nil {
-		return nil, fmt.Errorf("fetch a snapshot from %s: %w; nothing was written to %s", member.Endpoint, err, o.Out)
+		return nil, fmt.Errorf("download a snapshot from %s: %w; nothing was written to %s", member.Endpoint, err, o.Out)
 	}
 	file, err := Verify(temporary, o.Progress)
 	if err != nil {
@@ -106,8 +106,8 @@ func (t Target) newest(ctx context.Context) (*Member, error) {
 	}
 	if best == nil {
 		return nil, fmt.Errorf(
-			"expected a member that can be read, found none: %w; check --etcd-servers, --etcd-cafile, "+
-				"--etcd-certfile, --etcd-keyfile and that etcd is up",
+			"no member can be read: %w; check --etcd-servers, --etcd-cafile, --etcd-certfile, --etcd-keyfile and "+
+				"whether etcd runs",
 			status.Problems())
 	}
 	return best, nil
@@ -133,14 +133,14 @@ func (t Target) count(ctx context.Context, endpoint string, revision int64) (int
 func publish(from, to string, replace bool) error {
 	if replace {
 		if err := os.Rename(from, to); err != nil {
-			return fmt.Errorf("name the snapshot: %w", err)
+			return fmt.Errorf("rename the snapshot: %w", err)
 		}
 	} else if err := os.Link(from, to); errors.Is(err, fs.ErrExist) {
 		// The file appeared while the snapshot was fetched. A link does not replace it, but a
 		// rename would.
 		return existsError(to)
 	} else if err != nil {
-		return fmt.Errorf("name the snapshot: %w; where a file system has no hard links, use --force", err)
+		return fmt.Errorf("rename the snapshot: %w; use --force on a file system without hard links", err)
 	}
 	return syncDir(filepath.Dir(to))
 }
@@ -159,8 +159,7 @@ func syncDir(path string) error {
 }
 
 func existsError(path string) error {
-	return fmt.Errorf("--out %s: expected no such file, found one; choose another name, or replace it with --force",
-		path)
+	return fmt.Errorf("--out %s already exists; choose another name, or replace the file with --force", path)
 }
 
 func sizeOf(path string) string {

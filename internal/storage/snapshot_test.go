@@ -73,7 +73,7 @@ func TestSnapshotReplaces(t *testing.T) {
 	if err := os.WriteFile(out, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want := "--out " + out + ": expected no such file, found one; choose another name, or replace it with --force"
+	want := "--out " + out + " already exists; choose another name, or replace the file with --force"
 	fresh := filepath.Join(dir, "fresh")
 	if err := os.WriteFile(fresh, []byte("new"), 0o600); err != nil {
 		t.Fatal(err)
@@ -161,10 +161,9 @@ func TestSnapshotOfNothing(t *testing.T) {
 		want   []string
 	}{
 		"stopped server": {Target{DataDir: t.TempDir()}, []string{
-			"expected a running server, whose embedded etcd listens on a socket there, found: ", "no such file",
-			"start the server",
+			"connect to the embedded etcd in --data-dir ", "no such file", "that the server runs",
 		}},
-		"external": {external, []string{"expected a member that can be read, found none", "http://127.0.0.1:1",
+		"external": {external, []string{"no member can be read: ", "http://127.0.0.1:1",
 			"connection refused", "check --etcd-servers"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -60,7 +60,7 @@ func (s *Status) Problems() error {
 	var errs []error
 	for _, m := range s.Members {
 		if m.Health == Unhealthy {
-			errs = append(errs, fmt.Errorf("etcd %s is not healthy: %s", m.title(), m.Problem))
+			errs = append(errs, fmt.Errorf("etcd member %s is unhealthy: %s", m.title(), m.Problem))
 		}
 	}
 	return errors.Join(errs...)
@@ -113,7 +113,7 @@ func (s *Status) add(known *etcdserverpb.Member) {
 	}
 	s.Members = append(s.Members, Member{
 		id: known.ID, ID: fmt.Sprintf("%x", known.ID), Name: known.Name, Learner: known.IsLearner, Health: Unknown,
-		Problem: "not asked: none of --etcd-servers that answered is this member; it advertises " +
+		Problem: "not in --etcd-servers, or it does not respond; it advertises " +
 			strings.Join(known.ClientURLs, ","),
 	})
 }
@@ -125,7 +125,7 @@ func askMember(ctx context.Context, client *clientv3.Client, endpoint string) Me
 	m := Member{Endpoint: endpoint, Health: Unhealthy}
 	status, err := client.Status(ctx, endpoint)
 	if err != nil {
-		m.Problem = fmt.Sprintf("expected an answer within %s, found: %v", callTimeout, err)
+		m.Problem = fmt.Sprintf("no response within %s: %v", callTimeout, err)
 		return m
 	}
 	m.id, m.ID = status.Header.MemberId, fmt.Sprintf("%x", status.Header.MemberId)
@@ -136,16 +136,16 @@ func askMember(ctx context.Context, client *clientv3.Client, endpoint string) Me
 	if !m.Learner {
 		// A permission error shows that the cluster authenticated the client and responded.
 		if _, err := client.Get(ctx, "health"); err != nil && !errors.Is(err, rpctypes.ErrPermissionDenied) {
-			m.Problem = fmt.Sprintf("expected to read a key within %s, found: %v", callTimeout, err)
+			m.Problem = fmt.Sprintf("read a key within %s: %v", callTimeout, err)
 			return m
 		}
 		if m.Alarms, err = alarms(ctx, client, m.id); err != nil {
-			m.Problem = fmt.Sprintf("expected the list of alarms, found: %v", err)
+			m.Problem = fmt.Sprintf("list alarms: %v", err)
 			return m
 		}
 	}
 	if len(m.Alarms) > 0 {
-		m.Problem = "alarm " + strings.Join(m.Alarms, ", ") + "; docs/operate/runbooks.md says what to do"
+		m.Problem = "alarm " + strings.Join(m.Alarms, ", ") + "; see docs/operate/runbooks.md"
 		return m
 	}
 	m.Health = Healthy

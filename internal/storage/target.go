@@ -53,9 +53,8 @@ func (t Target) endpoints(ctx context.Context) ([]string, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", SocketPath(dataDir))
 	if err != nil {
 		return nil, fmt.Errorf(
-			"--data-dir %s: expected a running server, whose embedded etcd listens on a socket there, found: %w; "+
-				"start the server, "+
-				"run this as the server's user, or name an external etcd with --etcd-servers", t.DataDir, err)
+			"connect to the embedded etcd in --data-dir %s: %w; check the directory, that the server runs and that you "+
+				"are its user, or set --etcd-servers for an external etcd", t.DataDir, err)
 	}
 	conn.Close()
 	return []string{"unix://" + SocketPath(dataDir)}, nil

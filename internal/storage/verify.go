@@ -39,7 +39,7 @@ func Verify(path string, progress io.Writer) (*File, error) {
 	}
 	status, err := snapshot.NewV3(zap.NewNop()).Status(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: expected etcd's database, found: %w; take another snapshot", path, err)
+		return nil, fmt.Errorf("%s is not an etcd database: %w; save another snapshot", path, err)
 	}
 	f.Revision, f.Keys = status.Revision, status.TotalKey
 	return f, nil
@@ -55,15 +55,14 @@ func checkHash(path string) (size int64, sum string, err error) {
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return 0, "", fmt.Errorf("look at snapshot: %w", err)
+		return 0, "", fmt.Errorf("read snapshot: %w", err)
 	}
 	// The database consists of pages whose size is a multiple of 512 bytes.
 	size = info.Size()
 	if !info.Mode().IsRegular() || size <= sha256.Size || size%512 != sha256.Size {
 		return 0, "", fmt.Errorf(
-			"%s: expected a snapshot, which is a database with its hash of %d bytes at the end, found %d bytes that "+
-				"cannot be one: "+
-				"the file is cut off, or no snapshot; use another", path, sha256.Size, size)
+			"%s is not a snapshot, or is truncated: a snapshot is a database followed by a hash of %d bytes, and "+
+				"the file has %d bytes; use another file", path, sha256.Size, size)
 	}
 	h := sha256.New()
 	if _, err := io.CopyN(h, file, size-sha256.Size); err != nil {
@@ -75,7 +74,7 @@ func checkHash(path string) (size int64, sum string, err error) {
 	}
 	if got := h.Sum(nil); !bytes.Equal(got, want) {
 		return 0, "", fmt.Errorf(
-			"%s: expected a database with the SHA-256 %x, as its end says, found %x: the file is damaged; use another",
+			"%s is damaged: the SHA-256 at its end is %x, and that of the database is %x; use another file",
 			path, want, got)
 	}
 	h.Write(want)

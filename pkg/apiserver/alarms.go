@@ -53,7 +53,7 @@ func newAlarms() *alarms {
 func (a *alarms) run(ctx context.Context, t storagebackend.TransportConfig) {
 	client, err := newEtcdClient(ctx, t)
 	if err != nil {
-		klog.ErrorS(err, "The alarms of etcd are not watched")
+		klog.ErrorS(err, "Unable to watch the alarms of etcd")
 		return
 	}
 	defer client.Close()
@@ -67,7 +67,7 @@ func (a *alarms) update(ctx context.Context, client clientv3.Maintenance) {
 	defer cancel()
 	list, err := client.AlarmList(ctx)
 	if err != nil {
-		klog.V(2).InfoS("Reading the alarms of etcd failed", "err", err)
+		klog.V(2).InfoS("Failed to read the alarms of etcd", "err", err)
 		return
 	}
 	names := sets.New[string]()
@@ -83,7 +83,7 @@ func (a *alarms) update(ctx context.Context, client clientv3.Maintenance) {
 	}
 	raised := strings.Join(sets.List(names), ", ")
 	if before := a.raised.Swap(&raised); raised != "" && (before == nil || *before != raised) {
-		klog.ErrorS(a.Check(nil), "etcd has raised an alarm")
+		klog.ErrorS(a.Check(nil), "etcd alarm")
 	}
 }
 
@@ -93,7 +93,7 @@ func (a *alarms) Name() string { return "etcd-alarms" }
 // Check implements healthz.HealthChecker.
 func (a *alarms) Check(*http.Request) error {
 	if raised := a.raised.Load(); raised != nil && *raised != "" {
-		return fmt.Errorf("etcd has raised the alarm %s; docs/operate/runbooks.md says what to do", *raised)
+		return fmt.Errorf("etcd has raised the alarm %s; see docs/operate/runbooks.md", *raised)
 	}
 	return nil
 }

@@ -184,7 +184,7 @@ func (a API) newScheme() (*runtime.Scheme, error) {
 
 func (g Group) addToScheme(scheme *runtime.Scheme) error {
 	if g.AddToScheme == nil {
-		return fmt.Errorf("AddToScheme of the group %q is not set", g.Name)
+		return fmt.Errorf("AddToScheme of the group %q is required", g.Name)
 	}
 	if err := g.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("register the kinds of the group %q: %w", g.Name, err)
@@ -223,17 +223,17 @@ func (a API) NewScheme() (*runtime.Scheme, error) {
 		problems = append(problems, fmt.Errorf("the name is %q: %s", a.Name, wrong))
 	}
 	if a.OpenAPI == nil {
-		problems = append(problems, errors.New("OpenAPI is not set, expected the generated definitions"))
+		problems = append(problems, errors.New("OpenAPI is required: set the generated definitions"))
 	}
 	if len(a.Groups) == 0 {
-		problems = append(problems, errors.New("there are no groups"))
+		problems = append(problems, errors.New("at least one group is required"))
 	}
 	problems = append(problems, a.validateExtensions()...)
 	names := sets.New[string]()
 	for _, g := range a.Groups {
 		problems = append(problems, g.validateName()...)
 		if names.Has(g.Name) {
-			problems = append(problems, fmt.Errorf("two groups are %q", g.Name))
+			problems = append(problems, fmt.Errorf("duplicate group %q", g.Name))
 		}
 		names.Insert(g.Name)
 	}
@@ -260,7 +260,7 @@ func (g Group) validateName() []error {
 	}
 	switch {
 	case g.Name != "" && !strings.Contains(g.Name, "."):
-		problems = append(problems, fmt.Errorf("the group is %q, expected one with a dot, such as %s.example.com",
+		problems = append(problems, fmt.Errorf("the group is %q: must contain a dot, such as %s.example.com",
 			g.Name, g.Name))
 	case reserved(g.Name):
 		problems = append(problems,
@@ -286,7 +286,7 @@ func (g Group) validateVersions(scheme *runtime.Scheme) []error {
 	versions := scheme.PrioritizedVersionsForGroup(g.Name)
 	for _, gv := range versions {
 		if !versionName.MatchString(gv.Version) {
-			problems = append(problems, fmt.Errorf("a version is %q, expected a name such as v1 or v1beta1",
+			problems = append(problems, fmt.Errorf("the version is %q: must have the form v1, v1beta1 or v1alpha1",
 				gv.Version))
 		}
 	}
@@ -294,19 +294,19 @@ func (g Group) validateVersions(scheme *runtime.Scheme) []error {
 	case len(versions) == 0:
 		problems = append(problems, fmt.Errorf("AddToScheme registers no version of the group %q", g.Name))
 	case g.StorageVersion == "":
-		problems = append(problems, fmt.Errorf("StorageVersion is not set, expected one of %v", versions))
+		problems = append(problems, fmt.Errorf("StorageVersion is required: one of %v", versions))
 	case !slices.Contains(versions, g.version(g.StorageVersion)):
-		problems = append(problems, fmt.Errorf("StorageVersion is %q, expected one of %v", g.StorageVersion, versions))
+		problems = append(problems, fmt.Errorf("StorageVersion is %q: must be one of %v", g.StorageVersion, versions))
 	}
 	if g.IdentityReview != "" && !g.servesIdentityReview(scheme) {
-		problems = append(problems, fmt.Errorf("IdentityReview is %q, expected one of %v", g.IdentityReview, versions))
+		problems = append(problems, fmt.Errorf("IdentityReview is %q: must be one of %v", g.IdentityReview, versions))
 	}
 	return problems
 }
 
 func (g Group) validateKinds(scheme *runtime.Scheme) []error {
 	if len(g.Kinds) == 0 {
-		return []error{fmt.Errorf("there are no kinds in the group %q", g.Name)}
+		return []error{fmt.Errorf("the group %q has no kinds", g.Name)}
 	}
 	_, err := g.apiGroupInfo(scheme, serializer.NewCodecFactory(scheme), registry.Unconnected{}, nil)
 	if all, ok := errors.AsType[utilerrors.Aggregate](err); ok {

@@ -76,24 +76,24 @@ func TestValidateAPI(t *testing.T) {
 		want   []string
 	}{
 		{"nothing set", func(a *API, _ *Group) { *a = API{} },
-			[]string{"the name is \"\"", "OpenAPI is not set", "there are no groups"}},
+			[]string{"the name is \"\"", "OpenAPI is required", "at least one group is required"}},
 		{"nothing set in a group", func(_ *API, g *Group) { *g = Group{} },
-			[]string{"the group is \"\"", "AddToScheme of the group \"\" is not set"}},
+			[]string{"the group is \"\"", "AddToScheme of the group \"\" is required"}},
 		{"two groups of one name", func(a *API, g *Group) { a.Groups = append(a.Groups, *g) },
-			[]string{"two groups are \"" + workshop.GroupName + "\""}},
+			[]string{"duplicate group \"" + workshop.GroupName + "\""}},
 		{"name", func(a *API, _ *Group) { a.Name = "Bad_Name" }, []string{"the name is \"Bad_Name\""}},
 		{"group without a dot", func(_ *API, g *Group) { g.Name = "onelabel" },
-			[]string{"expected one with a dot, such as onelabel.example.com",
+			[]string{"must contain a dot, such as onelabel.example.com",
 				"registers no version of the group \"onelabel\""}},
 		{"group of Kubernetes", func(_ *API, g *Group) { g.Name = "bad.k8s.io" }, []string{"reserved for Kubernetes"}},
 		{"group of Kubernetes, older", func(_ *API, g *Group) { g.Name = "kubernetes.io" },
 			[]string{"reserved for Kubernetes"}},
 		{"no stored version", func(_ *API, g *Group) { g.StorageVersion = "" },
-			[]string{"StorageVersion is not set, expected one of [" + v1.SchemeGroupVersion.String() + "]"}},
+			[]string{"StorageVersion is required: one of [" + v1.SchemeGroupVersion.String() + "]"}},
 		{"stored version that is not served", func(_ *API, g *Group) { g.StorageVersion = "v7" },
-			[]string{"StorageVersion is \"v7\", expected one of"}},
+			[]string{"StorageVersion is \"v7\": must be one of"}},
 		{"identity reviews in a version that is not served", func(_ *API, g *Group) { g.IdentityReview = "v7" },
-			[]string{"IdentityReview is \"v7\", expected one of"}},
+			[]string{"IdentityReview is \"v7\": must be one of"}},
 		{"own kind IdentityReview", func(_ *API, g *Group) {
 			g.AddToScheme = func(scheme *runtime.Scheme) error {
 				scheme.AddKnownTypeWithName(v1.SchemeGroupVersion.WithKind("IdentityReview"), &v1.Gadget{})
@@ -105,14 +105,14 @@ func TestValidateAPI(t *testing.T) {
 		}, []string{"no such type"}},
 		{"no definition of a kind", func(a *API, _ *Group) {
 			a.OpenAPI = without(a.OpenAPI, v1.Gadget{}.OpenAPIModelName())
-		}, []string{"OpenAPI has no definition of com.example.workshop.v1.Gadget, which is Gadget in workshop.example.com/v1",
-			"OpenAPI has no definition of com.example.workshop.v1.Gadget, to which that of " +
-				"com.example.workshop.v1.GadgetList refers"}},
+		}, []string{"OpenAPI has no definition com.example.workshop.v1.Gadget for Gadget in workshop.example.com/v1",
+			"OpenAPI has no definition com.example.workshop.v1.Gadget, which " +
+				"com.example.workshop.v1.GadgetList references"}},
 		{"no definition of a field's type", func(a *API, _ *Group) {
 			a.OpenAPI = without(a.OpenAPI, v1.WidgetPart{}.OpenAPIModelName())
-		}, []string{"OpenAPI has no definition of com.example.workshop.v1.WidgetPart, to which that of " +
-			"com.example.workshop.v1.WidgetSpec refers"}},
-		{"no kinds", func(_ *API, g *Group) { g.Kinds = nil }, []string{"there are no kinds"}},
+		}, []string{"OpenAPI has no definition com.example.workshop.v1.WidgetPart, which " +
+			"com.example.workshop.v1.WidgetSpec references"}},
+		{"no kinds", func(_ *API, g *Group) { g.Kinds = nil }, []string{"has no kinds"}},
 		{"kind twice", func(_ *API, g *Group) { g.Kinds = append(g.Kinds, gadget.Kind.NewStorage) },
 			[]string{"register gadgets: two kinds have this resource"}},
 		{"version that no kind knows, with a bad name", func(_ *API, g *Group) {
@@ -121,7 +121,7 @@ func TestValidateAPI(t *testing.T) {
 				metav1.AddToGroupVersion(scheme, next)
 				return errors.Join(addToScheme(scheme), scheme.SetVersionPriority(v1.SchemeGroupVersion, next))
 			}
-		}, []string{"a version is \"next\"", "no kind is served in version " + workshop.GroupName + "/next"}},
+		}, []string{"the version is \"next\"", "no kind is served in version " + workshop.GroupName + "/next"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			api, group := testAPI, testGroup

@@ -102,7 +102,7 @@ func (*delegatedAuthorizer) EvaluateConditions(
 // errUnauthorizable is the error for the caller. The cause is only logged, because it contains
 // the address of kube-apiserver.
 var errUnauthorizable = errors.New(
-	"authorization check failed: kube-apiserver did not answer; try again, the log of this server has the cause")
+	"authorization check failed: kube-apiserver did not respond; try again, or see the log of this server")
 
 // Authorize implements authorizer.Authorizer.
 func (d *delegatedAuthorizer) Authorize(ctx context.Context,
@@ -111,7 +111,7 @@ func (d *delegatedAuthorizer) Authorize(ctx context.Context,
 	if err != nil {
 		if errors.Is(err, fairness.ErrFull) {
 			filters.SetStatusError(ctx, apierrors.NewTooManyRequests(
-				fmt.Sprintf("%d questions about the rights of the user are open", userReviews+userReviewsWaiting), 1))
+				fmt.Sprintf("%d SubjectAccessReviews for the user are pending", userReviews+userReviewsWaiting), 1))
 		}
 		return authorizer.DecisionNoOpinion, "", err
 	}

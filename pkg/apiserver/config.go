@@ -263,7 +263,7 @@ func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface)
 	}
 	o.runtime.Authorizer = c.generic.Authorization.Authorizer
 	if c.trust, err = authentication.NewTrust(client, o.Trust.tolerated()); err != nil {
-		return fmt.Errorf("watch whom to trust: %w", err)
+		return fmt.Errorf("watch the trusted front-proxy CA: %w", err)
 	}
 	sources := authentication.Sources{
 		RequestHeader: c.generic.Authentication.RequestHeaderConfig,

@@ -21,8 +21,8 @@ func TestCheckPort(t *testing.T) {
 		share bool
 		want  string
 	}{
-		{"taken", false, "address already in use; choose another --secure-port or --bind-address, or stop what " +
-			"listens there"},
+		{"taken", false, "address already in use; choose another --secure-port or --bind-address, or stop the " +
+			"process that uses it"},
 		{"shared", true, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -16,7 +16,7 @@ func ExampleAPI_Validate() {
 	api := sample.API()
 	api.Groups[0].StorageVersion = "v7"
 	fmt.Println(api.Validate())
-	// Output: the API cannot be served: StorageVersion is "v7", expected one of [workshop.example.com/v1 workshop.example.com/v1beta1 workshop.example.com/v1alpha1]
+	// Output: the API cannot be served: StorageVersion is "v7": must be one of [workshop.example.com/v1 workshop.example.com/v1beta1 workshop.example.com/v1alpha1]
 }
 
 // A server can be part of another program. Its options are the flags of the command serve.

@@ -72,7 +72,7 @@ func (a API) validateExtensions() []error {
 		case plugin.Name == "":
 			problems = append(problems, fmt.Errorf("admission plugin %d has no name", i+1))
 		case slices.Contains(known, plugin.Name):
-			problems = append(problems, fmt.Errorf("two admission plugins are %q", plugin.Name))
+			problems = append(problems, fmt.Errorf("duplicate admission plugin %q", plugin.Name))
 		case plugin.New == nil:
 			problems = append(problems, fmt.Errorf("admission plugin %s: New is not set", plugin.Name))
 		}
@@ -84,7 +84,7 @@ func (a API) validateExtensions() []error {
 			problems = append(problems, fmt.Errorf("post-start hook %q: %s", name, wrong[0]))
 		}
 		if a.PostStart[name] == nil {
-			problems = append(problems, fmt.Errorf("post-start hook %q: there is no function", name))
+			problems = append(problems, fmt.Errorf("post-start hook %q: the function is nil", name))
 		}
 	}
 	problems = append(problems, validateRules("the API", a.Permissions)...)
@@ -97,7 +97,7 @@ func validateRules(of string, rules []rbacv1.PolicyRule) []error {
 	var problems []error
 	for _, rule := range rules {
 		if len(rule.NonResourceURLs) > 0 || len(rule.Verbs) == 0 || len(rule.APIGroups) == 0 || len(rule.Resources) == 0 {
-			problems = append(problems, fmt.Errorf("permission of %s: %v, expected verbs, apiGroups and resources", of,
+			problems = append(problems, fmt.Errorf("permission of %s: %v: verbs, apiGroups and resources are required", of,
 				rule))
 		}
 	}
@@ -144,7 +144,7 @@ func (a API) addPlugins(options *genericoptions.AdmissionOptions, runtime *Runti
 		options.Plugins.Register(plugin.Name, func(io.Reader) (admission.Interface, error) {
 			created, err := plugin.New(runtime)
 			if err == nil && created == nil {
-				err = fmt.Errorf("create admission plugin %s: there is none", plugin.Name)
+				err = fmt.Errorf("create admission plugin %s: New returned nil", plugin.Name)
 			}
 			return created, err
 		})
@@ -213,7 +213,7 @@ func (h *hooks) Check(*http.Request) error {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	if len(h.pending) > 0 {
-		return fmt.Errorf("these have not returned: %s", strings.Join(sets.List(h.pending), ", "))
+		return fmt.Errorf("post-start hooks that have not returned: %s", strings.Join(sets.List(h.pending), ", "))
 	}
 	return nil
 }

@@ -327,7 +327,7 @@ func TestAPIFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"--gadget-limit is 0, expected at least 1",
-		"flag --etcd-prefix of the API: the server has a flag of this name"} {
+		"flag --etcd-prefix of the API: the server already has a flag with this name"} {
 		if got := fmt.Sprint(o.Validate()); !strings.Contains(got, want) {
 			t.Errorf("got %s, want %s", got, want)
 		}
@@ -343,10 +343,10 @@ func TestExtensionErrors(t *testing.T) {
 	api.PostStart = map[string]PostStartHook{"A": nil}
 	api.Permissions = []rbacv1.PolicyRule{{Verbs: []string{"get"}}}
 	err := api.Validate()
-	for _, want := range []string{"admission plugin 1 has no name", `two admission plugins are "NamespaceLifecycle"`,
-		`two admission plugins are "ResourceQuota"`,
-		"admission plugin Other: New is not set", `two admission plugins are "Other"`, "permission of admission plugin Other",
-		`post-start hook "A": a lowercase`, `post-start hook "A": there is no function`, "permission of the API: "} {
+	for _, want := range []string{"admission plugin 1 has no name", `duplicate admission plugin "NamespaceLifecycle"`,
+		`duplicate admission plugin "ResourceQuota"`,
+		"admission plugin Other: New is not set", `duplicate admission plugin "Other"`, "permission of admission plugin Other",
+		`post-start hook "A": a lowercase`, `post-start hook "A": the function is nil`, "permission of the API: "} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to contain %q", err, want)
 		}

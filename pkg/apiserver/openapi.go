@@ -40,7 +40,7 @@ func (a API) validateOpenAPI(scheme *runtime.Scheme) []error {
 				}
 				name := openapiutil.GetCanonicalTypeName(reflect.New(types[kind]).Interface())
 				if _, ok := definitions[name]; !ok {
-					problems = append(problems, fmt.Errorf("OpenAPI has no definition of %s, which is %s in %s", name, kind,
+					problems = append(problems, fmt.Errorf("OpenAPI has no definition %s for %s in %s", name, kind,
 						gv))
 				} else if !slices.Contains(reached, name) {
 					reached = append(reached, name)
@@ -55,7 +55,7 @@ func (a API) validateOpenAPI(scheme *runtime.Scheme) []error {
 			}
 			reached = append(reached, name)
 			if _, ok := definitions[name]; !ok {
-				problems = append(problems, fmt.Errorf("OpenAPI has no definition of %s, to which that of %s refers", name,
+				problems = append(problems, fmt.Errorf("OpenAPI has no definition %s, which %s references", name,
 					reached[i]))
 			}
 		}

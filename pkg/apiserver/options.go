@@ -19,6 +19,7 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/tools/clientcmd"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
@@ -142,36 +143,50 @@ func NewOptions(api API) (*Options, error) {
 // Flags returns the flags by section of the help text.
 func (o *Options) Flags() cliflag.NamedFlagSets {
 	var fss cliflag.NamedFlagSets
-	o.Recommended.CoreAPI.AddFlags(fss.FlagSet("kube-apiserver"))
-	addExcept(fss.FlagSet("serving"), o.Recommended.SecureServing.AddFlags,
-		// No APIService can trust a certificate that the server generates.
+	// Sections are printed in the order in which they are created.
+	fss.FlagSet(o.api.Name)
+	own := fss.FlagSet("server")
+	o.Recommended.CoreAPI.AddFlags(own)
+	setUsage(own, "kubeconfig", "Kubeconfig file of the cluster. Required outside of a pod. "+
+		"In a pod, the default is the ServiceAccount of the pod.")
+	serving := fss.FlagSet("serving")
+	addExcept(serving, o.Recommended.SecureServing.AddFlags,
+		// A certificate that the server makes for itself can be trusted by no APIService.
 		"cert-dir")
+	setUsage(serving, "secure-port", "Port on which to serve HTTPS, 1 to 65535.")
+	setUsage(serving, "tls-cert-file",
+		"PEM file with the serving certificate, followed by its intermediate CAs. Required.")
+	setUsage(serving, "tls-private-key-file", "PEM file with the private key of the serving certificate. Required.")
 	addExcept(fss.FlagSet("authentication"), o.Recommended.Authentication.AddFlags,
 		// Trust comes only from the live ConfigMap of the cluster.
 		"client-ca-file", "requestheader-client-ca-file", "requestheader-allowed-names",
 		"requestheader-username-headers",
 		"requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix",
 		"authentication-skip-lookup", "authentication-tolerate-lookup-failure")
-	o.Trust.addFlags(fss.FlagSet("authentication"))
+	setUsage(fss.FlagSet("authentication"), "authentication-kubeconfig",
+		"Kubeconfig file with the permissions to create tokenreviews.authentication.k8s.io and to read the ConfigMap "+
+			"kube-system/extension-apiserver-authentication. The default is --kubeconfig.")
+	o.Trust.addFlags(own)
 	authorization := fss.FlagSet("authorization")
 	o.Recommended.Authorization.AddFlags(authorization)
-	authorization.StringSliceVar(&o.Recommended.Authorization.AlwaysAllowGroups, "authorization-always-allow-groups",
+	setUsage(authorization, "authorization-kubeconfig", "Kubeconfig file with the permission to create "+
+		"subjectaccessreviews.authorization.k8s.io. The default is --kubeconfig.")
+	own.StringSliceVar(&o.Recommended.Authorization.AlwaysAllowGroups, "authorization-always-allow-groups",
 		o.Recommended.Authorization.AlwaysAllowGroups,
-		"Groups that may do everything without a question to kube-apiserver; empty asks about everybody. "+
-			"kube-apiserver lets system:masters do everything.")
-	storage := fss.FlagSet("storage")
+		"Groups whose members are authorized for every request without a SubjectAccessReview. "+
+			"kube-apiserver authorizes system:masters for every request too.")
 	if o.api.EmbeddedEtcd != nil {
-		storage.StringVar(&o.DataDir, "data-dir", o.DataDir,
-			"Directory of the embedded etcd, which is used when --etcd-servers is not set. "+
-				"It is created with mode 0700 and belongs to one server at a time.")
+		own.StringVar(&o.DataDir, "data-dir", o.DataDir,
+			"Directory of the embedded etcd, which runs if --etcd-servers is not set. "+
+				"The server creates it with mode 0700. One server at a time can use it.")
 	}
-	addExcept(storage, o.Etcd.AddFlags,
+	addExcept(fss.FlagSet("storage"), o.Etcd.AddFlags,
 		// The library ignores them.
 		"default-watch-cache-size", "etcd-db-metric-poll-interval")
 	o.Recommended.Admission.AddFlags(fss.FlagSet("admission"))
 	o.Recommended.Audit.AddFlags(fss.FlagSet("auditing"))
 	o.ServerRun.AddUniversalFlags(fss.FlagSet("requests and shutdown"))
-	o.Watches.addFlags(fss.FlagSet("requests and shutdown"))
+	o.Watches.addFlags(own)
 	o.Recommended.Features.AddFlags(fss.FlagSet("features"))
 	o.Recommended.EgressSelector.AddFlags(fss.FlagSet("egress selector"))
 	o.Recommended.Traces.AddFlags(fss.FlagSet("traces"))
@@ -192,7 +207,8 @@ func (o *Options) addAPIFlags(fss *cliflag.NamedFlagSets) {
 	own.VisitAll(func(f *pflag.Flag) {
 		for _, section := range fss.FlagSets {
 			if section.Lookup(f.Name) != nil {
-				o.taken = append(o.taken, fmt.Errorf("flag --%s of the API: the server has a flag of this name", f.Name))
+				o.taken = append(o.taken,
+					fmt.Errorf("flag --%s of the API: the server already has a flag with this name", f.Name))
 				return
 			}
 		}
@@ -200,7 +216,10 @@ func (o *Options) addAPIFlags(fss *cliflag.NamedFlagSets) {
 	})
 }
 
-// addExcept adds the flags of one part of the library, except the named ones.
+// setUsage replaces the usage of a library flag that promises what this server does not do.
+func setUsage(fs *pflag.FlagSet, name, usage string) { fs.Lookup(name).Usage = usage }
+
+// addExcept adds the flags of one part of the library, without those named.
 func addExcept(fs *pflag.FlagSet, add func(*pflag.FlagSet), names ...string) {
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	add(all)
@@ -229,7 +248,8 @@ func (o *Options) Validate() []error {
 	var errs []error
 	gates := o.ServerRun.ComponentGlobalsRegistry.Set()
 	if gates != nil {
-		errs = append(errs, fmt.Errorf("--feature-gates or --emulated-version: %w; --help lists what there is", gates))
+		errs = append(errs,
+			fmt.Errorf("--feature-gates or --emulated-version: %w; --help lists the feature gates", gates))
 	}
 	errs = append(errs, o.taken...)
 	errs = append(errs, o.validateKubeconfigs()...)
@@ -260,19 +280,15 @@ func (o *Options) validateServing() []error {
 	pair := serving.ServerCert.CertKey
 	// The library reports other invalid port numbers.
 	if serving.BindPort == 0 {
-		errs = append(errs, fmt.Errorf(
-			"--secure-port is 0, expected 1 to 65535: there is no insecure port to fall back to"))
+		errs = append(errs, errors.New("--secure-port is 0: must be between 1 and 65535"))
 	}
 	if pair.CertFile == "" || pair.KeyFile == "" {
-		return append(errs, fmt.Errorf("--tls-cert-file is %q and --tls-private-key-file is %q, expected both: "+
-			"a certificate that this server made for itself could not be trusted by an APIService; "+
-			"make one with: certgen init --service SERVICE --namespace NAMESPACE --dir DIR", pair.CertFile,
-			pair.KeyFile))
+		return append(errs, errors.New("--tls-cert-file and --tls-private-key-file are required; "+
+			"issue a certificate with: certgen init --service SERVICE --namespace NAMESPACE --dir DIR"))
 	}
 	if _, err := tls.LoadX509KeyPair(pair.CertFile, pair.KeyFile); err != nil {
-		errs = append(errs, fmt.Errorf(
-			"--tls-cert-file %s and --tls-private-key-file %s, expected a readable certificate and its own key: %w; "+
-				"look at the pair with: certgen verify %s", pair.CertFile, pair.KeyFile, err, pair.CertFile))
+		errs = append(errs, fmt.Errorf("read --tls-cert-file %s and --tls-private-key-file %s: %w; "+
+			"check them with: certgen verify %s", pair.CertFile, pair.KeyFile, err, pair.CertFile))
 	}
 	return errs
 }
@@ -281,11 +297,9 @@ func (o *Options) validateKubeconfigs() []error {
 	var errs []error
 	kubeconfig := o.Recommended.CoreAPI.CoreAPIKubeconfigPath
 	if _, err := loadKubeconfig(kubeconfig); err != nil && kubeconfig == "" {
-		errs = append(errs, fmt.Errorf(
-			"--kubeconfig is not set and this is no pod of a cluster (%w), expected the path of a kubeconfig file",
-			err))
+		errs = append(errs, fmt.Errorf("--kubeconfig is required outside of a pod: %w", err))
 	} else if err != nil {
-		errs = append(errs, fmt.Errorf("--kubeconfig %s, expected a kubeconfig file: %w", kubeconfig, err))
+		errs = append(errs, fmt.Errorf("read --kubeconfig %s: %w", kubeconfig, kubeconfigError(err)))
 	}
 	for _, flag := range []struct{ name, path string }{
 		{"authentication-kubeconfig", o.Recommended.Authentication.RemoteKubeConfigFile},
@@ -295,13 +309,21 @@ func (o *Options) validateKubeconfigs() []error {
 			continue
 		}
 		if _, err := loadKubeconfig(flag.path); err != nil {
-			errs = append(errs, fmt.Errorf("--%s %s, expected a kubeconfig file: %w", flag.name, flag.path, err))
+			errs = append(errs, fmt.Errorf("read --%s %s: %w", flag.name, flag.path, kubeconfigError(err)))
 		}
 	}
 	return errs
 }
 
-// embedded reports whether the server runs the embedded etcd.
+// kubeconfigError replaces the error for a file without a cluster, which advises to set KUBERNETES_MASTER.
+func kubeconfigError(err error) error {
+	if clientcmd.IsEmptyConfig(err) {
+		return errors.New("the file contains no configuration")
+	}
+	return err
+}
+
+// embedded says whether the server runs its own etcd.
 func (o *Options) embedded() bool {
 	return o.api.EmbeddedEtcd != nil && len(o.Etcd.StorageConfig.Transport.ServerList) == 0
 }

@@ -142,19 +142,19 @@ func (p *permissions) recordOutage(err error) {
 		now.since = before.since
 	}
 	p.outage.Store(now)
-	klog.ErrorS(err, "Asking for our own permissions")
+	klog.ErrorS(err, "Failed to review the permissions of this server")
 }
 
 // problem returns an error that lists the missing permissions, or nil if there are none.
 func (p *permissions) problem() error {
 	missing := p.missing.Load()
 	if missing == nil {
-		return fmt.Errorf("the permissions of this server were not checked yet")
+		return fmt.Errorf("the permissions of this server have not been reviewed yet")
 	}
 	if len(*missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("this server may not: %s; grant it the rules of manifests/base/rbac.yaml and manifests/api",
+	return fmt.Errorf("this server lacks permissions: %s; grant the rules in manifests/base/rbac.yaml and manifests/api",
 		strings.Join(*missing, ", "))
 }
 
@@ -164,7 +164,7 @@ func (p *permissions) Name() string { return "permissions" }
 // Check implements healthz.HealthChecker.
 func (p *permissions) Check(*http.Request) error {
 	if s := p.outage.Load(); s != nil && time.Since(s.since) > maxOutage {
-		return fmt.Errorf("kube-apiserver has given no answer since %s, so nobody can be authorized: %w",
+		return fmt.Errorf("kube-apiserver has not responded since %s, so no request can be authorized: %w",
 			s.since.UTC().Format(time.RFC3339), s.err)
 	}
 	return p.problem()

@@ -125,11 +125,11 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", when, got, want)
 		}
 	}
-	check("before the first look", "the permissions of this server were not checked yet")
+	check("before the first look", "the permissions of this server have not been reviewed yet")
 	p.review(t.Context())
-	missing := "this server may not: watch namespaces (for NamespaceLifecycle), list " +
+	missing := "this server lacks permissions: watch namespaces (for NamespaceLifecycle), list " +
 		"flowschemas.flowcontrol.apiserver.k8s.io (for APIPriorityAndFairness); " +
-		"grant it the rules of manifests/base/rbac.yaml and manifests/api"
+		"grant the rules in manifests/base/rbac.yaml and manifests/api"
 	check("with two rules missing", missing)
 	c.fails = errors.New("no route")
 	p.review(t.Context())
@@ -146,7 +146,7 @@ func TestPermissions(t *testing.T) {
 			c.denied = sets.New(verb + " " + api.resource.Resource)
 			p.review(t.Context())
 			right := fmt.Sprintf("%s %s (for %s)", verb, api.resource.GroupResource(), api.part)
-			check("without "+right, "this server may not: "+right+"; grant it the rules of manifests/base/rbac.yaml and manifests/api")
+			check("without "+right, "this server lacks permissions: "+right+"; grant the rules in manifests/base/rbac.yaml and manifests/api")
 		}
 	}
 }
@@ -213,7 +213,7 @@ func TestGuardWrites(t *testing.T) {
 		{"list", missing, resource("list"), ""},
 		{"watch", missing, resource("watch"), ""},
 		{"no resource", missing, &genericapirequest.RequestInfo{Verb: "create", Path: "/healthz"}, ""},
-		{"create before the first look", unchecked, resource("create"), "not checked yet"},
+		{"create before the first look", unchecked, resource("create"), "not been reviewed yet"},
 		{"create when all is granted", granted, resource("create"), ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

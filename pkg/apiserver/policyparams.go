@@ -35,7 +35,7 @@ func newParamInitializer(c *genericapiserver.RecommendedConfig) (paramInitialize
 	config.QPS, config.Burst = clientQPS, clientBurst
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return paramInitializer{}, fmt.Errorf("make the client for parameters of policies: %w", err)
+		return paramInitializer{}, fmt.Errorf("create client for policy parameters: %w", err)
 	}
 	return paramInitializer{c.SharedInformerFactory, client}, nil
 }

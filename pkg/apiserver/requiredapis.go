@@ -109,7 +109,7 @@ func findUnserved(client kubernetes.Interface) (sets.Set[string], error) {
 		}
 	}
 	for _, part := range sets.List(parts) {
-		klog.InfoS("This cluster does not serve APIs; the part of the server that needs them stays off until the "+
+		klog.InfoS("The cluster does not serve required APIs; the part of the server that needs them is off until the "+
 			"server restarts", "part", part, "apis", missing[part])
 	}
 	return parts, nil

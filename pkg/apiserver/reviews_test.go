@@ -45,8 +45,8 @@ func TestSilence(t *testing.T) {
 			t.Errorf("after %s: got %v, want patience", maxOutage-time.Second, err)
 		}
 		<-time.After(2 * time.Second)
-		want := "kube-apiserver has given no answer since " + since +
-			", so nobody can be authorized: dial tcp 192.0.2.1:6443: no route"
+		want := "kube-apiserver has not responded since " + since +
+			", so no request can be authorized: dial tcp 192.0.2.1:6443: no route"
 		if err := p.Check(nil); err == nil || err.Error() != want {
 			t.Errorf("after %s: got %v, want %s", maxOutage+time.Second, err, want)
 		}
@@ -197,9 +197,9 @@ func TestReviewsAllowed(t *testing.T) {
 		{"allowed", granted, granted, ""},
 		{"allowed to those who ask", refused, granted, ""},
 		{"not allowed to those who ask", granted, refused,
-			"this server may not: create subjectaccessreviews.authorization.k8s.io (for authorization), " +
+			"this server lacks permissions: create subjectaccessreviews.authorization.k8s.io (for authorization), " +
 				"create tokenreviews.authentication.k8s.io (for bearer tokens), watch configmaps " +
-				"extension-apiserver-authentication in the namespace kube-system (for the front proxy's trust); grant it the rules of manifests/base/rbac.yaml and manifests/api"},
+				"extension-apiserver-authentication in the namespace kube-system (for the front proxy's trust); grant the rules in manifests/base/rbac.yaml and manifests/api"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			client := tc.reviews.client()

@@ -61,14 +61,14 @@ type Reader interface {
 // does not have or cannot list.
 func (r *Runtime) Reader(resource schema.GroupResource) (Reader, error) {
 	if r == nil {
-		return nil, fmt.Errorf("read %s: the context is not that of a request", resource)
+		return nil, fmt.Errorf("read %s: the context does not belong to a request", resource)
 	}
 	if r.readers == nil {
 		return nil, fmt.Errorf("read %s: the server has not started", resource)
 	}
 	reader, ok := r.readers[resource]
 	if !ok {
-		return nil, fmt.Errorf("read %s: the server has no such resource", resource)
+		return nil, fmt.Errorf("read %s: the server does not serve this resource", resource)
 	}
 	return reader, nil
 }
@@ -98,7 +98,7 @@ func (r *Runtime) checkInformers() error {
 	close(now)
 	for of, synced := range r.Informers.WaitForCacheSync(now) {
 		if !synced {
-			return fmt.Errorf("the informer of %s, which admission plugins read, has not synced", of)
+			return fmt.Errorf("the informer of %s for admission plugins has not synced", of)
 		}
 	}
 	r.synced.Store(true)

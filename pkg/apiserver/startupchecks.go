@@ -90,7 +90,7 @@ func (o *Options) checkPort(ctx context.Context) error {
 	address := net.JoinHostPort(serving.BindAddress.String(), strconv.Itoa(serving.BindPort))
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		return fmt.Errorf("%w; choose another --secure-port or --bind-address, or stop what listens there", err)
+		return fmt.Errorf("%w; choose another --secure-port or --bind-address, or stop the process that uses it", err)
 	}
 	return l.Close()
 }
@@ -153,7 +153,7 @@ func waitForTrust(ctx context.Context, client kubernetes.Interface, tolerated se
 		case apierrors.IsForbidden(err):
 			return false, forbiddenTrust(ctx, client, component, err)
 		case apierrors.IsUnauthorized(err):
-			return false, fmt.Errorf("kube-apiserver does not accept the credentials of the kubeconfig: %w", err)
+			return false, fmt.Errorf("kube-apiserver rejects the credentials in the kubeconfig: %w", err)
 		}
 		if last == nil {
 			klog.InfoS("Waiting for kube-apiserver", "err", err)
@@ -163,7 +163,7 @@ func waitForTrust(ctx context.Context, client kubernetes.Interface, tolerated se
 	})
 	if last != nil && wait.Interrupted(err) {
 		return fmt.Errorf("read ConfigMap %s/%s from kube-apiserver within %s: %w; check the address in the "+
-			"kubeconfig and that kube-apiserver is up",
+			"kubeconfig and whether kube-apiserver runs",
 			metav1.NamespaceSystem, frontproxy.ConfigMapName, startTimeout, last)
 	}
 	return err
@@ -181,9 +181,8 @@ func forbiddenTrust(ctx context.Context, client kubernetes.Interface, component 
 			subject = "--serviceaccount=" + account
 		}
 	}
-	return fmt.Errorf("read ConfigMap %s/%s: %w; a RoleBinding to the Role %s is missing in namespace %s, create it "+
-		"with: "+
-		"kubectl create rolebinding %s-auth-reader -n %s --role=%s %s",
+	return fmt.Errorf("read ConfigMap %s/%s: %w; a RoleBinding to the Role %s is missing in the namespace %s, "+
+		"create it with: kubectl create rolebinding %s-auth-reader -n %s --role=%s %s",
 		metav1.NamespaceSystem, frontproxy.ConfigMapName, cause, frontproxy.ConfigMapName+"-reader",
 		metav1.NamespaceSystem, component, metav1.NamespaceSystem, frontproxy.ConfigMapName+"-reader", subject)
 }

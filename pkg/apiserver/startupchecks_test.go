@@ -61,7 +61,7 @@ func TestWaitForTrust(t *testing.T) {
 		t.Fatal(err)
 	}
 	pem := string(certs.Bundle{ca.Certificate}.PEM())
-	const command = "a RoleBinding to the Role extension-apiserver-authentication-reader is missing in namespace " +
+	const command = "a RoleBinding to the Role extension-apiserver-authentication-reader is missing in the namespace " +
 		"kube-system, create it with: " +
 		"kubectl create rolebinding extension-apiserver-auth-reader -n kube-system " +
 		"--role=extension-apiserver-authentication-reader "
@@ -89,11 +89,11 @@ func TestWaitForTrust(t *testing.T) {
 		{"forbidden to a user", always("", forbidden), "alice", command + "--user=alice", 0, 0},
 		{"forbidden, and nobody says to whom", always("", forbidden), "", command + "--user=USER", 0, 0},
 		{"credentials refused", always("", apierrors.NewUnauthorized("expired")), "",
-			"kube-apiserver does not accept the credentials of the kubeconfig: expired", 0, 0},
+			"kube-apiserver rejects the credentials in the kubeconfig: expired", 0, 0},
 		{"unreachable", always("", refused), "",
 			"read ConfigMap kube-system/extension-apiserver-authentication from kube-apiserver within 6s: " +
 				"connection refused; " +
-				"check the address in the kubeconfig and that kube-apiserver is up", 6 * time.Second, 9 * time.Second},
+				"check the address in the kubeconfig and whether kube-apiserver runs", 6 * time.Second, 9 * time.Second},
 		{"not there", always("", apierrors.NewNotFound(corev1.Resource("configmaps"), frontproxy.ConfigMapName)), "",
 			"not found; check the address in the kubeconfig", 6 * time.Second, 9 * time.Second},
 	} {

@@ -102,8 +102,8 @@ func waitForEtcd(ctx context.Context, t storagebackend.TransportConfig) error {
 	defer client.Close()
 	began := time.Now()
 	if _, err := client.Get(ctx, "health"); err != nil {
-		return fmt.Errorf("read from etcd %v, tried for %s: %w; check --etcd-servers, --etcd-cafile, "+
-			"--etcd-certfile, --etcd-keyfile and that etcd is up",
+		return fmt.Errorf("read from etcd %v for %s: %w; check --etcd-servers, --etcd-cafile, "+
+			"--etcd-certfile, --etcd-keyfile and whether etcd runs",
 			t.ServerList, time.Since(began).Round(time.Second), err)
 	}
 	return nil

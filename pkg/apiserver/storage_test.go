@@ -136,7 +136,7 @@ func TestEtcdUnreachable(t *testing.T) {
 		t.Errorf("got the answer after %s, want it within 9 s", took)
 	}
 	for _, want := range []string{"read from etcd [" + address + "]",
-		"check --etcd-servers, --etcd-cafile, --etcd-certfile, --etcd-keyfile and that etcd is up"} {
+		"check --etcd-servers, --etcd-cafile, --etcd-certfile, --etcd-keyfile and whether etcd runs"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want one with %q", err, want)
 		}

@@ -22,21 +22,20 @@ type WatchLimits struct {
 
 func (l *WatchLimits) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&l.PerUser, "max-watches-per-user", l.PerUser,
-		"Number of watches that one user may have open at a time. More get the status 429. "+
-			"The agents of all nodes can be one user: raise it, --max-watches and the memory limit, at 60 KiB for each "+
-			"watch.")
+		"Maximum number of open watches of one user. The server responds to more with 429. Increase it if the agents of "+
+			"all nodes are one user, together with --max-watches and the memory limit: a watch needs up to 60 KiB.")
 	fs.IntVar(&l.Total, "max-watches", l.Total, fmt.Sprintf(
-		"Number of watches that may be open at a time in all. More get the status 429, "+
-			"except up to %d of each user.", filters.ReservedWatches))
+		"Maximum number of open watches of all users. The server responds to more with 429, except for %d watches that "+
+			"are reserved for each user.", filters.ReservedWatches))
 }
 
 func (l *WatchLimits) validate() []error {
 	var errs []error
 	if l.PerUser < 1 {
-		errs = append(errs, fmt.Errorf("--max-watches-per-user is %d, expected at least 1", l.PerUser))
+		errs = append(errs, fmt.Errorf("--max-watches-per-user is %d: must be at least 1", l.PerUser))
 	}
 	if l.Total < l.PerUser {
-		errs = append(errs, fmt.Errorf("--max-watches is %d, expected at least --max-watches-per-user, which is %d",
+		errs = append(errs, fmt.Errorf("--max-watches is %d: must be at least --max-watches-per-user, which is %d",
 			l.Total, l.PerUser))
 	}
 	return errs

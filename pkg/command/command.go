@@ -50,8 +50,9 @@ func newRootCommand(api apiserver.API, more []Subcommand) (*cobra.Command, error
 	}
 	root := &cobra.Command{
 		Use:   api.Name,
-		Short: "An API server behind the aggregation layer of kube-apiserver",
+		Short: "Run and operate an API server behind the aggregation layer of kube-apiserver",
 	}
+	addVersionFlag(root)
 	root.AddCommand(newServeCommand(api, options), newAPIServicesCommand(api), newRolesCommand(api),
 		newVersionCommand(api))
 	for _, newCommand := range more {

@@ -118,7 +118,7 @@ func TestInvalidAPI(t *testing.T) {
 	if got := run(t.Context(), api, nil, []string{"serve"}, &stderr); got != 1 {
 		t.Errorf("got exit code %d, want 1", got)
 	}
-	for _, want := range []string{"extension-apiserver: the API cannot be served: [", "OpenAPI is not set",
+	for _, want := range []string{"extension-apiserver: the API cannot be served: [", "OpenAPI is required",
 		`StorageVersion is "v7"`} {
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("got %q, want %q in it", stderr.String(), want)

@@ -117,7 +117,7 @@ func subresource(name string) need {
 
 func namespaced(f *discovered, _ *Target) string {
 	if !f.resource.Namespaced {
-		return "the resource is not in namespaces"
+		return "the resource is not namespaced"
 	}
 	return ""
 }
@@ -125,8 +125,8 @@ func namespaced(f *discovered, _ *Target) string {
 // confined is the requirement of checks that delete a collection.
 func confined(f *discovered, t *Target) string {
 	if !f.resource.Namespaced && !t.AllowDisruptive {
-		return "it deletes a collection of the whole cluster: a server that ignores selectors would delete what is " +
-			"not of the run; the target has no AllowDisruptive"
+		return "the check deletes a cluster-scoped collection, and a server that ignores selectors would delete other " +
+			"objects; the target has no AllowDisruptive"
 	}
 	return ""
 }
@@ -182,7 +182,7 @@ func aKubectl(_ *discovered, t *Target) string {
 
 func otherVersions(f *discovered, _ *Target) string {
 	if len(f.otherVersions) == 0 {
-		return "the resource has one version"
+		return "the resource has only one version"
 	}
 	return ""
 }

@@ -54,7 +54,7 @@ func (s *session) remove(path string) {
 	case strings.Contains(path, "/namespaces/"+s.r.namespacePrefix()):
 		return // it is deleted with the namespace
 	default:
-		s.fatalf("it lacks the label %s=%s, so it is not deleted", runLabel, s.r.id)
+		s.fatalf("not deleted, because it does not have the label %s=%s", runLabel, s.r.id)
 	}
 	options := map[string]any{"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background",
 		"preconditions": map[string]any{"uid": obj.GetUID()}}
@@ -100,7 +100,7 @@ func (r *runner) sweep(ctx context.Context) (left []string) {
 			}
 		})
 		if len(messages) > 0 {
-			return []string{fmt.Sprintf("%s: what is left is not known: %s", r.discovered.gvr.GroupResource(),
+			return []string{fmt.Sprintf("%s: cannot list remaining objects: %s", r.discovered.gvr.GroupResource(),
 				strings.Join(messages, "; "))}
 		}
 		for _, obj := range found {

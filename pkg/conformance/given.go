@@ -52,14 +52,14 @@ func (s *session) givenIn(a *response, want bool) {
 }
 
 var givenChecks = []Check{
-	{"given/get", Required, concepts, "The object is read by its name, as JSON.", []need{given("get")},
+	{"given/get", Required, concepts, "The object can be read by its name, as JSON.", []need{given("get")},
 		func(s *session) {
 			path, _ := s.givenPath()
 			a := s.want(s.do("GET", path), 200)
 			s.mediaType(a, "application/json")
 			s.isGiven(a.object(), s.kind())
 		}},
-	{"given/yaml", Recommended, concepts, "The object is read as YAML.", []need{given("get")}, func(s *session) {
+	{"given/yaml", Recommended, concepts, "The object can be read as YAML.", []need{given("get")}, func(s *session) {
 		path, _ := s.givenPath()
 		a := s.want(s.do("GET", path, accept("application/yaml")), 200)
 		s.mediaType(a, "application/yaml")
@@ -69,12 +69,13 @@ var givenChecks = []Check{
 		}
 		s.isGiven(got, s.kind())
 	}},
-	{"given/protobuf", Optional, concepts, "The object is read as protobuf.", []need{given("get")}, func(s *session) {
-		path, _ := s.givenPath()
-		a := s.want(s.do("GET", path, accept(protobufType)), 200)
-		s.mediaType(a, protobufType)
-	}},
-	{"given/table", Required, concepts, "The object is read as a Table with one row.", []need{given("get")},
+	{"given/protobuf", Optional, concepts,
+		"The object can be read as protobuf.", []need{given("get")}, func(s *session) {
+			path, _ := s.givenPath()
+			a := s.want(s.do("GET", path, accept(protobufType)), 200)
+			s.mediaType(a, protobufType)
+		}},
+	{"given/table", Required, concepts, "The object can be read as a Table with one row.", []need{given("get")},
 		func(s *session) {
 			path, _ := s.givenPath()
 			columns, rows := s.table(s.do("GET", path, accept(asTable)))
@@ -82,12 +83,12 @@ var givenChecks = []Check{
 				s.errorf("got %d columns and %d rows, want some and 1", len(columns), len(rows))
 			}
 		}},
-	{"given/metadata", Required, concepts, "The object is read as PartialObjectMetadata.", []need{given("get")},
+	{"given/metadata", Required, concepts, "The object can be read as PartialObjectMetadata.", []need{given("get")},
 		func(s *session) {
 			path, _ := s.givenPath()
 			s.isGiven(s.want(s.do("GET", path, accept(asMetadata)), 200).object(), "PartialObjectMetadata")
 		}},
-	{"given/list", Required, concepts, "The object is in the list, also in one as PartialObjectMetadata.",
+	{"given/list", Required, concepts, "The object is in the list, and in the list as PartialObjectMetadata.",
 		[]need{given("list")}, func(s *session) {
 			_, collection := s.givenPath()
 			a := s.do("GET", collection)
@@ -97,7 +98,7 @@ var givenChecks = []Check{
 			}
 			s.givenIn(s.do("GET", collection, accept(asMetadataList)), true)
 		}},
-	{"given/list-table", Required, concepts, "The list is read as a Table with a row for each object.",
+	{"given/list-table", Required, concepts, "The list can be read as a Table with a row for each object.",
 		[]need{given("list")}, func(s *session) {
 			_, collection := s.givenPath()
 			want := len(s.want(s.do("GET", collection), 200).items())
@@ -105,13 +106,13 @@ var givenChecks = []Check{
 				s.errorf("got %d rows, want %d", len(rows), want)
 			}
 		}},
-	{"given/label-selector", Required, selecting, "A label selector selects the object if it matches, and only then.",
+	{"given/label-selector", Required, selecting, "A label selector selects the object only if it matches.",
 		[]need{given("list")}, func(s *session) {
 			_, collection := s.givenPath()
 			s.givenIn(s.do("GET", collection, query("labelSelector", "!"+ownLabel)), true)
 			s.givenIn(s.do("GET", collection, query("labelSelector", ownLabel+"=none")), false)
 		}},
-	{"given/field-selector", Required, concepts, "The field selector metadata.name selects the object, and no other.",
+	{"given/field-selector", Required, concepts, "The field selector metadata.name selects only the object.",
 		[]need{given("list")}, func(s *session) {
 			_, collection := s.givenPath()
 			a := s.do("GET", collection, query("fieldSelector", "metadata.name="+s.r.target.Sample.GetName()))
@@ -121,7 +122,7 @@ var givenChecks = []Check{
 			}
 			s.givenIn(s.do("GET", collection, query("fieldSelector", "metadata.name=no-such-object")), false)
 		}},
-	{"given/missing", Required, concepts, "An object that does not exist is 404.", []need{given("get")},
+	{"given/missing", Required, concepts, "An object that does not exist returns 404.", []need{given("get")},
 		func(s *session) {
 			_, collection := s.givenPath()
 			s.expectRefused(s.do("GET", collection+"/no-such-object"), 404)

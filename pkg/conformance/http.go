@@ -147,7 +147,7 @@ func (a *response) object() *unstructured.Unstructured {
 func (a *response) items() []unstructured.Unstructured {
 	list := a.object()
 	if _, ok := list.Object["items"].([]any); !ok {
-		a.s.fatalf("%s: the answer has no items, want a list: %.300q", a.request, a.Body)
+		a.s.fatalf("%s: the response has no items, want a list: %.300q", a.request, a.Body)
 	}
 	out, err := list.ToList()
 	if err != nil {
@@ -245,7 +245,7 @@ func (s *session) once(method, path string, options ...option) *response {
 	}
 	if err != nil {
 		last.Error = err.Error()
-		s.fatalf("%s: read the answer: %v", line, err)
+		s.fatalf("%s: read the response: %v", line, err)
 	}
 	return &response{Code: resp.StatusCode, Header: resp.Header, Body: data, request: line, s: s}
 }

@@ -120,7 +120,8 @@ func (s *session) prints(output string, want ...string) {
 }
 
 var kubectlChecks = []Check{
-	{"kubectl/get", Required, commanding, "kubectl get prints a line for the object; -o yaml and -o name print it.",
+	{"kubectl/get", Required, commanding,
+		"kubectl get prints a line for the object, and prints it with -o yaml and -o name.",
 		[]need{verbs("create", "list"), aKubectl}, func(s *session) {
 			name := s.create().GetName()
 			s.prints(s.kubectl(nil, "get", s.arg(), name), "NAME", name)
@@ -133,7 +134,7 @@ var kubectlChecks = []Check{
 			name := s.create().GetName()
 			s.prints(s.kubectl(nil, "describe", s.arg(), name), name, ownLabel)
 		}},
-	{"kubectl/explain", Recommended, commanding, "kubectl explain has the kind, its fields and what they are for.",
+	{"kubectl/explain", Recommended, commanding, "kubectl explain prints the kind, its fields and their descriptions.",
 		[]need{aKubectl}, func(s *session) {
 			out := s.kubectl(nil, "explain", s.r.discovered.gvr.Resource, "--api-version="+s.apiVersion())
 			s.prints(out, "KIND:       "+s.kind(), "DESCRIPTION:", "FIELDS:", "metadata")
@@ -145,8 +146,8 @@ var kubectlChecks = []Check{
 			}
 		}},
 	{"kubectl/apply", Required, commanding,
-		"kubectl apply creates, says unchanged when nothing changes, and configures what does; what is left out is " +
-			"removed.", []need{verbs("create", "patch"), aKubectl}, func(s *session) {
+		"kubectl apply creates, reports unchanged objects, configures changed ones, and removes fields that are " +
+			"left out.", []need{verbs("create", "patch"), aKubectl}, func(s *session) {
 			obj := s.object()
 			s.objects = append(s.objects, s.path(obj))
 			labelled("a", "1")(obj)
@@ -155,10 +156,11 @@ var kubectlChecks = []Check{
 			unstructured.RemoveNestedField(obj.Object, "metadata", "labels", "a")
 			s.prints(s.kubectl(obj, "apply", "--filename=-"), "configured")
 			if _, ok := s.get(obj).GetLabels()["a"]; ok {
-				s.errorf("the label that was left out is there")
+				s.errorf("the omitted label still exists")
 			}
 		}},
-	{"kubectl/apply-server-side", Required, applying, "kubectl apply --server-side takes over what kubectl apply made.",
+	{"kubectl/apply-server-side", Required, applying,
+		"kubectl apply --server-side takes over the fields of kubectl apply.",
 		[]need{verbs("create", "patch"), aKubectl}, func(s *session) {
 			obj := s.object()
 			s.objects = append(s.objects, s.path(obj))
@@ -170,7 +172,7 @@ var kubectlChecks = []Check{
 				s.errorf("the label is %q, want 2", got)
 			}
 		}},
-	{"kubectl/diff", Recommended, commanding, "kubectl diff shows a change, and none where nothing changes.",
+	{"kubectl/diff", Recommended, commanding, "kubectl diff prints a change, and nothing without a change.",
 		[]need{verbs("create", "patch"), aKubectl}, func(s *session) {
 			obj := s.object()
 			s.objects = append(s.objects, s.path(obj))
@@ -185,7 +187,8 @@ var kubectlChecks = []Check{
 			}
 		}},
 	{"kubectl/validate", Recommended, kep("2885-server-side-unknown-field-validation"),
-		"kubectl create refuses a field that the schema has not, and names it.", []need{verbs("create"), aKubectl},
+		"kubectl create rejects a field that is not in the schema, and prints its name.",
+		[]need{verbs("create"), aKubectl},
 		func(s *session) {
 			if stdout, stderr, code := s.tryKubectl(s.withUnknown(), "create", "--filename=-"); code == 0 ||
 				!strings.Contains(stderr, "noSuchField") {
@@ -203,7 +206,7 @@ var kubectlChecks = []Check{
 				s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
 			}, "wait", name, "--for=delete", "--timeout=60s")
 		}},
-	{"kubectl/delete", Required, commanding, "kubectl delete waits until the object is gone.",
+	{"kubectl/delete", Required, commanding, "kubectl delete waits until the object no longer exists.",
 		[]need{verbs("create", "delete"), aKubectl}, func(s *session) {
 			obj := s.create()
 			s.prints(s.kubectl(nil, "delete", s.arg(), obj.GetName()), obj.GetName(), "deleted")
@@ -227,7 +230,7 @@ var kubectlChecks = []Check{
 				s.errorf("the scale has %d replicas, want %d", n, want)
 			}
 		}},
-	{"kubectl/api-resources", Required, commanding, "kubectl api-resources has the resource with its kind.",
+	{"kubectl/api-resources", Required, commanding, "kubectl api-resources prints the resource with its kind.",
 		[]need{aKubectl}, func(s *session) {
 			if s.r.discovered.preferred != s.r.discovered.gvr.Version && s.r.discovered.gvr.Group != "" {
 				s.skipf("it shows the preferred version, which is %s", s.r.discovered.preferred)

@@ -32,7 +32,7 @@ func (r *Report) Write(w io.Writer, format string) error {
 	case "html":
 		return page.Execute(w, r)
 	}
-	return fmt.Errorf("the format is %q, expected one of %s", format, strings.Join(Formats, ", "))
+	return fmt.Errorf("the format is %q: must be one of %s", format, strings.Join(Formats, ", "))
 }
 
 // writeText writes the unexpected results, the reasons of skipped checks, and a line for each
@@ -41,7 +41,7 @@ func (r *Report) writeText(w io.Writer) error {
 	for _, result := range r.Results {
 		switch {
 		case result.Known && result.Outcome == Failed:
-			fmt.Fprintf(w, "failed %s (%s), as is known\n", result.ID, result.Level)
+			fmt.Fprintf(w, "failed %s (%s), known\n", result.ID, result.Level)
 			continue
 		case result.Outcome == Failed:
 			fmt.Fprintf(w, "FAILED %s (%s): %s\n", result.ID, result.Level, result.Text)

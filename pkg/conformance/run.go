@@ -57,7 +57,7 @@ func Run(t *testing.T, target Target) *Report {
 		})
 	}
 	if report.Incomplete != "" {
-		t.Errorf("not all checks were made: %s", report.Incomplete)
+		t.Errorf("not all checks ran: %s", report.Incomplete)
 	}
 	for _, left := range report.Left {
 		t.Errorf("left behind: %s", left)
@@ -99,7 +99,7 @@ func execute(ctx context.Context, target Target, checks []Check) (*Report, error
 	report := &Report{Resource: gvr.Resource + "." + gvr.Version + "." + gvr.Group, Kind: r.discovered.resource.Kind,
 		Server: r.discovered.serverVersion, Started: began.UTC().Truncate(time.Second)}
 	if target.Sample.GetKind() != report.Kind {
-		return nil, fmt.Errorf("the sample is of the kind %s, and the resource has objects of the kind %s",
+		return nil, fmt.Errorf("the sample has the kind %s, and the resource has the kind %s",
 			target.Sample.GetKind(), report.Kind)
 	}
 	if err := target.checkActions(r.discovered); err != nil {
@@ -166,7 +166,7 @@ func (r *runner) runAll(ctx context.Context, checks []Check, report *Report) err
 // prepare creates the objects that checks share.
 func (r *runner) prepare(ctx context.Context, setup *session, selected []Check) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.target.CheckTimeout,
-		fmt.Errorf("it took longer than %s", r.target.CheckTimeout))
+		fmt.Errorf("the preparation took longer than %s", r.target.CheckTimeout))
 	defer cancel()
 	setup.ctx = ctx
 	if r.target.Direct != nil {
@@ -177,7 +177,7 @@ func (r *runner) prepare(ctx context.Context, setup *session, selected []Check) 
 	// Report once that no object can be created, for example to an unprivileged user or because
 	// the sample is rejected. Checks that only read still run.
 	if messages, reason := setup.runGuarded((*session).createFirst); len(messages) > 0 || reason != "" {
-		r.discovered.uncreated = "no object like the sample can be created: " +
+		r.discovered.uncreated = "cannot create an object like the sample: " +
 			strings.Join(append(messages, reason), "")
 	}
 	r.namespace = setup.namespace
@@ -271,7 +271,7 @@ func (r *runner) runOne(ctx context.Context, c Check, number int) (Result, []str
 	case reason != "":
 		result.Outcome, result.Messages = Skipped, []string{reason}
 	case result.Known:
-		result.Messages = []string{"it is known to fail, and passes"}
+		result.Messages = []string{"the check is known to fail, but passed"}
 	}
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkCleanupTimeout)
 	defer cancel()

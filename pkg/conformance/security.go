@@ -130,7 +130,7 @@ func (s *session) closed(a *response) {
 func (s *session) reader() string {
 	user := "conformance-reader-" + s.label()
 	s.grant(user, s.rule(s.r.discovered.gvr.Resource, "list", "get"))
-	s.eventually("with the right to list", func() string {
+	s.eventually("with the permission to list", func() string {
 		if a := s.asProxiedUser(user); a.Code != 200 {
 			return "got " + a.String()
 		}
@@ -238,43 +238,45 @@ func aUser(_ *discovered, t *Target) string {
 }
 
 var securityChecks = []Check{
-	{"identity/nobody", Required, authenticating, "Without credentials, the resource is 401 or 403.", nil,
+	{"identity/nobody", Required, authenticating, "Without credentials, the resource returns 401 or 403.", nil,
 		func(s *session) {
 			s.closed(s.getDirect(nil, s.collection()))
 		}},
 	{"identity/headers-alone", Required, proxying,
-		"The headers of the front proxy without its certificate are worth nothing.", nil, func(s *session) {
+		"The front proxy's headers without its certificate have no effect.", nil, func(s *session) {
 			user := s.reader()
 			s.closed(s.getDirect(nil, s.collection(), header("X-Remote-User", user)))
 			s.closed(s.getDirect(nil, s.collection(), header("X-Remote-User", "system:admin"),
 				header("X-Remote-Group", "system:masters")))
 		}},
 	{"identity/headers-with-foreign-certificate", Required, proxying,
-		"The headers with a certificate that nobody signed are worth nothing, whatever its name.", nil,
+		"The front proxy's headers with an untrusted certificate have no effect, whatever its name.", nil,
 		func(s *session) {
 			user := s.reader()
 			s.closed(s.getDirect(s.selfSigned(), s.collection(), header("X-Remote-User", user)))
 		}},
 	{"identity/headers-of-user", Required, proxying,
-		"The headers with the certificate of a user do not speak for another.", []need{aUser}, func(s *session) {
+		"The front proxy's headers with a user's certificate do not authenticate another user.",
+		[]need{aUser}, func(s *session) {
 			user := s.reader()
 			s.closed(s.getDirect(s.r.target.Direct.User, s.collection(), header("X-Remote-User", user)))
 		}},
 	{"identity/front-proxy", Required, proxying,
-		"The front proxy speaks for the user whom it names, with that user's rights.", nil, func(s *session) {
+		"The front proxy authenticates the user in its headers, with that user's permissions.", nil, func(s *session) {
 			s.reader() // waits for 200
 			if a := s.asProxiedUser("conformance-stranger-" + s.label()); a.Code != 403 {
-				s.errorf("a user without rights: got %s, want 403", a)
+				s.errorf("an unprivileged user: got %s, want 403", a)
 			}
 		}},
-	{"identity/front-proxy-alone", Required, proxying, "The front proxy that names nobody has no rights.", nil,
+	{"identity/front-proxy-alone", Required, proxying,
+		"The front proxy without a user in its headers has no permissions.", nil,
 		func(s *session) {
 			s.closed(s.getDirect(&s.r.target.Direct.FrontProxy, s.collection()))
 			s.closed(s.getDirect(&s.r.target.Direct.FrontProxy, s.collection(),
 				header("X-Remote-Group", "system:masters")))
 		}},
 	{"identity/headers-through-kube-apiserver", Required, proxying,
-		"kube-apiserver does not pass on the headers of its clients.", nil, func(s *session) {
+		"kube-apiserver does not forward identity headers that its clients send.", nil, func(s *session) {
 			user := s.reader()
 			_, token := s.account()
 			a := s.asToken(token, s.collection(), header("X-Remote-User", user),
@@ -284,35 +286,37 @@ var securityChecks = []Check{
 			}
 		}},
 	{"identity/other-spelling", Required, smuggled,
-		"Headers that are spelled with underscores are not those of the front proxy.", nil, func(s *session) {
+		"Headers that are spelled with underscores are not treated as the front proxy's headers.",
+		nil, func(s *session) {
 			user := s.reader()
 			s.closed(s.getDirect(&s.r.target.Direct.FrontProxy, s.collection(), func(r *request) {
 				r.header["X_Remote_User"] = []string{user}
 				r.header["X_Remote_Group"] = []string{"system:masters"}
 			}))
 		}},
-	{"identity/impersonation", Required, authenticating, "Impersonation at the own port takes its right.", nil,
+	{"identity/impersonation", Required, authenticating,
+		"Impersonation at the server's own port requires the permission to impersonate.", nil,
 		func(s *session) {
 			user := s.reader()
 			s.closed(s.asProxiedUser("conformance-stranger-"+s.label(), header("Impersonate-User", user)))
 		}},
 	{"identity/impersonated-group", Required, authenticating,
-		"Nobody becomes a member of system:masters by impersonation.", nil, func(s *session) {
+		"No user can become a member of system:masters by impersonation.", nil, func(s *session) {
 			user := "conformance-stranger-" + s.label()
 			s.closed(s.asProxiedUser(user, header("Impersonate-User", user),
 				header("Impersonate-Group", "system:masters")))
 		}},
-	{"tokens/none", Required, authenticating, "A token that is none is 401.", nil, func(s *session) {
+	{"tokens/none", Required, authenticating, "An invalid token returns 401.", nil, func(s *session) {
 		if a := s.getDirect(nil, s.collection(), bearer("none")); a.Code != 401 {
 			s.errorf("got %s, want 401", a)
 		}
 	}},
-	{"tokens/no-rights", Required, authenticating, "A token gives no more than its account has.", nil,
+	{"tokens/no-rights", Required, authenticating, "A token grants only the permissions of its account.", nil,
 		func(s *session) {
 			_, token := s.account()
 			s.closed(s.getDirect(nil, s.collection(), bearer(token)))
 		}},
-	{"tokens/rights", Optional, authenticating, "A token is taken at the own port.", nil, func(s *session) {
+	{"tokens/rights", Optional, authenticating, "The server accepts a token at its own port.", nil, func(s *session) {
 		namespace, token := s.account()
 		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.discovered.gvr.Resource, "list"))
 		s.eventually("with a token", func() string {
@@ -322,14 +326,15 @@ var securityChecks = []Check{
 			return ""
 		})
 	}},
-	{"tokens/other-audience", Required, authenticating, "A token for another audience is 401.", nil, func(s *session) {
-		namespace, token := s.account("another.example.com")
-		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.discovered.gvr.Resource, "list"))
-		if a := s.getDirect(nil, s.collection(), bearer(token)); a.Code != 401 {
-			s.errorf("got %s, want 401", a)
-		}
-	}},
-	{"tokens/deleted-account", Required, authenticating, "The token of an account that is gone is soon worth nothing.",
+	{"tokens/other-audience", Required, authenticating,
+		"A token for another audience returns 401.", nil, func(s *session) {
+			namespace, token := s.account("another.example.com")
+			s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.discovered.gvr.Resource, "list"))
+			if a := s.getDirect(nil, s.collection(), bearer(token)); a.Code != 401 {
+				s.errorf("got %s, want 401", a)
+			}
+		}},
+	{"tokens/deleted-account", Required, authenticating, "The token of a deleted account soon loses its effect.",
 		nil, func(s *session) {
 			namespace, token := s.account()
 			s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.discovered.gvr.Resource, "list"))
@@ -341,44 +346,45 @@ var securityChecks = []Check{
 				return ""
 			})
 		}},
-	{"tokens/in-url", Required, authenticating, "A token in the URL is worth nothing.", nil, func(s *session) {
+	{"tokens/in-url", Required, authenticating, "A token in the URL has no effect.", nil, func(s *session) {
 		namespace, token := s.account()
 		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.discovered.gvr.Resource, "list"))
 		s.closed(s.getDirect(nil, s.collection(), query("access_token", token)))
 		s.exchanges = nil
 	}},
 	{"tokens/with-headers", Required, proxying,
-		"A token does not speak for the user in the headers of the front proxy.", nil, func(s *session) {
+		"A token does not authenticate the user in the front proxy's headers.", nil, func(s *session) {
 			user := s.reader()
 			_, token := s.account()
 			s.closed(s.getDirect(nil, s.collection(), bearer(token), header("X-Remote-User", user)))
 		}},
-	{"rights/revoked", Required, authorizing, "A right that is taken away is soon gone.", nil, func(s *session) {
+	{"rights/revoked", Required, authorizing, "A revoked permission soon loses its effect.", nil, func(s *session) {
 		user := s.reader()
 		for _, path := range s.objects {
 			s.want(s.do("DELETE", path), 200)
 		}
-		s.eventually("after the right was taken away", func() string {
+		s.eventually("after the permission was revoked", func() string {
 			if a := s.asProxiedUser(user); a.Code != 403 {
 				return "got " + a.String()
 			}
 			return ""
 		})
 	}},
-	{"rights/other-paths", Required, authorizing, "Metrics, profiles and logs take a right.", nil, func(s *session) {
-		user := s.reader()
-		for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/flags/v", "/logs/", "/configz",
-			"/statusz", "/flagz"} {
-			for _, a := range []*response{s.getDirect(nil, path),
-				s.getDirect(&s.r.target.Direct.FrontProxy, path, header("X-Remote-User", user))} {
-				if a.Code != 404 {
-					s.closed(a)
+	{"rights/other-paths", Required, authorizing,
+		"Metrics, profiles and logs require a permission.", nil, func(s *session) {
+			user := s.reader()
+			for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/flags/v", "/logs/", "/configz",
+				"/statusz", "/flagz"} {
+				for _, a := range []*response{s.getDirect(nil, path),
+					s.getDirect(&s.r.target.Direct.FrontProxy, path, header("X-Remote-User", user))} {
+					if a.Code != 404 {
+						s.closed(a)
+					}
 				}
 			}
-		}
-	}},
+		}},
 	{"rights/unclean-paths", Required, authorizing,
-		"A path with dots or doubled slashes is authorized like the clean one.", nil, func(s *session) {
+		"A path with dots or double slashes is authorized like the clean path.", nil, func(s *session) {
 			for _, path := range []string{"/healthz/.." + s.collection(), "/healthz/%2e%2e" + s.collection(), "/" +
 				s.collection(), "/healthz/." + s.collection(), s.collection() + "/..;/", "/healthz%00" +
 				s.collection()} {
@@ -387,10 +393,10 @@ var securityChecks = []Check{
 				}
 			}
 		}},
-	{"transport/old-tls", Required, crypto, "TLS 1.1 and older is refused.", nil, func(s *session) {
+	{"transport/old-tls", Required, crypto, "TLS 1.1 and older versions are rejected.", nil, func(s *session) {
 		s.noHandshake(func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 })
 	}},
-	{"transport/weak-ciphers", Required, crypto, "Cipher suites without forward secrecy are refused.", nil,
+	{"transport/weak-ciphers", Required, crypto, "Cipher suites without forward secrecy are rejected.", nil,
 		func(s *session) {
 			s.noHandshake(func(c *tls.Config) {
 				c.MaxVersion, c.CipherSuites = tls.VersionTLS12,
@@ -399,7 +405,7 @@ var securityChecks = []Check{
 			})
 		}},
 	{"transport/two-lengths", Required, smuggled,
-		"A request with Content-Length and Transfer-Encoding smuggles no second one.", nil, func(s *session) {
+		"A request with Content-Length and Transfer-Encoding cannot smuggle a second request.", nil, func(s *session) {
 			user := s.reader()
 			second := "GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nX-Remote-User: " + user + "\r\n\r\n"
 			codes := s.sendRaw(&s.r.target.Direct.FrontProxy,
@@ -410,40 +416,40 @@ var securityChecks = []Check{
 			}
 		}},
 	{"transport/space-before-colon", Required, smuggled,
-		"A space between the name of a header and the colon is refused.", nil, func(s *session) {
+		"A space between the name of a header and the colon is rejected.", nil, func(s *session) {
 			user := s.reader()
 			s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nX-Remote-User : " + user +
 				"\r\nConnection: close\r\n\r\n")
 		}},
-	{"transport/two-hosts", Required, smuggled, "Two Host headers are refused.", nil, func(s *session) {
+	{"transport/two-hosts", Required, smuggled, "Two Host headers are rejected.", nil, func(s *session) {
 		user := s.reader()
 		s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nHost: other\r\nX-Remote-User: " + user +
 			"\r\nConnection: close\r\n\r\n")
 	}},
-	{"transport/bad-length", Required, smuggled, "A Content-Length that is none is refused.", nil, func(s *session) {
+	{"transport/bad-length", Required, smuggled, "A malformed Content-Length is rejected.", nil, func(s *session) {
 		user := s.reader()
 		for _, length := range []string{"-1", "+1", "1, 2", "0x10"} {
 			s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nContent-Length: " + length +
 				"\r\nX-Remote-User: " + user + "\r\nConnection: close\r\n\r\n")
 		}
 	}},
-	{"transport/large-header", Required, smuggled, "A header of 2 MiB is refused.", nil, func(s *session) {
+	{"transport/large-header", Required, smuggled, "A header of 2 MiB is rejected.", nil, func(s *session) {
 		user := s.reader()
 		s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nX-Large: " + strings.Repeat("x", 2<<20) +
 			"\r\nX-Remote-User: " + user + "\r\nConnection: close\r\n\r\n")
 	}},
 	{"transport/foreign-origin", Recommended, "https://www.rfc-editor.org/rfc/rfc6455#section-10.2",
-		"A web page of another origin opens no connection.", nil, func(s *session) {
+		"A web page of another origin cannot open a connection.", nil, func(s *session) {
 			user := s.reader()
 			a := s.asProxiedUser(user, header("Connection", "Upgrade"), header("Upgrade", "websocket"),
 				header("Origin", "https://evil.example.com"),
 				header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), header("Sec-WebSocket-Version", "13"))
 			if a.Code == 101 {
-				s.errorf("the connection was upgraded, want a refusal")
+				s.errorf("the connection was upgraded, want it rejected")
 			}
 		}},
 	{"transport/redirects", Required, "https://github.com/kubernetes/kubernetes/issues/93107",
-		"No answer redirects the front proxy elsewhere.", nil, func(s *session) {
+		"No response redirects the front proxy to another host.", nil, func(s *session) {
 			user := s.reader()
 			for _, path := range []string{"//evil.example.com/%2f..", "/\\evil.example.com",
 				"/apis//evil.example.com/.."} {

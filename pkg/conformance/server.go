@@ -23,18 +23,18 @@ func healthy(name, text string) Check {
 		[]need{aServer}, func(s *session) {
 			a := s.want(s.do("GET", "/"+name, at(s.r.server), accept("*/*")), 200)
 			if string(a.Body) != "ok" {
-				s.errorf("the answer is %.100q, want ok", a.Body)
+				s.errorf("the response is %.100q, want ok", a.Body)
 			}
 			if a := s.want(s.do("GET", "/"+name, at(s.r.server), accept("*/*"), query("verbose", "")),
 				200); !strings.Contains(string(a.Body), "[+]ping ok") {
-				s.errorf("with verbose the answer is %.300q, want a line for each part", a.Body)
+				s.errorf("with verbose the response is %.300q, want a line for each check", a.Body)
 			}
 		}}
 }
 
 var healthChecks = []Check{
-	healthy("livez", "/livez says ok, and with verbose each part."),
-	healthy("readyz", "/readyz says ok, and with verbose each part."),
+	healthy("livez", "/livez returns ok, and lists each check with verbose."),
+	healthy("readyz", "/readyz returns ok, and lists each check with verbose."),
 }
 
 // metrics returns the metrics of the server.
@@ -108,20 +108,20 @@ var metricChecks = []Check{
 			s.want(s.list(), 200)
 			s.eventually("after a list", func() string {
 				if after := metric(s.metrics(), "apiserver_request_total", labels); after <= before {
-					return fmt.Sprintf("apiserver_request_total is %v, as before", after)
+					return fmt.Sprintf("apiserver_request_total is still %v", after)
 				}
 				return ""
 			})
 		}},
-	{"metrics/refused", Recommended, measuring, "apiserver_request_total counts a request that is refused.",
+	{"metrics/refused", Recommended, measuring, "apiserver_request_total counts a rejected request.",
 		[]need{verbs("create", "get"), aServer}, func(s *session) {
 			labels := s.resourceLabels("GET")
 			labels["code"] = "404"
 			before := metric(s.metrics(), "apiserver_request_total", labels)
 			s.expectRefused(s.do("GET", s.path(s.object())), 404)
-			s.eventually("after a request that was refused", func() string {
+			s.eventually("after a rejected request", func() string {
 				if after := metric(s.metrics(), "apiserver_request_total", labels); after <= before {
-					return fmt.Sprintf("apiserver_request_total is %v, as before", after)
+					return fmt.Sprintf("apiserver_request_total is still %v", after)
 				}
 				return ""
 			})
@@ -142,7 +142,7 @@ var metricChecks = []Check{
 						return ""
 					}
 				}
-				return "apiserver_request_duration_seconds has no samples of it"
+				return "apiserver_request_duration_seconds has no samples for the resource"
 			})
 		}},
 }
@@ -166,14 +166,14 @@ func leak(name, metric, text string, allowed func(before float64) float64, needs
 
 var leakChecks = []Check{
 	leak("watches", watches,
-		fmt.Sprintf("After the run, at most %d watches of the resource are open more than before: "+
+		fmt.Sprintf("After the run, at most %d more watches of the resource are open than before: "+
 			"apiserver_longrunning_requests.", spareWatches),
 		func(before float64) float64 { return before + spareWatches }, verbs("watch")),
-	leak("goroutines", goroutines, fmt.Sprintf("After the run, the server has at most %d goroutines more than before.",
+	leak("goroutines", goroutines, fmt.Sprintf("After the run, the server has at most %d more goroutines than before.",
 		spareGoroutines),
 		func(before float64) float64 { return before + spareGoroutines }),
 	leak("memory", heap, fmt.Sprintf(
-		"After the run, the heap of the server is at most twice as large as before, and %d MiB.", spareHeap>>20),
+		"After the run, the heap of the server is at most twice its former size plus %d MiB.", spareHeap>>20),
 		func(before float64) float64 { return 2*before + spareHeap }),
 }
 
@@ -196,7 +196,7 @@ func (r *runner) auditLog() ([]byte, error) {
 func (s *session) audited(a *response) *auditv1.Event {
 	id := a.Header.Get("Audit-Id")
 	if id == "" {
-		s.fatalf("%s: the answer has no header Audit-ID", a.request)
+		s.fatalf("%s: the response has no header Audit-ID", a.request)
 	}
 	event := &auditv1.Event{}
 	s.eventually("in the audit log", func() string {
@@ -212,14 +212,14 @@ func (s *session) audited(a *response) *auditv1.Event {
 				return ""
 			}
 		}
-		return "there is no event " + id + " of the stage ResponseComplete"
+		return "the audit log has no event " + id + " of the stage ResponseComplete"
 	})
 	return event
 }
 
 var auditChecks = []Check{
 	{"audit/event", Recommended, auditing,
-		"A request leaves an event with the Audit-ID of the answer, the user, the verb, the object and the code.",
+		"A request creates an event with the Audit-ID of the response, the user, the verb, the object and the code.",
 		[]need{verbs("create"), anAuditLog}, func(s *session) {
 			a := s.do("POST", s.collection(), body(s.object()))
 			obj := s.created(s.want(a, 201))
@@ -233,7 +233,7 @@ var auditChecks = []Check{
 					event.ResponseStatus)
 			}
 		}},
-	{"audit/refused", Recommended, auditing, "A request that is refused leaves an event with the code.",
+	{"audit/refused", Recommended, auditing, "A rejected request creates an event with the code.",
 		[]need{verbs("create"), anAuditLog}, func(s *session) {
 			obj := s.object()
 			obj.SetName(s.create().GetName())
@@ -243,12 +243,12 @@ var auditChecks = []Check{
 				s.errorf("the status of the event is %+v, want the code %d", event.ResponseStatus, a.Code)
 			}
 		}},
-	{"audit/user", Required, auditing, "The event of an impersonated request has the user who was impersonated.",
+	{"audit/user", Required, auditing, "The event of an impersonated request has the impersonated user.",
 		[]need{verbs("list"), anAuditLog}, func(s *session) {
 			user := s.unprivilegedUser()
 			s.grant(user, s.rule(s.r.discovered.gvr.Resource, "list"))
 			var a *response
-			s.eventually("with the right to list", func() string {
+			s.eventually("with the permission to list", func() string {
 				if a = s.list(as(user)); a.Code != http.StatusOK {
 					return "got " + a.String()
 				}
@@ -261,7 +261,7 @@ var auditChecks = []Check{
 				s.errorf("the event is by %q for %+v, want %s", event.User.Username, event.ImpersonatedUser, user)
 			}
 		}},
-	{"audit/policy", Recommended, policies, "A ValidatingAdmissionPolicy leaves its annotation in the event.",
+	{"audit/policy", Recommended, policies, "A ValidatingAdmissionPolicy adds its annotation to the event.",
 		[]need{verbs("create"), anAuditLog}, func(s *session) {
 			s.policyWith([]any{"CREATE"}, "true", "Deny",
 				map[string]any{"auditAnnotations": []any{map[string]any{"key": "seen",
@@ -273,7 +273,7 @@ var auditChecks = []Check{
 						return ""
 					}
 				}
-				return "the event has no annotation of it"
+				return "the event has no annotation of the policy"
 			})
 		}},
 }

@@ -152,7 +152,7 @@ func (s *session) created(a *response) *unstructured.Unstructured {
 	obj := a.object()
 	s.objects = append(s.objects, s.path(obj))
 	if s.r.made.Add(1) > maxObjects {
-		s.fatalf("the run made %d objects", maxObjects)
+		s.fatalf("the run has created %d objects, which is the maximum", maxObjects)
 	}
 	return obj
 }
@@ -177,7 +177,7 @@ func (s *session) expectRefused(a *response, codes ...int) *metav1.Status {
 	status := &metav1.Status{}
 	if err := json.Unmarshal(a.Body, status); err != nil || status.Kind != "Status" ||
 		status.Status != metav1.StatusFailure || int(status.Code) != a.Code {
-		s.fatalf("%s: the body is %.300q, want a Status that says Failure and code %d", a.request, a.Body, a.Code)
+		s.fatalf("%s: the body is %.300q, want a Status with Failure and code %d", a.request, a.Body, a.Code)
 	}
 	return status
 }
@@ -253,7 +253,7 @@ func (s *session) aNamespace() string {
 		"metadata": map[string]any{"generateName": s.r.namespacePrefix(), "labels": s.labels()},
 	}))
 	if a.Code == 403 {
-		s.skipf("no namespace can be made: %s", a)
+		s.skipf("cannot create a namespace: %s", a)
 	}
 	name := s.want(a, 201).object().GetName()
 	s.namespaces = append(s.namespaces, name)

@@ -101,7 +101,7 @@ func ReadSample(path string) (*unstructured.Unstructured, error) {
 		err = utiljson.Unmarshal(text, &sample.Object)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s is no object in YAML or JSON: %w", path, err)
+		return nil, fmt.Errorf("%s is not an object in YAML or JSON: %w", path, err)
 	}
 	return sample, nil
 }
@@ -153,7 +153,7 @@ func (t *Target) complete(checks []Check) (schema.GroupVersionResource, error) {
 			}
 			if patched, err := mergePatched(t.Sample, patch); err != nil ||
 				reflect.DeepEqual(patched.Object, t.Sample.Object) {
-				problems = append(problems, fmt.Errorf("%s is %v, expected a JSON merge patch that changes the sample",
+				problems = append(problems, fmt.Errorf("%s is %v: must be a JSON merge patch that changes the sample",
 					name, patch))
 			}
 		}
@@ -164,18 +164,18 @@ func (t *Target) complete(checks []Check) (schema.GroupVersionResource, error) {
 	}
 	for _, name := range append(slices.Clone(t.Only), t.Known...) {
 		if !known[name] {
-			problems = append(problems, fmt.Errorf("there is no check and no area %q", name))
+			problems = append(problems, fmt.Errorf("unknown check or area %q", name))
 		}
 	}
 	if t.WebhookAddress != "" {
 		if host, _, err := net.SplitHostPort(t.WebhookAddress); err != nil || host == "" {
-			problems = append(problems, fmt.Errorf("WebhookAddress is %q, expected HOST:PORT that the server reaches",
+			problems = append(problems, fmt.Errorf("WebhookAddress is %q: must be HOST:PORT that the server can reach",
 				t.WebhookAddress))
 		}
 	}
 	if t.AuditLog != "" {
 		if _, err := os.Stat(t.AuditLog); err != nil {
-			problems = append(problems, fmt.Errorf("the audit log: %w", err))
+			problems = append(problems, fmt.Errorf("read the audit log: %w", err))
 		}
 	}
 	if len(problems) > 0 {
@@ -236,25 +236,25 @@ func (t *Target) parse() (gvr schema.GroupVersionResource, problems []error) {
 	if t.Resource != "" {
 		if named, _ = schema.ParseResourceArg(t.Resource); named == nil {
 			problems = append(problems,
-				fmt.Errorf("the resource is %q, expected RESOURCE.VERSION.GROUP, such as deployments.v1.apps, or "+
-					"configmaps.v1. with a dot at the end for a resource without a group", t.Resource))
+				fmt.Errorf("the resource is %q: must be RESOURCE.VERSION.GROUP, such as deployments.v1.apps, or "+
+					"configmaps.v1. with a dot at the end for the core group", t.Resource))
 		}
 	}
 	if t.Sample == nil || len(t.Sample.Object) == 0 {
-		return gvr, append(problems, errors.New("the target has no Sample, expected a valid object"))
+		return gvr, append(problems, errors.New("the target has no Sample, which must be a valid object"))
 	}
 	if t.Sample.GetAPIVersion() == "" || t.Sample.GetKind() == "" {
 		return gvr, append(problems, errors.New("the sample has no apiVersion or no kind"))
 	}
 	sample, err := plain(t.Sample.Object)
 	if err != nil {
-		return gvr, append(problems, fmt.Errorf("the sample: %w", err))
+		return gvr, append(problems, fmt.Errorf("convert the sample: %w", err))
 	}
 	t.Sample = &unstructured.Unstructured{Object: sample}
 	gvr = t.Sample.GroupVersionKind().GroupVersion().WithResource("")
 	if named != nil {
 		if named.GroupVersion() != gvr.GroupVersion() {
-			problems = append(problems, fmt.Errorf("the sample is of %s, expected %s as in the resource",
+			problems = append(problems, fmt.Errorf("the sample has the version %s, and the resource has %s",
 				t.Sample.GetAPIVersion(), named.GroupVersion()))
 		}
 		gvr = *named

@@ -25,7 +25,7 @@ func (s *session) appliedAcross(version string) {
 	_ = unstructured.SetNestedSlice(example.Object, []any{second}, field...)
 	made := s.do("POST", s.collection(), body(example))
 	if made.Code != 201 {
-		s.skipf("an object with another %s is refused: %s", key, made)
+		s.skipf("an object with another %s is rejected: %s", key, made)
 	}
 	other := s.want(s.do("GET", s.in(version, s.created(made))), 200).object()
 

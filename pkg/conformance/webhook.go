@@ -146,7 +146,7 @@ func (s *session) webhook(h hooked) (asked func() []*admissionv1.AdmissionReques
 		}},
 	}))
 	if a.Code == 403 || a.Code == 404 {
-		s.skipf("no webhooks can be made: %s", a)
+		s.skipf("cannot create webhooks: %s", a)
 	}
 	s.want(a, 201)
 	s.objects = append(s.objects, resource+"/"+name)
@@ -175,11 +175,11 @@ func (s *session) asked(by func() []*admissionv1.AdmissionRequest,
 		a = send()
 		requests := by()
 		if len(requests) == 0 {
-			return "it was not asked; the answer was " + a.String()
+			return "it was not called; the response was " + a.String()
 		}
 		// other requests are retried after a concurrent write
 		if len(requests) > 1 && strings.HasPrefix(a.request, "POST ") {
-			s.errorf("%s: the webhook was asked %d times, want once", a.request, len(requests))
+			s.errorf("%s: the webhook was called %d times, want once", a.request, len(requests))
 		}
 		request = requests[0]
 		return ""
@@ -201,7 +201,7 @@ func (s *session) validator(operation string) func() []*admissionv1.AdmissionReq
 
 var webhookChecks = []Check{
 	{"webhooks/request", Required, webhooking,
-		"A webhook is asked once, with the kind, the resource, the operation, the user, the name and the object.",
+		"A webhook gets one request, with the kind, the resource, the operation, the user, the name and the object.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
 			asked := s.validator("CREATE")
 			request, a := s.asked(asked, func() *response {
@@ -214,7 +214,7 @@ var webhookChecks = []Check{
 				request.Operation != "CREATE" || request.Name != obj.GetName() ||
 				request.Namespace != obj.GetNamespace() || request.UserInfo.Username == "" || request.DryRun != nil &&
 				*request.DryRun {
-				s.errorf("the webhook was asked about %s %s %s %s/%s by %q", request.Operation, request.Kind,
+				s.errorf("the webhook was called for %s %s %s %s/%s by %q", request.Operation, request.Kind,
 					request.Resource, request.Namespace, request.Name, request.UserInfo.Username)
 			}
 			var seen map[string]any
@@ -224,7 +224,7 @@ var webhookChecks = []Check{
 			}
 		}},
 	{"webhooks/user", Required, webhooking,
-		"A webhook is told the user who asks, not the one who passes the request on.",
+		"A webhook gets the user of the request, not the proxy that forwards it.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
 			user := s.unprivilegedUser()
 			s.grant(user, s.rule("*", "create", "get")) // the kind may require further permissions
@@ -236,19 +236,20 @@ var webhookChecks = []Check{
 				s.errorf("the user of the request is %q, want %s", request.UserInfo.Username, user)
 			}
 		}},
-	{"webhooks/denied", Required, webhooking, "What a webhook refuses is refused, with its code and message.",
+	{"webhooks/denied", Required, webhooking,
+		"A request that a webhook denies is rejected, with the webhook's code and message.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
 			asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"},
 				answer: func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-					return &admissionv1.AdmissionResponse{Result: refusal(418, "the webhook of the check says no")}
+					return &admissionv1.AdmissionResponse{Result: refusal(418, "denied by the webhook of the check")}
 				}})
 			_, a := s.asked(asked, s.dryCreate)
 			if status := s.expectRefused(a, 418); !strings.Contains(status.Message,
-				"the webhook of the check says no") {
+				"denied by the webhook of the check") {
 				s.errorf("the message is %q, want that of the webhook", status.Message)
 			}
 		}},
-	{"webhooks/mutating", Required, webhooking, "What a mutating webhook changes is answered and stored.",
+	{"webhooks/mutating", Required, webhooking, "Changes of a mutating webhook are returned and stored.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
 			asked := s.mutator()
 			_, a := s.asked(asked, func() *response {
@@ -260,7 +261,7 @@ var webhookChecks = []Check{
 				s.errorf("the labels are %v, want mutated among them", got.GetLabels())
 			}
 		}},
-	{"webhooks/mutating-apply", Required, webhooking, "A mutating webhook changes what is applied, too.",
+	{"webhooks/mutating-apply", Required, webhooking, "A mutating webhook changes applied objects too.",
 		[]need{verbs("create", "patch"), aWebhookAddress}, func(s *session) {
 			asked := s.mutator()
 			_, a := s.asked(asked, func() *response {
@@ -271,7 +272,7 @@ var webhookChecks = []Check{
 				s.errorf("the labels are %v, want mutated among them", got.GetLabels())
 			}
 		}},
-	{"webhooks/update", Required, webhooking, "A webhook is told the old and the new object of a change.",
+	{"webhooks/update", Required, webhooking, "A webhook gets the old and the new object of an update.",
 		[]need{verbs("create", "patch"), aWebhookAddress}, func(s *session) {
 			obj := s.create(labelled("hooked", "yes"))
 			asked := s.validator("UPDATE")
@@ -283,10 +284,10 @@ var webhookChecks = []Check{
 			if before, after := string(request.OldObject.Raw),
 				string(request.Object.Raw); request.Operation != "UPDATE" ||
 				before == after || !strings.Contains(after, `"another"`) {
-				s.errorf("the webhook was asked about %s of %.300s to %.300s", request.Operation, before, after)
+				s.errorf("the webhook was called for %s of %.300s to %.300s", request.Operation, before, after)
 			}
 		}},
-	{"webhooks/delete", Required, webhooking, "A webhook is asked about a deletion, with the object.",
+	{"webhooks/delete", Required, webhooking, "A webhook is called for a deletion, with the object.",
 		[]need{verbs("create", "delete"), aWebhookAddress}, func(s *session) {
 			// A webhook that is not deleted must not prevent the deletion of objects.
 			asked := s.webhook(hooked{kind: validating, operations: []any{"DELETE"}, policy: "Ignore", answer: allows})
@@ -297,12 +298,12 @@ var webhookChecks = []Check{
 			})
 			if request.Operation != "DELETE" || request.Name != obj.GetName() ||
 				!strings.Contains(string(request.OldObject.Raw), string(obj.GetUID())) {
-				s.errorf("the webhook was asked about %s %s with %.300s", request.Operation, request.Name,
+				s.errorf("the webhook was called for %s %s with %.300s", request.Operation, request.Name,
 					request.OldObject.Raw)
 			}
 		}},
 	{"webhooks/status", Required, webhooking,
-		"A webhook for the subresource status is asked about it, and not about the object.",
+		"A webhook for the subresource status is called for the status, and not for the object.",
 		[]need{verbs("create", "patch"), subresource("status"), aStatus, aWebhookAddress}, func(s *session) {
 			obj := s.create(labelled("hooked", "yes"))
 			asked := s.webhook(hooked{kind: validating, operations: []any{"UPDATE"},
@@ -317,10 +318,10 @@ var webhookChecks = []Check{
 			}
 			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"another": "yes"}}))
 			if n := len(asked()); n > 0 {
-				s.errorf("the webhook was asked about the object")
+				s.errorf("the webhook was called for the object")
 			}
 		}},
-	{"webhooks/dry-run", Required, webhooking, "A webhook is told of a dry run.",
+	{"webhooks/dry-run", Required, webhooking, "A webhook sees that a request is a dry run.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
 			asked := s.validator("CREATE")
 			if request, a := s.asked(asked, s.dryCreate); a.Code != 201 || request.DryRun == nil || !*request.DryRun {
@@ -338,21 +339,21 @@ var webhookChecks = []Check{
 			s.warned(s.want(a, 201), "the webhook of the check warns")
 		}},
 	{"webhooks/fails-closed", Required, webhooking,
-		"A webhook without an answer refuses the request, when its failurePolicy is Fail.",
+		"A request is rejected if a webhook with the failurePolicy Fail does not respond.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
 			asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, answer: none})
 			_, a := s.asked(asked, s.dryCreate)
 			s.expectRefused(a, 500, 503)
 		}},
 	{"webhooks/fails-open", Required, webhooking,
-		"A webhook without an answer is passed over, when its failurePolicy is Ignore.",
+		"A request is accepted if a webhook with the failurePolicy Ignore does not respond.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
 			asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, policy: "Ignore", answer: none})
 			_, a := s.asked(asked, s.dryCreate)
 			s.want(a, 201)
 		}},
 	{"webhooks/versions", Required, webhooking,
-		"A webhook for one version is asked about writes in another, and sees them in its own.",
+		"A webhook for one version is called for writes in another version, with the object in its own version.",
 		[]need{verbs("create"), otherVersions, aWebhookAddress}, func(s *session) {
 			obj := s.create()
 			for _, version := range s.r.discovered.otherVersions {
@@ -362,7 +363,7 @@ var webhookChecks = []Check{
 				if request.Kind.Version != version || request.RequestKind == nil ||
 					request.RequestKind.Version != s.r.discovered.gvr.Version ||
 					!strings.Contains(string(request.Object.Raw), s.apiVersionOf(version)) {
-					s.errorf("%s: the webhook was asked about %s with %.300s", version, request.Kind,
+					s.errorf("%s: the webhook was called for %s with %.300s", version, request.Kind,
 						request.Object.Raw)
 				}
 			}

@@ -37,12 +37,12 @@ type Server struct{}
 func (Server) ValidateDataDir(dataDir string) []error {
 	abs, err := filepath.Abs(dataDir)
 	if dataDir == "" || err != nil {
-		return []error{fmt.Errorf(
-			"--data-dir is %q, expected a directory for the embedded etcd (or set --etcd-servers)", dataDir)}
+		return []error{errors.New(
+			"--data-dir is required for the embedded etcd, or --etcd-servers for an external one")}
 	}
 	if path := storage.SocketPath(abs); len(path) > maxSocketPath {
 		return []error{fmt.Errorf(
-			"--data-dir %s: the path of its socket %s has %d bytes, expected at most %d; choose a shorter directory",
+			"--data-dir %s: the path of its socket %s has %d bytes, and must have at most %d; choose a shorter directory",
 			dataDir, path, len(path), maxSocketPath)}
 	}
 	return nil
@@ -57,15 +57,16 @@ func (Server) Start(ctx context.Context,
 	}
 	// etcd creates its socket with mode 0755, so the mode of the directory keeps other users out.
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
-		return "", nil, nil, fmt.Errorf("create --data-dir: %w; choose a directory that this user may write", err)
+		return "", nil, nil, fmt.Errorf("create --data-dir: %w; choose a directory that this user can write", err)
 	}
 	if err := os.Chmod(dataDir, 0o700); err != nil {
-		return "", nil, nil, fmt.Errorf("protect --data-dir: %w; it must belong to the user that runs the server", err)
+		return "", nil, nil, fmt.Errorf(
+			"set the mode of --data-dir: %w; it must belong to the user that runs the server", err)
 	}
 	lock, err := fileutil.TryLockFile(storage.LockPath(dataDir), os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, fileutil.ErrLocked) {
 		return "", nil, nil, fmt.Errorf(
-			"--data-dir %s is in use by another server: stop it, or choose another directory", dataDir)
+			"--data-dir %s is in use by another server; stop it, or choose another directory", dataDir)
 	} else if err != nil {
 		return "", nil, nil, fmt.Errorf("lock --data-dir: %w", err)
 	}
@@ -90,7 +91,7 @@ func (Server) Start(ctx context.Context,
 			logs.SetLevel(zap.FatalLevel)
 			etcd.Close()
 			if err := lock.Close(); err != nil {
-				klog.ErrorS(err, "Unlocking the data directory")
+				klog.ErrorS(err, "Failed to unlock the data directory")
 			}
 		}, nil
 	case err = <-etcd.Err():
@@ -108,7 +109,7 @@ func newConfig(dataDir string) (*embed.Config, zap.AtomicLevel, error) {
 	logs.Level = zap.NewAtomicLevelAt(zap.ErrorLevel)
 	logger, err := logs.Build()
 	if err != nil {
-		return nil, logs.Level, fmt.Errorf("make logger of embedded etcd: %w", err)
+		return nil, logs.Level, fmt.Errorf("create logger of embedded etcd: %w", err)
 	}
 
 	cfg := embed.NewConfig()

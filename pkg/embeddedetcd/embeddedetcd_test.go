@@ -85,7 +85,7 @@ func TestDataDirInUse(t *testing.T) {
 	select {
 	case err := <-refused:
 		if want := "--data-dir " + dir +
-			" is in use by another server: stop it, or choose another directory"; err == nil || err.Error() != want {
+			" is in use by another server; stop it, or choose another directory"; err == nil || err.Error() != want {
 			t.Errorf("second server: got error %v, want %s", err, want)
 		}
 	case <-time.After(5 * time.Second):
@@ -122,7 +122,7 @@ func TestDataDirUnusable(t *testing.T) {
 	}
 	_, _, _, err := Server{}.Start(t.Context(), filepath.Join(file, "data"))
 	if err == nil || !strings.HasPrefix(err.Error(), "create --data-dir: ") ||
-		!strings.HasSuffix(err.Error(), "choose a directory that this user may write") {
+		!strings.HasSuffix(err.Error(), "choose a directory that this user can write") {
 		t.Errorf("got error %v, want one that says to choose another directory", err)
 	}
 }
@@ -133,9 +133,9 @@ func TestValidateDataDir(t *testing.T) {
 	for _, tc := range []struct{ name, dir, want string }{
 		{"longest", longest, ""},
 		{"too long", longest + "d", "--data-dir " + longest + "d: the path of its socket " + longest +
-			"d/etcd.sock has 108 bytes, expected at most 107; choose a shorter directory"},
+			"d/etcd.sock has 108 bytes, and must have at most 107; choose a shorter directory"},
 		{"relative", "data", ""},
-		{"none", "", `--data-dir is "", expected a directory for the embedded etcd (or set --etcd-servers)`},
+		{"none", "", "--data-dir is required for the embedded etcd, or --etcd-servers for an external one"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := ""

@@ -71,7 +71,7 @@ func buildWith(ctx context.Context, pkg string, progress io.Writer) (file string
 			return file, openSources(ctx, dir, settings, pkg)
 		}
 	}
-	return "", fmt.Errorf("build %s: its sources change while it is built, or go run did not keep it: there is no %q",
+	return "", fmt.Errorf("build %s: %q does not exist; its sources changed during the build, or go run did not keep it",
 		pkg, file)
 }
 

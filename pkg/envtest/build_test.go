@@ -106,7 +106,7 @@ func TestControllersFail(t *testing.T) {
 	var progress bytes.Buffer
 	e := New(t, Options{Server: server, Progress: &progress})
 	wantError(t, e.WaitControllers(t.Context()), "start the controllers: build kube-controller-manager",
-		"install Go, or have kube-controller-manager of Kubernetes 1.37")
+		"install Go, or put kube-controller-manager of Kubernetes 1.37")
 	client, err := e.AdminClient()
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func TestControllersFail(t *testing.T) {
 		t.Errorf("got %v, controllers %v, failure %v; want an environment that runs without controllers", err,
 			e.ControllersStarted(), e.Failure())
 	}
-	if !strings.Contains(progress.String(), "Without them no namespace is deleted") {
+	if !strings.Contains(progress.String(), "Without it, namespaces are not deleted") {
 		t.Errorf("got the progress\n%s\nwant that it says what is missing", progress.String())
 	}
 }
@@ -134,7 +134,7 @@ func TestControllersLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(progress.String(),
-		"The controllers are still built: until they run, no namespace is deleted") {
+		"kube-controller-manager is being built. Until it runs, namespaces are not deleted") {
 		t.Errorf("got the progress\n%s\nwant that it says what is missing", progress.String())
 	}
 	if given, err := filepath.Glob(filepath.Join(empty, "controlplane", "*", "kube-apiserver")); err != nil ||

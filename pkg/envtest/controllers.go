@@ -10,7 +10,7 @@ import (
 
 const controllerManager = "kube-controller-manager"
 
-const withoutControllers = "no namespace is deleted, no garbage is collected, and no quota is counted"
+const withoutControllers = "namespaces are not deleted, garbage is not collected, and quotas are not counted"
 
 // controllers is kube-controller-manager, which starts after everything else if it must be built
 // first.
@@ -39,14 +39,14 @@ func (e *Environment) buildControllers() {
 	if e.ControllersStarted() {
 		return
 	}
-	fmt.Fprintf(progress, "The controllers are still built: until they run, %s.\n", withoutControllers)
+	fmt.Fprintf(progress, "kube-controller-manager is being built. Until it runs, %s.\n", withoutControllers)
 	ctx, cancel := context.WithCancel(e.ctx)
 	c.cancel = cancel
 	c.building.Go(func() {
 		if err := e.binaries.Ensure(ctx, controllerManager); err != nil {
 			if ctx.Err() == nil {
 				c.failed = fmt.Errorf("start the controllers: %w", err)
-				fmt.Fprintf(progress, "%v\nWithout them %s.\n", c.failed, withoutControllers)
+				fmt.Fprintf(progress, "%v\nWithout it, %s.\n", c.failed, withoutControllers)
 				close(c.built)
 			}
 		} else if err := e.runControllers(); err != nil && ctx.Err() == nil {

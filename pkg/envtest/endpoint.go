@@ -65,7 +65,7 @@ func (e Endpoint) Do(t testing.TB, method, path string, header http.Header, body
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
-		t.Fatalf("%s %s: read the answer: %v", method, path, err)
+		t.Fatalf("%s %s: read the response: %v", method, path, err)
 	}
 	return Answer{resp.StatusCode, resp.Header, data}
 }

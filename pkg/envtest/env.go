@@ -115,8 +115,8 @@ func (e *Environment) withDiskSpace(err error) error {
 		return err
 	}
 	if left := fs.Bavail * uint64(fs.Bsize) >> 20; left < needed { //nolint:gosec // no size is negative
-		return fmt.Errorf("%w\nthe state needs %d MiB in %s, which has %d: free some, or use another directory", err,
-			needed, dir, left)
+		return fmt.Errorf("%w\nthe state needs %d MiB in %s, which has %d MiB; free some space, or use another directory",
+			err, needed, dir, left)
 	}
 	return err
 }
@@ -127,7 +127,7 @@ func (e *Environment) prepare() (err error) {
 		// t.TempDir is not used, because the path of a Unix socket in it can have at most 107
 		// bytes.
 		if e.Dir, err = os.MkdirTemp("", "apienv-"); err != nil {
-			return fmt.Errorf("make state directory: %w", err)
+			return fmt.Errorf("create state directory: %w", err)
 		}
 	}
 	if e.Dir, err = filepath.Abs(e.Dir); err != nil {
@@ -136,14 +136,14 @@ func (e *Environment) prepare() (err error) {
 	e.processes = processes{logDir: filepath.Join(e.Dir, "logs"), fail: e.fail}
 	for _, dir := range []string{e.Dir, e.processes.logDir, filepath.Join(e.Dir, "users")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("make state directory: %w", err)
+			return fmt.Errorf("create state directory: %w", err)
 		}
 	}
 	if e.lock, err = os.OpenFile(filepath.Join(e.Dir, ".env.lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return fmt.Errorf("lock state directory: %w", err)
 	}
 	if err := syscall.Flock(int(e.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return fmt.Errorf("lock state directory %s: it is in use by another run; stop that one first", e.Dir)
+		return fmt.Errorf("lock state directory %s: it is in use by another run; stop the other run first", e.Dir)
 	}
 	if e.options.Network == ClusterIPRouting {
 		if _, err := exec.LookPath("nft"); err != nil {
@@ -189,7 +189,7 @@ func (e *Environment) findPrograms() (err error) {
 func (e *Environment) findServer() (err error) {
 	if e.server = e.options.Server; filepath.IsAbs(e.server) {
 		if !controlplane.Executable(e.server) {
-			return fmt.Errorf("find our server: Options.Server is %s, which is no file that can be run", e.server)
+			return fmt.Errorf("find the server: Options.Server is %s, which is not an executable file", e.server)
 		}
 		return nil
 	}

@@ -113,7 +113,7 @@ func TestChildDies(t *testing.T) {
 	t.Run("at start", func(t *testing.T) {
 		began := time.Now()
 		_, err := Start(t.Context(), Options{KubeAPIServerArgs: []string{"--no-such-flag"}})
-		if err == nil || !strings.Contains(err.Error(), "kube-apiserver ended without being told to") ||
+		if err == nil || !strings.Contains(err.Error(), "kube-apiserver exited unexpectedly") ||
 			!strings.Contains(err.Error(), "unknown flag: --no-such-flag") {
 			t.Errorf("start: %v, want an error that names kube-apiserver and has the end of its log", err)
 		}
@@ -135,7 +135,7 @@ func TestChildDies(t *testing.T) {
 			t.Fatal("not noticed within 10 s")
 		}
 		if err := e.Failure(); err == nil || !strings.Contains(err.Error(),
-			"etcd ended without being told to (signal: killed)") {
+			"etcd exited unexpectedly (signal: killed)") {
 			t.Errorf("failure: %v, want one that names etcd", err)
 		}
 		// Without its etcd, kube-apiserver does not drain and is killed, which is not an error of
@@ -157,7 +157,7 @@ func TestPartEnds(t *testing.T) {
 	if err == nil {
 		t.Fatal("the environment started", e.Stop())
 	}
-	for _, want := range []string{"kube-controller-manager ended without being told to (exit status 3)",
+	for _, want := range []string{"kube-controller-manager exited unexpectedly (exit status 3)",
 		"it lacks a tool"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -183,7 +183,7 @@ func TestPartHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = p.ready(t.Context(), time.Millisecond, func(context.Context) error { return errors.New("not ready") })
-	wantError(t, err, "wait for part: not within 1ms: not ready; the end of "+p.log, "it waits for a tool")
+	wantError(t, err, "wait for part: timed out after 1ms: not ready; the end of "+p.log, "it waits for a tool")
 }
 
 // TestSeveralAtOnce: concurrent environments use different ports and directories, and a directory
@@ -327,7 +327,7 @@ func TestBadServer(t *testing.T) {
 	for server, want := range map[string]string{
 		"../../docs":         "no Go files in",
 		"example.org/nobody": "example.org/nobody",
-		"/nowhere/server":    "Options.Server is /nowhere/server, which is no file that can be run",
+		"/nowhere/server":    "Options.Server is /nowhere/server, which is not an executable file",
 	} {
 		_, err := Start(t.Context(), Options{Server: server})
 		wantError(t, err, want)

@@ -131,7 +131,7 @@ func (e *Environment) etcdTLS(et *etcd) (*tls.Config, error) {
 }
 
 var errEmbedded = errors.New(
-	"connect to the etcd of the servers: it is embedded; start the environment with ExternalEtcd")
+	"connect to the etcd of the servers: it is embedded; set ExternalEtcd in the options")
 
 // EtcdClient returns a client of the external etcd of the extension API servers. The caller must
 // close it.

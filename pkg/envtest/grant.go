@@ -30,14 +30,14 @@ func (e *Environment) Grant(ctx context.Context, user string, rules ...rbacv1.Po
 	role, err := admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules},
 		metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("grant rights to %s: %w", user, err)
+		return fmt.Errorf("grant permissions to %s: %w", user, err)
 	}
 	if _, err := admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: meta,
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("grant rights to %s: %w", user, err)
+		return fmt.Errorf("grant permissions to %s: %w", user, err)
 	}
 	for _, k := range e.KubeAPIServers {
 		config, err := e.adminOf(k)
@@ -48,7 +48,7 @@ func (e *Environment) Grant(ctx context.Context, user string, rules ...rbacv1.Po
 		if err != nil {
 			return err
 		}
-		if err := eventually(ctx, "the rights of "+user, grantTimeout,
+		if err := eventually(ctx, "the permissions of "+user, grantTimeout,
 			func(ctx context.Context) error { return allowed(ctx, client, user, rules) }); err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func allowed(ctx context.Context, client authorizationv1client.SubjectAccessRevi
 			return err
 		}
 		if !review.Status.Allowed {
-			return fmt.Errorf("it may not do %v", rule)
+			return fmt.Errorf("it has no permission for %v", rule)
 		}
 	}
 	return nil

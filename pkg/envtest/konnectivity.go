@@ -158,7 +158,7 @@ func (e *Environment) egressFile(k *KubeAPIServer) (string, error) {
 		return "", fmt.Errorf("read the egress selector configuration: %w", err)
 	}
 	if err := os.MkdirAll(e.socketDir(k), 0o700); err != nil {
-		return "", fmt.Errorf("make the directory of the socket: %w", err)
+		return "", fmt.Errorf("create socket directory: %w", err)
 	}
 	path := filepath.Join(e.Dir, k.host.name+"-egress.yaml")
 	if err := os.WriteFile(path, []byte(e.localPaths(k).Replace(string(data))), 0o600); err != nil {
@@ -247,7 +247,7 @@ func (e *Environment) shippedCommand(ctx context.Context, here *strings.Replacer
 			}
 		}
 		if err := yaml.Unmarshal([]byte(object), &workload); err != nil {
-			return nil, fmt.Errorf("read what %s renders to: %w", folder, err)
+			return nil, fmt.Errorf("read the rendered %s: %w", folder, err)
 		}
 		for _, c := range slices.Concat(workload.Spec.Containers, workload.Spec.Template.Spec.Containers) {
 			if c.Name == container {

@@ -101,7 +101,7 @@ func newLAN() (*lan, error) {
 	})
 	if err != nil {
 		l.close()
-		return nil, fmt.Errorf("make network of hosts (needs root, or CAP_NET_ADMIN and CAP_SYS_ADMIN): %w", err)
+		return nil, fmt.Errorf("create network of hosts (needs root, or CAP_NET_ADMIN and CAP_SYS_ADMIN): %w", err)
 	}
 	return l, nil
 }

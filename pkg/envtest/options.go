@@ -101,15 +101,14 @@ func (o *Options) complete() error {
 		o.Progress = &lineWriter{to: o.Progress}
 	}
 	if o.Network == Loopback && (o.Servers > 1 || o.KubeAPIServers > 1) {
-		return errors.New("start environment: more than one server or kube-apiserver needs Network EndpointRouting " +
-			"or ClusterIPRouting: " +
-			"on loopback a Service has one address only")
+		return errors.New("start environment: more than one server or kube-apiserver requires the Network EndpointRouting " +
+			"or ClusterIPRouting, because a Service has only one address on loopback")
 	}
 	if o.KubeAPIServers > maxKubeAPIServers {
-		return fmt.Errorf("start environment: KubeAPIServers is at most %d", maxKubeAPIServers)
+		return fmt.Errorf("start environment: KubeAPIServers must be at most %d", maxKubeAPIServers)
 	}
 	if len(o.Tunnels) > 0 && (o.Network == Loopback || len(o.Tunnels) != o.KubeAPIServers) {
-		return errors.New("start environment: Tunnels needs a network of hosts, and one tunnel for each kube-apiserver")
+		return errors.New("start environment: Tunnels requires a network of hosts, and one tunnel for each kube-apiserver")
 	}
 	return nil
 }

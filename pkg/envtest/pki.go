@@ -71,7 +71,7 @@ func (p *pki) ca(name string, usage x509.ExtKeyUsage) (*certs.CA, error) {
 	}
 	ca, err := certs.NewCA(certs.CAOptions{Name: name, Usage: usage})
 	if err != nil {
-		return nil, fmt.Errorf("make %s: %w", name, err)
+		return nil, fmt.Errorf("create %s: %w", name, err)
 	}
 	return ca, ca.Write(filepath.Join(p.dir, name), nil)
 }
@@ -96,7 +96,7 @@ func localNames(h *host) certs.ServingOptions {
 func (p *pki) serving(name string, names certs.ServingOptions) error {
 	pair, err := p.control.IssueServing(names)
 	if err != nil {
-		return fmt.Errorf("make certificate of %s: %w", name, err)
+		return fmt.Errorf("issue certificate of %s: %w", name, err)
 	}
 	return pair.Write(filepath.Join(p.dir, name), nil)
 }
@@ -105,7 +105,7 @@ func (p *pki) serving(name string, names certs.ServingOptions) error {
 func (p *pki) client(ca *certs.CA, name, user string, groups ...string) error {
 	pair, err := ca.IssueClient(certs.ClientOptions{User: user, Groups: groups, AllowSystemMasters: true})
 	if err != nil {
-		return fmt.Errorf("make client certificate of %s: %w", user, err)
+		return fmt.Errorf("issue client certificate of %s: %w", user, err)
 	}
 	return pair.Write(filepath.Join(p.dir, name), nil)
 }
@@ -119,7 +119,7 @@ func (p *pki) frontProxy(dir string) error {
 	}
 	pair, err := ca.IssueClient(certs.ClientOptions{User: certs.FrontProxyUser})
 	if err != nil {
-		return fmt.Errorf("make client certificate of the front proxy: %w", err)
+		return fmt.Errorf("issue client certificate of the front proxy: %w", err)
 	}
 	return pair.Write(dir, certs.Bundle{ca.Certificate})
 }

@@ -55,7 +55,8 @@ func (ps *ports) takeBetween(first, last int) (int, error) {
 		ps.locks = append(ps.locks, lock)
 		return port, nil
 	}
-	return 0, fmt.Errorf("reserve port: none is free between %d and %d; ss -ltnp says who has them", first, last)
+	return 0, fmt.Errorf("reserve port: no port is free between %d and %d; ss -ltnp lists the processes that use them",
+		first, last)
 }
 
 func (ps *ports) release() {

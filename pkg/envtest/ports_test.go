@@ -27,6 +27,6 @@ func TestBusyPort(t *testing.T) {
 		t.Errorf("got port %d (%v), on which somebody listens", second, err)
 	}
 	_, err = ps.takeBetween(first, first)
-	wantError(t, err, fmt.Sprintf("reserve port: none is free between %d and %d; ss -ltnp says who has them",
+	wantError(t, err, fmt.Sprintf("reserve port: no port is free between %d and %d; ss -ltnp lists the processes that use them",
 		first, first))
 }

@@ -100,7 +100,7 @@ func (p *process) ready(ctx context.Context, timeout time.Duration, check func(c
 
 // ended returns an error for the exit of a process, with the end of its log.
 func (p *process) ended() error {
-	return fmt.Errorf("%s ended without being told to (%v); the end of %s:\n%s", p.name, errOr(p.err, "exit code 0"),
+	return fmt.Errorf("%s exited unexpectedly (%v); the end of %s:\n%s", p.name, errOr(p.err, "exit code 0"),
 		p.log, tail(p.log))
 }
 
@@ -134,7 +134,7 @@ func (p *process) stopWithin(timeout time.Duration) error {
 	}
 	_ = p.signal(syscall.SIGKILL)
 	<-p.done
-	return fmt.Errorf("stop %s: it did not end within %s and was killed; the end of %s:\n%s", p.name, timeout,
+	return fmt.Errorf("stop %s: it did not exit within %s and was killed; the end of %s:\n%s", p.name, timeout,
 		p.log, tail(p.log))
 }
 
@@ -209,7 +209,7 @@ func eventually(ctx context.Context, what string, timeout time.Duration, check f
 		case ctx.Err() != nil:
 			return fmt.Errorf("wait for %s: %w", what, context.Cause(ctx))
 		case time.Now().After(deadline):
-			return fmt.Errorf("wait for %s: not within %s: %w", what, timeout, err)
+			return fmt.Errorf("wait for %s: timed out after %s: %w", what, timeout, err)
 		}
 		select {
 		case <-ctx.Done():

@@ -24,7 +24,7 @@ import (
 func (e *Environment) grant(ctx context.Context) (err error) {
 	api, err := exec.CommandContext(ctx, e.server, "apiservices", "--kustomize").Output()
 	if err != nil {
-		return fmt.Errorf("ask %s for the manifest of its API: %w", e.server, err)
+		return fmt.Errorf("print the manifest of the API with %s: %w", e.server, err)
 	}
 	if err := e.applyRights(ctx, "manifests", manifests.FS, map[string]string{
 		"env-names/kustomization.yaml": fmt.Sprintf(
@@ -67,7 +67,7 @@ func (e *Environment) applyRights(ctx context.Context, name string, folder fs.FS
 	for object := range strings.SplitSeq(rendered, "\n---\n") {
 		var meta metav1.TypeMeta
 		if err := yaml.Unmarshal([]byte(object), &meta); err != nil {
-			return fmt.Errorf("read what %s/ renders to: %w", name, err)
+			return fmt.Errorf("read the rendered %s/: %w", name, err)
 		}
 		if meta.Kind == "Namespace" || meta.Kind == "ServiceAccount" ||
 			meta.GroupVersionKind().Group == rbacv1.GroupName {
@@ -76,7 +76,7 @@ func (e *Environment) applyRights(ctx context.Context, name string, folder fs.FS
 	}
 	if _, stderr, err := (Kubectl{Stdin: strings.Join(grants, "\n---\n")}).Run(ctx, e, "apply", "--server-side",
 		"--force-conflicts", "-f", "-"); err != nil {
-		return fmt.Errorf("apply the rights of %s/: %w: %s", name, err, stderr)
+		return fmt.Errorf("apply the permissions of %s/: %w: %s", name, err, stderr)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ const ServerName = ServiceName + "." + Namespace + ".svc"
 // startServers grants only the permissions of the manifests and starts the servers with a
 // ServiceAccount token.
 func (e *Environment) startServers() error {
-	if err := e.step("rights of the server", func() error { return e.grant(e.ctx) }); err != nil {
+	if err := e.step("permissions of the server", func() error { return e.grant(e.ctx) }); err != nil {
 		return err
 	}
 	if e.options.ExternalEtcd {

@@ -268,7 +268,7 @@ func TestDocs(t *testing.T) {
 	table(t, filepath.Join("docs", "reference", "conformance.md"), text.String())
 
 	text.Reset()
-	text.WriteString("| check | what must hold | the kit's server | k8s.io/sample-apiserver |\n|---|---|---|---|\n")
+	text.WriteString("| check | expected behavior | the kit's server | k8s.io/sample-apiserver |\n|---|---|---|---|\n")
 	entries := expectations(t, "expected-security.yaml")
 	for _, check := range conformance.SecurityChecks() {
 		fmt.Fprintf(&text, "| [%s](%s) | %s |", check.ID, check.Source, check.Text)

@@ -84,7 +84,7 @@ func TestPlugin(t *testing.T) {
 		stdout, stderr := run(t, 0, "--sample=gadget.yaml", "--only=names,forms/cbor")
 		contains(t, stdout, "FAILED forms/cbor (optional)", "kep",
 			"gadgets.v1.workshop.example.com (Gadget) on Kubernetes v1.", "AREA",
-			"skipped 3: the resource is not in namespaces")
+			"skipped 3: the resource is not namespaced")
 		contains(t, stderr, "12 of 12: ")
 	})
 	t.Run("json", func(t *testing.T) {
@@ -113,11 +113,11 @@ func TestPlugin(t *testing.T) {
 	t.Run("refused sample", func(t *testing.T) {
 		stdout, _ := run(t, 3, "--sample=refused.yaml", "--only=create,list,discovery")
 		contains(t, stdout, "FAILED create/answer (required)",
-			"no object like the sample can be created: got 422 Invalid", "discovery ")
+			"cannot create an object like the sample: got 422 Invalid", "discovery ")
 	})
 	t.Run("unknown action", func(t *testing.T) {
 		_, stderr := run(t, 1, "--sample=gadget.yaml", `--actions={"cancle": {}}`)
-		contains(t, stderr, "actions have cancle, and the resource has no subresource cancle with the verb create")
+		contains(t, stderr, "action cancle: the resource has no subresource cancle with the verb create")
 	})
 	t.Run("unknown kind", func(t *testing.T) {
 		_, stderr := run(t, 1, "--sample=other.yaml")
@@ -130,7 +130,7 @@ func TestPlugin(t *testing.T) {
 	t.Run("no rights", func(t *testing.T) {
 		stdout, _ := run(t, 3, "--sample=gadget.yaml", "--as=nobody", "--only=create,discovery")
 		contains(t, stdout, "FAILED create/answer (required)",
-			"no object like the sample can be created: got 403 Forbidden", "discovery ")
+			"cannot create an object like the sample: got 403 Forbidden", "discovery ")
 	})
 	t.Run("security", func(t *testing.T) {
 		proxy := issue(t, e, certs.FrontProxyCADir, certs.FrontProxyUser)
@@ -151,15 +151,15 @@ func TestPlugin(t *testing.T) {
 	t.Run("known", func(t *testing.T) {
 		stdout, _ := run(t, 3, "--sample=gadget.yaml", "--only=names/taken,forms/cbor",
 			"--known=names/taken,forms/cbor")
-		contains(t, stdout, "failed forms/cbor (optional), as is known", "PASSED names/taken (required)",
-			"it is known to fail, and passes")
+		contains(t, stdout, "failed forms/cbor (optional), known", "PASSED names/taken (required)",
+			"the check is known to fail, but passed")
 	})
 	t.Run("wrong target", func(t *testing.T) {
 		_, stderr := run(t, 2, "--sample=gadget.yaml", "--known=nosuch/check", "--webhook-address=:8443",
 			"--audit-log=nosuch", `--change={"spec": {"purpose": "x"}}`)
-		contains(t, stderr, `there is no check and no area "nosuch/check"`,
-			`WebhookAddress is ":8443", expected HOST:PORT`, "the audit log: stat nosuch",
-			"expected a JSON merge patch that changes the sample")
+		contains(t, stderr, `unknown check or area "nosuch/check"`,
+			`WebhookAddress is ":8443": must be HOST:PORT`, "read the audit log: stat nosuch",
+			"must be a JSON merge patch that changes the sample")
 	})
 	t.Run("hanging discovery", func(t *testing.T) { hangingDiscovery(t, command(t.Context(), "--sample=gadget.yaml")) })
 	t.Run("interrupted", func(t *testing.T) { interrupted(t, e, command(t.Context(), "--sample=gadget.yaml")) })
@@ -194,7 +194,7 @@ func interrupted(t *testing.T, e *envtest.Environment, cmd *exec.Cmd) {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 ||
-		!strings.Contains(out.String(), "interrupted; what was made is deleted") {
+		!strings.Contains(out.String(), "interrupted; all created objects are deleted") {
 		t.Errorf("after SIGINT: %v and %q, want exit code 1", err, out.String())
 	}
 	if left := names(t.Context()); strings.Contains(left, `"name":"conformance-`) {

@@ -157,7 +157,7 @@ func deployedAgain(c cluster) {
 		c.Fatal(err)
 	}
 	if out := c.script("deploy.sh", "OBJECTS="+objects); !strings.Contains(out,
-		"the API works, and refuses "+objects+"/widget.yaml: ") {
+		"the API works, and rejects "+objects+"/widget.yaml: ") {
 		c.Errorf("deploy.sh does not report the refused object:\n%s", out)
 	}
 	if after := podUID(c); after != before {

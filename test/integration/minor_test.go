@@ -26,7 +26,7 @@ func TestOlderMinor(t *testing.T) {
 	}
 	var lines []string
 	for line := range strings.Lines(string(data)) {
-		if strings.Contains(line, "This cluster does not serve APIs") {
+		if strings.Contains(line, "The cluster does not serve required APIs") {
 			lines = append(lines, line)
 		}
 	}

@@ -185,8 +185,8 @@ func missingRights(body string) []string {
 	if err := json.Unmarshal([]byte(body), &status); err != nil {
 		return nil
 	}
-	list, _ := strings.CutPrefix(status.Message, "this server may not: ")
-	list, _, found := strings.Cut(list, "; grant it ")
+	list, _ := strings.CutPrefix(status.Message, "this server lacks permissions: ")
+	list, _, found := strings.Cut(list, "; grant ")
 	if !found {
 		return nil
 	}

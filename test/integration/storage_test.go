@@ -130,7 +130,7 @@ func restore(t *testing.T, args ...string) {
 	args = append([]string{"storage", "restore"}, args...)
 	runStorage(t, exec.CommandContext(t.Context(), binary, args...))
 	if out, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput(); err == nil ||
-		!strings.Contains(string(out), "expected an empty directory") {
+		!strings.Contains(string(out), " is not empty: it contains ") {
 		t.Errorf("second restore: got %v\n%swant it refused", err, out)
 	}
 }
@@ -209,7 +209,7 @@ func TestEmbeddedStorageIsPrivate(t *testing.T) {
 	runAs(t, cmd, nobody)
 	out, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(out),
-		"permission denied; start the server, run this as the server's user") {
+		"permission denied; check the directory, that the server runs and that you are its user") {
 		t.Errorf("status as user %d: got %v, %swant permission denied", nobody, err, out)
 	}
 }

@@ -75,8 +75,7 @@ func TestArguments(t *testing.T) {
 				}
 				code, out := runWithoutCluster(t, binaries[c.Name], args)
 				want := map[string]string{
-					"extension-apiserver": "extension-apiserver: --kubeconfig is not set and this is no pod of a " +
-						"cluster",
+					"extension-apiserver": "extension-apiserver: --kubeconfig is required outside of a pod: ",
 					"certgen": "certgen: --kubeconfig: read kubeconfig: invalid configuration: no " +
 						"configuration has been provided",
 				}[c.Name]

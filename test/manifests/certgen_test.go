@@ -73,7 +73,7 @@ func testCertgen(c *cluster) {
 	c.checkCertificates()
 	before := c.secrets()
 	out, err := c.certgen(kubeconfig, args)
-	if err != nil || regexp.MustCompile(`(?m)^(made|replaced) `).MatchString(out) || before != c.secrets() {
+	if err != nil || regexp.MustCompile(`(?m)^(created|replaced) `).MatchString(out) || before != c.secrets() {
 		c.Errorf("again: %v\n%s\nwant nothing written", err, out)
 	}
 	c.testReplacedSecrets(text, kubeconfig, args)
@@ -132,7 +132,8 @@ func (c *cluster) testReplacedSecrets(text, kubeconfig string, args []string) {
 	}
 	// If the key pair still exists, its CA is missing; without it there would be a new CA that no
 	// client trusts.
-	for _, want := range []string{"expected the CA of ", "servers with a certificate of it would be refused"} {
+	for _, want := range []string{"expected the CA of ",
+		"kube-apiserver would refuse servers with a certificate of this CA"} {
 		before := c.secrets()
 		if out, err := c.certgen(kubeconfig, args); err == nil || !strings.Contains(out, want) ||
 			c.secrets() != before {
@@ -167,7 +168,7 @@ func (c *cluster) forgetDamagedCA(kubeconfig string, args []string) {
 	}
 	before := c.secrets()
 	out, err := c.certgen(kubeconfig, args)
-	_, commands, found := strings.Cut(out, "forget the old one: ")
+	_, commands, found := strings.Cut(out, "until the new CA is in use): ")
 	if err == nil || !found || c.secrets() != before {
 		c.Fatalf("with a damaged CA: %v\n%s\nwant it refused with commands, and the Secrets as they were", err, out)
 	}

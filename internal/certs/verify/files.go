@@ -94,7 +94,7 @@ func (f *pemFile) problems() []Finding {
 		out = append(out, Finding{Severity: severity, Object: f.path, Evidence: p.Text})
 	}
 	if f.CRLF {
-		out = append(out, Finding{Severity: Warning, Object: f.path, Evidence: "line ends are CRLF"})
+		out = append(out, Finding{Severity: Warning, Object: f.path, Evidence: "CRLF line endings"})
 	}
 	return out
 }
@@ -113,7 +113,7 @@ func checkKeyMode(t *target) []Finding {
 	case mode&0o027 == 0: // no access for others, and not writable by the group
 		// A Secret volume with fsGroup has this mode, for a server that does not run as root.
 		f.Severity = Warning
-		f.Fix += ", unless its group has the server's user alone"
+		f.Fix += ", unless the server's user is the only member of the group"
 	}
 	return []Finding{f}
 }
@@ -159,21 +159,22 @@ func checkPEM(t *target) []Finding {
 			continue
 		}
 		if f != t.key && len(f.Certificates) == 0 {
-			out = append(out, Finding{Object: f.path, Evidence: "no certificate in it"})
+			out = append(out, Finding{Object: f.path, Evidence: "contains no certificate"})
 		}
 		if f == t.key && f.Key == nil {
-			out = append(out, Finding{Object: f.path, Evidence: "no private key in it"})
+			out = append(out, Finding{Object: f.path, Evidence: "contains no private key"})
 		}
 	}
 	// A key in a file that is distributed, or next to another key, is there by mistake.
 	for _, f := range []*pemFile{t.cert, t.bundle} {
 		if f != nil && f.KeyBlocks > 0 && f != t.key {
-			out = append(out, Finding{Object: f.path, Evidence: "a private key in a file for certificates",
-				Fix: "take the key out of it, and replace the key if others got the file"})
+			out = append(out, Finding{Object: f.path, Evidence: "a file for certificates contains a private key",
+				Fix: "remove the key from the file, and replace the key if the file was distributed"})
 		}
 	}
 	if f := t.key; f != nil && f != t.cert && len(f.Certificates) > 0 {
-		out = append(out, Finding{Severity: Warning, Object: f.path, Evidence: "a certificate in the file of the key"})
+		out = append(out, Finding{Severity: Warning, Object: f.path,
+			Evidence: "a file for a private key contains a certificate"})
 	}
 	return out
 }

@@ -80,7 +80,7 @@ func (o Options) Validate() error {
 	errs := []error{o.Service.Validate()}
 	if o.Dir == "" && o.Store == nil {
 		errs = append(errs, &certs.InvalidError{Field: "dir",
-			Reason: "expected the directory that certgen init made, such as pki"})
+			Reason: "expected the directory of certgen init, such as pki"})
 	}
 	if problems := validation.IsDNS1123Subdomain(o.Secret); o.Secret != "" && len(problems) > 0 {
 		errs = append(errs, &certs.InvalidError{Field: "secret", Value: o.Secret,
@@ -140,8 +140,8 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Plan, error) {
 		}
 	}
 	if len(changes) == 0 {
-		text := fmt.Sprintf("no APIService has the Service %s/%s as its backend; run this again when the API is "+
-			"registered", o.Service.Namespace, o.Service.Name)
+		text := fmt.Sprintf("no APIService has the Service %s/%s as its backend; run the command again after "+
+			"you register the API", o.Service.Namespace, o.Service.Name)
 		if o.Secret == "" {
 			return nil, errors.New("plan: " + text)
 		}
@@ -258,7 +258,7 @@ func ReadSource(store certs.Store, s certs.Service, now time.Time) (*Source, err
 	certFile := src.file(certs.CertFile)
 	if _, ok := files[certs.CertFile]; !ok {
 		return nil, &certs.RefusedError{Path: certFile,
-			Reason: "expected the serving certificate that certgen init made, found none; give its directory"}
+			Reason: "expected the serving certificate of certgen init, found none; set --dir to its directory"}
 	}
 	src.key = files[certs.KeyFile].Data
 	if src.Chain, err = certs.ParseBundle(files[certs.CertFile].Data); err != nil {
@@ -269,7 +269,7 @@ func ReadSource(store certs.Store, s certs.Service, now time.Time) (*Source, err
 	}
 	if err := VerifyServing(src.Chain, src.Bundle, s, now); err != nil {
 		return nil, &certs.RefusedError{Path: certFile, Reason: fmt.Sprintf(
-			"kube-aggregator would refuse it: %v; issue it again: "+
+			"kube-aggregator would refuse the certificate: %v; issue it again: "+
 				"certgen init --service %s --namespace %s --dir %s", err, s.Name, s.Namespace, store.Path())}
 	}
 	return src, nil

@@ -72,36 +72,36 @@ func TestPlan(t *testing.T) {
 		want    string // in the reason, or in the error
 	}{
 		"empty": {clustertest.APIService("v1.g.example.com", nil), Options{}, certs.Replaced,
-			"it has no caBundle"},
+			"no caBundle"},
 		"right and ours": {clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", caBundle),
-			cluster.FieldManager, apply), Options{}, certs.Kept, "certgen owns its caBundle"},
+			cluster.FieldManager, apply), Options{}, certs.Kept, "certgen owns the caBundle"},
 		"the same set": {clustertest.OwnedBy(reordered, cluster.FieldManager, apply), Options{},
-			certs.Kept, "certgen owns its caBundle"},
+			certs.Kept, "certgen owns the caBundle"},
 		"right and of another": {clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", caBundle),
-			"kubectl", apply), Options{}, certs.Replaced, "does not own its caBundle yet"},
+			"kubectl", apply), Options{}, certs.Replaced, "does not own the caBundle yet"},
 		"ours by update": {clustertest.OwnedBy(foreign, cluster.FieldManager, update), Options{}, "",
 			`found "certgen", so nothing was written`},
 		"right and shared": {both, Options{}, certs.Kept,
-			`together with "kubectl", so that a change of it needs --force-conflicts`},
+			`together with "kubectl", so a change requires --force-conflicts`},
 		"right and shared, forced": {both, Options{ForceConflicts: true}, certs.Replaced,
-			`its caBundle is owned by "kubectl"`},
+			`caBundle owned by "kubectl"`},
 		"of another": {clustertest.OwnedBy(foreign, "kubectl", apply), Options{}, "",
 			`found "kubectl", so nothing was written`},
 		"of another, forced": {clustertest.OwnedBy(foreign, "kubectl", apply), Options{ForceConflicts: true}, "",
 			"certgen rotate, or allow it with --replace-trust"},
 		"of another, both forced": {clustertest.OwnedBy(foreign, "kubectl", apply),
-			Options{ForceConflicts: true, ReplaceTrust: true}, certs.Replaced, "its caBundle is another"},
+			Options{ForceConflicts: true, ReplaceTrust: true}, certs.Replaced, "caBundle contains other CAs"},
 		"trusts another": {clustertest.OwnedBy(foreign, cluster.FieldManager, apply), Options{}, "",
 			"APIService v1.g.example.com trusts CN=other@"},
 		"no PEM": {clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", []byte("\n")),
-			cluster.FieldManager, apply), Options{}, certs.Replaced, "its caBundle is another"},
+			cluster.FieldManager, apply), Options{}, certs.Replaced, "caBundle contains other CAs"},
 		"insecure": {insecure, Options{}, "", "certgen apply --clear-insecure"},
 		"insecure, cleared": {insecure, Options{ClearInsecure: true}, certs.Replaced,
-			"insecureSkipTLSVerify is taken back"},
+			"insecureSkipTLSVerify is true"},
 		"cert-manager": {injected, Options{ForceConflicts: true}, "",
 			"annotation cert-manager.io/inject-ca-from-secret"},
 		"cert-manager says verdict": {injected, Options{}, "",
-			"the caBundle that cert-manager keeps does not vouch for"},
+			"the caBundle of cert-manager does not verify"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.options.Service, tc.options.Dir = clustertest.Service, dir
@@ -154,23 +154,23 @@ func TestPlanSecret(t *testing.T) {
 		want  certs.Action
 		text  string
 	}{
-		"none":  {nil, certs.Made, "it does not exist"},
-		"right": {secret(func(*corev1.Secret) {}), certs.Kept, "it holds this pair"},
+		"none":  {nil, certs.Made, "not found"},
+		"right": {secret(func(*corev1.Secret) {}), certs.Kept, "up to date"},
 		"of another": {secret(func(s *corev1.Secret) { s.ManagedFields[0].Manager = "helm" }), certs.Replaced,
-			"does not own its data yet"},
+			"does not own the data yet"},
 		"another pair": {secret(func(s *corev1.Secret) { s.Data[certs.CertFile] = otherCert }), certs.Replaced,
-			"its certificate is another"},
+			"contains another certificate"},
 		"another ca.crt": {secret(func(s *corev1.Secret) { delete(s.Data, certs.BundleFile) }), certs.Replaced,
-			"its key or its CAs are others"},
+			"contains another key or other CAs"},
 		"a comment": {secret(func(s *corev1.Secret) {
 			s.Data[certs.BundleFile] = append([]byte("a comment\n"), s.Data[certs.BundleFile]...)
-		}), certs.Kept, "it holds this pair"},
+		}), certs.Kept, "up to date"},
 		"immutable, right": {secret(func(s *corev1.Secret) { s.Immutable = new(true) }), certs.Kept,
-			"it holds this pair"},
+			"up to date"},
 		"immutable": {secret(func(s *corev1.Secret) {
 			s.Immutable = new(true)
 			s.Data[certs.CertFile] = otherCert
-		}), "", "found it immutable"},
+		}), "", "the Secret is immutable"},
 		"another type": {secret(func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }), "", "found Opaque"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestPlanRefuses(t *testing.T) {
 		"another CA": {Options{Service: clustertest.Service, Dir: changed("serving/ca.crt")},
 			"signed by unknown authority"},
 		"all wrong": {Options{Secret: "S", DryRun: "x"}, "dry-run"},
-		"not there": {Options{Service: clustertest.Service, Dir: filepath.Join(dir, "x")}, "give its directory"},
+		"not there": {Options{Service: clustertest.Service, Dir: filepath.Join(dir, "x")}, "set --dir to its directory"},
 		"another Service": {Options{Service: certs.Service{Name: "gadgets", Namespace: "demo"}, Dir: dir},
 			"not gadgets.demo.svc"},
 	} {
@@ -266,7 +266,7 @@ func TestPlanRefuses(t *testing.T) {
 	registered := []apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", ca.CertPEM)}
 	if err := fakeClient(registered).ChangeCABundle(t.Context(), clustertest.Service, nil,
 		certs.Bundle{ca.Certificate}); err == nil || !strings.Contains(err.Error(),
-		"v1.g.example.com: plan caBundle: expected a CA that is valid, found none") {
+		"v1.g.example.com: plan caBundle: expected a valid CA, found none") {
 		t.Errorf("an empty caBundle: got %v, want it refused", err)
 	}
 	leaf := clustertest.NewServing(t, ca, "widgets.demo.svc").Certificate
@@ -380,10 +380,10 @@ func TestPlanAndApplyReports(t *testing.T) {
 		want []certs.Item
 	}{
 		"refused": {errors.New("forbidden"), []certs.Item{{Path: "APIService v1.g.example.com", Action: certs.Replaced,
-			Reason: "it has no caBundle"}}},
+			Reason: "no caBundle"}}},
 		"written": {nil, []certs.Item{{Path: "APIService v1.g.example.com", Action: certs.Replaced,
-			Reason: "it has no caBundle"},
-			{Path: "APIService v2.g.example.com", Action: certs.Replaced, Reason: "it has no caBundle"}}},
+			Reason: "no caBundle"},
+			{Path: "APIService v2.g.example.com", Action: certs.Replaced, Reason: "no caBundle"}}},
 	} {
 		c := fakeClient(nil)
 		wrote := false
@@ -478,7 +478,7 @@ func TestChangeCABundleInsecure(t *testing.T) {
 		"add":    c.ChangeCABundle(t.Context(), clustertest.Service, certs.Bundle{next.Certificate}, nil),
 	} {
 		if err == nil || !strings.Contains(err.Error(),
-			"APIService v2.g.example.com: expected insecureSkipTLSVerify false") {
+			"APIService v2.g.example.com: insecureSkipTLSVerify is true") {
 			t.Errorf("%s: got %v, want it refused", name, err)
 		}
 	}

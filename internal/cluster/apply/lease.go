@@ -34,7 +34,7 @@ const (
 	leaseWait     = leaseDuration + 10*time.Second
 )
 
-var errLeaseLost = errors.New("the Lease was lost: kube-apiserver did not answer for too long, or somebody took it")
+var errLeaseLost = errors.New("the Lease was lost: kube-apiserver did not respond in time, or another client took it")
 
 // LeaseName returns the name of the Lease, in the namespace of the Service, that any process
 // must hold to change the Service's certificates.
@@ -86,8 +86,8 @@ func (c Client) Exclusive(ctx context.Context, s certs.Service, do func(context.
 		return fmt.Errorf("wait for Lease %s/%s: %w", s.Namespace, LeaseName(s), context.Cause(ctx))
 	}
 	return &certs.RefusedError{Path: fmt.Sprintf("Lease %s/%s", s.Namespace, LeaseName(s)), Reason: fmt.Sprintf(
-		"expected to be alone, found it held by %s, who changes certificates of this Service; run this again when "+
-			"that has ended", elector.GetLeader())}
+		"expected exclusive access, found it held by %s, which changes certificates of this Service; run the command "+
+			"again when that has exited", elector.GetLeader())}
 }
 
 // release releases the Lease if this process still holds it. Otherwise other processes can
@@ -119,7 +119,7 @@ func (c Client) mayLease(ctx context.Context, s certs.Service) error {
 		if apierrors.IsForbidden(err) {
 			err = fmt.Errorf("%w; grant get, create and update", err)
 		}
-		return fmt.Errorf("take Lease %s/%s, so that nobody else changes certificates meanwhile: %w", s.Namespace,
+		return fmt.Errorf("take Lease %s/%s, which excludes other writers of the certificates: %w", s.Namespace,
 			LeaseName(s), err)
 	}
 	return nil

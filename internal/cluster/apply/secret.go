@@ -30,7 +30,7 @@ import (
 func (c Client) planSecret(ctx context.Context, o Options, src *Source) (planned, *corev1.Secret, error) {
 	name := o.Service.Namespace + "/" + o.Secret
 	item := planned{Item: certs.Item{Path: "Secret " + name, Action: certs.Replaced,
-		Reason: "its certificate is another"}}
+		Reason: "contains another certificate"}}
 	data, err := src.pairData()
 	if err != nil {
 		return item, nil, err
@@ -46,7 +46,7 @@ func (c Client) planSecret(ctx context.Context, o Options, src *Source) (planned
 	}
 	stored, err := client.Get(ctx, o.Secret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		item.Action, item.Reason = certs.Made, "it does not exist"
+		item.Action, item.Reason = certs.Made, "not found"
 		return item, nil, nil
 	}
 	if err != nil {
@@ -65,22 +65,22 @@ func (c Client) planSecret(ctx context.Context, o Options, src *Source) (planned
 	switch {
 	case stored.Type != corev1.SecretTypeTLS:
 		return item, stored, fmt.Errorf(
-			"plan Secret %s: expected the type %s, found %s, which nobody can change; choose another name",
+			"plan Secret %s: expected the type %s, found %s, which cannot be changed; choose another name",
 			name, corev1.SecretTypeTLS, stored.Type)
 	case !same && immutable:
 		return item, stored, fmt.Errorf(
-			"plan Secret %s: expected one that can be changed, found it immutable; choose another name, and mount that",
+			"plan Secret %s: the Secret is immutable; choose another name, and mount that Secret",
 			name)
 	case same && len(others) > 0 && o.ForceConflicts && !immutable:
-		item.Reason = "its data is owned by " + strings.Join(others, ", ")
+		item.Reason = "data owned by " + strings.Join(others, ", ")
 		writes = []map[string][]byte{WithNewlines(data), data}
 	case same && ours:
-		item.Action, item.Reason = certs.Kept, "it holds this pair"
+		item.Action, item.Reason = certs.Kept, "up to date"
 		item.write = nil
 	case same:
-		item.Reason = cluster.FieldManager + " does not own its data yet"
+		item.Reason = cluster.FieldManager + " does not own the data yet"
 	case slices.Equal(stored.Data[corev1.TLSCertKey], data[corev1.TLSCertKey]):
-		item.Reason = "its key or its CAs are others"
+		item.Reason = "contains another key or other CAs"
 	}
 	return item, stored, nil
 }
@@ -118,7 +118,7 @@ func (s *Source) pairData() (map[string][]byte, error) {
 	}
 	// The files were read one after the other; certgen init may have switched them in between.
 	if _, err := tls.X509KeyPair(s.Chain.PEM(), keyPEM); err != nil {
-		return nil, fmt.Errorf("match key and certificate: %w; run this again if certgen init was at work", err)
+		return nil, fmt.Errorf("match key and certificate: %w; run the command again if certgen init was running", err)
 	}
 	return map[string][]byte{certs.CertFile: s.Chain.PEM(), certs.KeyFile: keyPEM, certs.BundleFile: s.Bundle.PEM()},
 		nil

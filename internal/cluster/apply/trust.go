@@ -42,7 +42,7 @@ func (c Client) ChangeCABundle(ctx context.Context, s certs.Service, add, remove
 		return refused
 	}
 	if !found {
-		return fmt.Errorf("expected APIServices of the Service %s/%s, found none; register the API first",
+		return fmt.Errorf("expected APIServices for the Service %s/%s, found none; register the API first",
 			s.Namespace, s.Name)
 	}
 	return errors.Join(refused, c.Apply(ctx, plan))
@@ -108,8 +108,8 @@ func (c Client) planCABundles(ctx context.Context, plan *Plan, o Options, want b
 
 func usable(bundle certs.Bundle) error {
 	if len(bundle) == 0 {
-		return errors.New("plan caBundle: expected a CA that is valid, found none; an empty caBundle would trust " +
-			"the CAs of kube-apiserver's system")
+		return errors.New("plan caBundle: expected a valid CA, found none; with an empty caBundle kube-apiserver " +
+			"would trust the CAs of its operating system")
 	}
 	for _, cert := range bundle {
 		if !cert.IsCA {
@@ -120,9 +120,8 @@ func usable(bundle certs.Bundle) error {
 }
 
 func insecure(a apiregistrationv1.APIService) error {
-	return fmt.Errorf("APIService %s: expected insecureSkipTLSVerify false, found true, which no caBundle may stand "+
-		"beside; "+
-		"take it out of what applies the APIService, or have it set to false in the same write: certgen apply "+
+	return fmt.Errorf("APIService %s: insecureSkipTLSVerify is true, which does not permit a caBundle; "+
+		"remove it from the manifest of the APIService, or set it to false in the same write: certgen apply "+
 		"--clear-insecure", a.Name)
 }
 
@@ -139,26 +138,26 @@ func (c Client) planCABundle(a apiregistrationv1.APIService, bundle certs.Bundle
 	caBundle := [][]byte{bundle.PEM()}
 	switch {
 	case a.Spec.InsecureSkipTLSVerify:
-		change.Reason = "insecureSkipTLSVerify is taken back"
+		change.Reason = "insecureSkipTLSVerify is true"
 	case len(a.Spec.CABundle) == 0:
-		change.Reason = "it has no caBundle"
+		change.Reason = "no caBundle"
 	case !same:
-		change.Reason = "its caBundle is another"
+		change.Reason = "caBundle contains other CAs"
 	case len(others) > 0 && o.ForceConflicts:
-		change.Reason = "its caBundle is owned by " + strings.Join(others, ", ")
+		change.Reason = "caBundle owned by " + strings.Join(others, ", ")
 		if bytes.Equal(a.Spec.CABundle, caBundle[0]) {
 			// Applying identical bytes is not a conflict, even with force, and leaves two
 			// owners. An additional newline has no meaning.
 			caBundle = [][]byte{append([]byte("\n"), caBundle[0]...), caBundle[0]}
 		}
 	case !ours:
-		change.Reason = cluster.FieldManager + " does not own its caBundle yet"
+		change.Reason = cluster.FieldManager + " does not own the caBundle yet"
 		caBundle[0] = a.Spec.CABundle // no conflict with other managers
 	default:
-		change.Action, change.Reason = certs.Kept, "it trusts these CAs, and certgen owns its caBundle"
+		change.Action, change.Reason = certs.Kept, "up to date, and certgen owns the caBundle"
 		if len(others) > 0 {
 			change.Reason += " together with " + strings.Join(others, ", ") +
-				", so that a change of it needs --force-conflicts"
+				", so a change requires --force-conflicts"
 		}
 		return change, nil
 	}
@@ -259,7 +258,7 @@ func verdictOnly(changes []planned, src *Source, now time.Time) error {
 			continue
 		}
 		if VerifyServing(src.Chain, certs.LenientBundle(a.Spec.CABundle), src.service, now) != nil {
-			errs = append(errs, fmt.Errorf("APIService %s: the caBundle that %s keeps does not vouch for %s",
+			errs = append(errs, fmt.Errorf("APIService %s: the caBundle of %s does not verify %s",
 				a.Name, injected.Injector, src.file(certs.CertFile)))
 		}
 	}
@@ -280,8 +279,8 @@ func (c Client) refuseBreaking(changes []planned, stored *corev1.Secret, src *So
 		for _, ca := range trusted {
 			if !change.bundle.Contains(ca) {
 				errs = append(errs, fmt.Errorf(
-					"APIService %s trusts %s (sha256 %s), which %s lacks: servers with a certificate of it would be "+
-						"refused; "+
+					"APIService %s trusts %s (sha256 %s), which is not in %s: kube-apiserver would refuse servers "+
+						"with a certificate of this CA; "+
 						"rotate with certgen rotate, or allow it with --replace-trust", a.Name, ca.Subject,
 					certs.Fingerprint(ca), src.file(certs.BundleFile)))
 			}
@@ -296,10 +295,10 @@ func (c Client) refuseBreaking(changes []planned, stored *corev1.Secret, src *So
 		}
 		if VerifyServing(src.Chain, trusted, src.service, c.Time()) != nil {
 			errs = append(errs, fmt.Errorf(
-				"APIService %s does not trust the CA of %s yet, and every kube-apiserver must before the Secret "+
+				"APIService %s does not trust the CA of %s yet, as every kube-apiserver must before the Secret "+
 					"changes; "+
-					"rotate with certgen rotate, or apply without --secret, wait until all kube-apiservers have it, "+
-					"and "+
+					"rotate with certgen rotate, or apply without --secret, wait until all kube-apiservers have the "+
+					"CA, and "+
 					"apply again, or allow it with --replace-trust",
 				a.Name, src.file(certs.CertFile)))
 		}
@@ -326,7 +325,7 @@ func (c Client) ChangeFrontProxyCAs(ctx context.Context, add, remove certs.Bundl
 	}
 	next := append(bundle, add.Without(bundle...)...).Without(remove...)
 	if len(next) == 0 {
-		return fmt.Errorf("%s: expected another CA beside %s in %s, found none; no front proxy would be believed",
+		return fmt.Errorf("%s: expected another CA besides %s in %s, found none; API servers would trust no front proxy",
 			cluster.TrustObject, remove[0].Subject, frontproxy.CAKey)
 	}
 	cm.Data[frontproxy.CAKey] = string(next.PEM())

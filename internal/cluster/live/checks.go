@@ -54,16 +54,16 @@ func judgeCABundle(data []byte) (verify.Severity, string) {
 	text := bytes.TrimSpace(data)
 	switch {
 	case len(data) == 0:
-		return verify.Error, "the caBundle is empty, so the CAs of kube-apiserver's system are trusted"
+		return verify.Error, "the caBundle is empty, so kube-apiserver trusts the CAs of its operating system"
 	case len(text) == 0:
-		return verify.Error, fmt.Sprintf("the caBundle is %q, a placeholder, and no certificate", data)
+		return verify.Error, fmt.Sprintf("the caBundle is the placeholder %q, not a certificate", data)
 	case len(certs.LenientBundle(data)) == 0 && base64Twice(text):
-		return verify.Error, "the caBundle is PEM that was encoded in base64 twice"
+		return verify.Error, "the caBundle is PEM that is encoded in base64 twice"
 	case len(certs.LenientBundle(data)) == 0:
-		return verify.Error, fmt.Sprintf("no certificate in the %d bytes of the caBundle", len(data))
+		return verify.Error, fmt.Sprintf("the caBundle of %d bytes contains no certificate", len(data))
 	case clientGo != nil:
 		return verify.Error, fmt.Sprintf(
-			"crypto/x509 takes %d certificates from the caBundle, client-go refuses it as a whole: %v",
+			"crypto/x509 reads %d certificates from the caBundle, client-go refuses the whole caBundle: %v",
 			len(certs.LenientBundle(data)), clientGo)
 	case strict != nil:
 		return verify.Warning, strict.Error()
@@ -87,7 +87,7 @@ func checkServed(o *observed) []verify.Finding {
 				continue
 			}
 			f := verify.Finding{Object: endpointObject(s.Endpoint),
-				Evidence: fmt.Sprintf("with the caBundle of %s: %v; served is %s", a.Name, s.Verdict, leafText(s)),
+				Evidence: fmt.Sprintf("caBundle of %s: %v; the endpoint serves %s", a.Name, s.Verdict, leafText(s)),
 				Fix:      fixInjected(a)}
 			if !s.Endpoint.Ready {
 				f.Severity = verify.Warning
@@ -105,8 +105,8 @@ func fixInjected(a apiregistrationv1.APIService) string {
 	if injected == nil {
 		return ""
 	}
-	return injected.Injector + " keeps the caBundle (annotation " + injected.Owner +
-		"): put right what it is told to inject, and wait for it"
+	return injected.Injector + " owns the caBundle (annotation " + injected.Owner +
+		"): correct the source that it injects, and wait for it"
 }
 
 func leafText(s cluster.Served) string {
@@ -129,7 +129,7 @@ func checkForeignCAs(o *observed) []verify.Finding {
 			case o.now.Before(cert.NotBefore):
 				why = "not valid before " + cert.NotBefore.UTC().Format(time.RFC3339)
 			case !cert.IsCA:
-				why = "is no CA"
+				why = "is not a CA"
 			case len(known) > 0 && !known.Contains(cert):
 				why = "is not in the ca.crt of " + strings.Join(names, " and ")
 			default:
@@ -167,7 +167,7 @@ func checkReloaded(o *observed) []verify.Finding {
 		for _, want := range o.stored {
 			if !s.Leaf.Equal(want.chain[0]) {
 				out = append(out, verify.Finding{Object: endpointObject(s.Endpoint),
-					Evidence: fmt.Sprintf("served is %s, stored in %s is sha256 %s",
+					Evidence: fmt.Sprintf("serves %s; %s contains sha256 %s",
 						leafText(s), want.object, certs.Fingerprint(want.chain[0]))})
 			}
 		}
@@ -181,7 +181,7 @@ func checkMounts(o *observed) []verify.Finding {
 	var out []verify.Finding
 	if o.secret != nil && o.secret.Immutable != nil && *o.secret.Immutable {
 		out = append(out, verify.Finding{Object: "Secret " + o.secret.Namespace + "/" + o.secret.Name,
-			Evidence: "it is immutable"})
+			Evidence: "the Secret is immutable"})
 	}
 	for _, pod := range o.pods {
 		for _, container := range pod.Spec.Containers {
@@ -221,7 +221,7 @@ func checkAnswers(o *observed) []verify.Finding {
 		case status == nil:
 			out = append(out, verify.Finding{Object: "kube-apiserver " + a.kubeAPIServer, Severity: verify.Info,
 				Evidence: a.err.Error(),
-				Fix:      "run certgen where it can be reached, or name URLs: --kube-apiserver"})
+				Fix:      "run certgen where it can reach kube-apiserver, or name URLs with --kube-apiserver"})
 		default:
 			failed[a.apiService.Name] = true
 			out = append(out, verify.Finding{Object: apiServiceObject(a.apiService),
@@ -244,7 +244,7 @@ func checkAnswers(o *observed) []verify.Finding {
 
 func checkReached(o *observed) []verify.Finding {
 	if len(o.endpoints) == 0 {
-		return []verify.Finding{{Evidence: fmt.Sprintf("no endpoint at the ports %v of the Service",
+		return []verify.Finding{{Evidence: fmt.Sprintf("the Service has no endpoints at the ports %v",
 			cluster.BackendPorts(o.apiServices))}}
 	}
 	var out []verify.Finding
@@ -264,7 +264,7 @@ func (o *observed) trustProblems(weakness string) []verify.Finding {
 	for _, p := range frontproxy.Evaluate(o.trust).Problems {
 		if p.Weakness == weakness {
 			out = append(out, verify.Finding{Object: cluster.TrustObject, Severity: verify.Error,
-				Evidence: "it " + p.Text})
+				Evidence: "the ConfigMap " + p.Text})
 		}
 	}
 	return out
@@ -275,7 +275,7 @@ func checkProxyName(o *observed) []verify.Finding {
 	if o.proxy == nil || frontproxy.AllowsName(names, o.proxy.Certificate.Subject.CommonName) {
 		return nil
 	}
-	return []verify.Finding{{Object: o.proxyObject(), Evidence: fmt.Sprintf("common name %q, %s allows %q",
+	return []verify.Finding{{Object: o.proxyObject(), Evidence: fmt.Sprintf("common name %q; %s allows %q",
 		o.proxy.Certificate.Subject.CommonName, cluster.TrustObject, names)}}
 }
 
@@ -284,7 +284,7 @@ func checkAllowedNames(o *observed) []verify.Finding {
 	shared := len(o.trustProblems(frontproxy.SharedCA)) > 0
 	for i := range out {
 		if shared {
-			out[i].Evidence += ", and users have certificates of the front proxy's CA"
+			out[i].Evidence += ", and the front proxy's CA also signs users"
 		} else {
 			out[i].Severity = verify.Warning
 		}
@@ -299,7 +299,7 @@ func checkTrustOverlap(o *observed) []verify.Finding {
 			if bytes.Equal(proxy.RawSubject, user.RawSubject) &&
 				!bytes.Equal(proxy.RawSubjectPublicKeyInfo, user.RawSubjectPublicKeyInfo) {
 				out = append(out, verify.Finding{Object: cluster.TrustObject, Severity: verify.Warning,
-					Evidence: fmt.Sprintf("two CAs are called %s, one in %s, one in %s", proxy.Subject,
+					Evidence: fmt.Sprintf("two CAs have the subject %s, one in %s, one in %s", proxy.Subject,
 						frontproxy.ClientCAKey, frontproxy.CAKey)})
 			}
 		}
@@ -321,12 +321,13 @@ func checkTrustConfigMap(o *observed) []verify.Finding {
 
 // probeTexts explains the results of a probe.
 var probeTexts = map[cluster.ProbeResult]string{
-	cluster.NotTrusted: "it answered 401: it does not trust the CA of the certificate yet, or does not allow its " +
-		"common name",
-	cluster.Anonymous: "it took the front proxy for nobody: it verifies no front proxy, was started without the " +
-		"ConfigMap, or reads another header",
-	cluster.AsUser:       "it took the front proxy for a user: its CA is among those of users",
-	cluster.Inconclusive: "it answered neither 401 nor 403 with a user's name, so its authorizer hides what it believes",
+	cluster.NotTrusted: "the endpoint responded with 401: it does not trust the CA of the certificate yet, or does not " +
+		"allow its common name",
+	cluster.Anonymous: "the endpoint treated the front proxy as anonymous: it does not verify front proxies, was " +
+		"started without the ConfigMap, or reads another header",
+	cluster.AsUser: "the endpoint treated the front proxy as a user: the CAs of users include its CA",
+	cluster.Inconclusive: "the endpoint responded with neither 401 nor a 403 that names a user, so certgen " +
+		"cannot tell which user it authenticated",
 }
 
 func checkProbes(o *observed) []verify.Finding {

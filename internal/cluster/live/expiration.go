@@ -18,9 +18,8 @@ import (
 const (
 	fixServing   = "renew it: certgen renew, or certgen rotate serving"
 	fixServingCA = "rotate it: certgen rotate serving-ca"
-	fixProxyCA   = "rotate it: certgen rotate front-proxy-ca, where the front proxy's certificates are ours"
-	fixClientCA  = "put its successor beside it in kube-apiserver's --client-ca-file, and give its users new " +
-		"certificates"
+	fixProxyCA   = "rotate it: certgen rotate front-proxy-ca, if certgen issued the front proxy's certificates"
+	fixClientCA  = "add the new CA to kube-apiserver's --client-ca-file, and issue new certificates to its users"
 )
 
 // Expirations reports when certificates expire: those that the endpoints of the Service serve

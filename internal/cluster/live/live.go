@@ -112,7 +112,7 @@ func observeCertificates(ctx context.Context, c *cluster.Cluster, o Options) (*o
 	}
 	if len(seen.apiServices) == 0 {
 		return nil, fmt.Errorf(
-			"expected APIServices of the Service %s/%s, found none; check --service and --namespace, and register "+
+			"expected APIServices for the Service %s/%s, found none; check --service and --namespace, and register "+
 				"the API",
 			o.Service.Namespace, o.Service.Name)
 	}
@@ -249,10 +249,10 @@ func (o *observed) checked() []verify.Checked {
 	for i, a := range o.answers {
 		if i == 0 || a.kubeAPIServer != o.answers[i-1].kubeAPIServer {
 			out = append(out, verify.Checked{Object: "kube-apiserver " + a.kubeAPIServer,
-				Detail: fmt.Sprintf("%d APIServices asked for", len(o.apiServices))})
+				Detail: fmt.Sprintf("%d APIServices requested", len(o.apiServices))})
 		}
 	}
-	out = append(out, verify.Checked{Object: cluster.TrustObject, Detail: "whom API servers believe"})
+	out = append(out, verify.Checked{Object: cluster.TrustObject, Detail: "trusted front-proxy CA"})
 	if o.proxy != nil {
 		out = append(out, verify.Checked{
 			Object: o.proxyObject(), Detail: fmt.Sprintf("%d endpoints probed", len(o.probes)),

@@ -131,7 +131,7 @@ func TestInjected(t *testing.T) {
 		}
 		for _, finding := range f.report().Findings {
 			if finding.ID == fault.id && !strings.HasPrefix(finding.Fix,
-				"cert-manager keeps the caBundle (annotation cert-manager.io/inject-ca-from): ") {
+				"cert-manager owns the caBundle (annotation cert-manager.io/inject-ca-from): ") {
 				t.Errorf("%s: got the fix %q, want cert-manager named", fault.id, finding.Fix)
 			}
 		}

@@ -44,19 +44,19 @@ type State struct {
 var (
 	unreachable = verify.Rule{
 		ID: "T11", Severities: []verify.Severity{verify.Error},
-		Meaning: "there is no agent, or the metrics of an agent or server cannot be read",
-		Fix:     "see its pod: kubectl -n kube-system describe pod NAME",
+		Meaning: "no agent exists, or the metrics of an agent or server are not available",
+		Fix:     "check the pod: kubectl -n kube-system describe pod NAME",
 	}
 	disconnected = verify.Rule{
 		ID: "T12", Severities: []verify.Severity{verify.Error},
-		Meaning: "an agent has fewer servers than there are kube-apiservers, or a server has no agent: those " +
-			"kube-apiservers cannot use it",
-		Fix: "let the address that agents dial lead to every server, and read the server's log for refused agents",
+		Meaning: "an agent is connected to fewer servers than there are kube-apiservers, or a server has no agent, so " +
+			"those kube-apiservers cannot use konnectivity",
+		Fix: "make every server reachable at the address that agents use, and check the server's log for refused agents",
 	}
 	miscounted = verify.Rule{
 		ID: "T13", Severities: []verify.Severity{verify.Error, verify.Warning},
-		Meaning: "an agent knows of fewer servers than there are kube-apiservers and looks for no more; as a " +
-			"warning, of more, for which it looks without end",
+		Meaning: "an agent expects fewer servers than there are kube-apiservers, and stops looking for others; as a " +
+			"warning, an agent expects more servers, and searches for them forever",
 		Fix: "use Leases (kubectl -n konnectivity-leases get leases), or set --server-count to the number of " +
 			"kube-apiservers",
 	}
@@ -93,12 +93,12 @@ func Check(ctx context.Context, s State) []verify.Finding {
 		open, known := m.sum("konnectivity_network_proxy_agent_open_server_connections"),
 			m.sum("konnectivity_network_proxy_agent_known_server_count")
 		if open < want {
-			add(disconnected, verify.Error, a.Name, "connected to %v servers, and there are %v kube-apiservers", open,
+			add(disconnected, verify.Error, a.Name, "connected to %v servers, but there are %v kube-apiservers", open,
 				want)
 		}
 		if known != want {
 			severity := map[bool]verify.Severity{true: verify.Error, false: verify.Warning}[known < want]
-			add(miscounted, severity, a.Name, "knows of %v servers, and there are %v kube-apiservers", known, want)
+			add(miscounted, severity, a.Name, "expects %v servers, but there are %v kube-apiservers", known, want)
 		}
 	}
 	for _, server := range s.Servers {

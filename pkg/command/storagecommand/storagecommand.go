@@ -23,13 +23,13 @@ func New(api apiserver.API) (*cobra.Command, error) {
 	}
 	cmd := cli.Group(&cobra.Command{
 		Use:   "storage",
-		Short: "Back up, restore, defragment and look at the etcd of the server",
-		Long: `Back up, restore, defragment and look at the etcd that the server stores its objects in.
+		Short: "Back up, restore and maintain the etcd of the server",
+		Long: `Back up, restore, defragment and inspect the etcd in which the server stores its objects.
 
-The flags that say where it is are those of serve: --data-dir for the etcd embedded in a server,
---etcd-servers and the files of its client's TLS for an external cluster. The embedded etcd listens
-on a socket in the data directory only, so run the commands as the user of the server and on its
-machine or in its container.`,
+The flags that locate the etcd are those of serve: --data-dir for an embedded etcd, --etcd-servers
+and the TLS files for an external cluster. An embedded etcd listens only on a socket in the data
+directory. Run the commands as the user of the server, on the same machine or in the same
+container.`,
 		// The server's storage library makes gRPC log each failed connection. Here the errors
 		// report them.
 		PersistentPreRun: func(*cobra.Command, []string) {

@@ -27,10 +27,10 @@ type options struct {
 
 func main() {
 	var o options
-	out := flag.String("out", "", "file to write")
-	flag.StringVar(&o.version, "version", "", "version of the main module")
+	out := flag.String("out", "", "File to write. Required.")
+	flag.StringVar(&o.version, "version", "", "Version of the main module. Required.")
 	flag.StringVar(&o.image, "image", "",
-		"NAME:TAG@DIGEST of the image that holds the binaries, one binary for each platform")
+		"NAME:TAG@DIGEST of the image with the binaries, one for each platform.")
 	flag.Parse()
 	o.binaries = flag.Args()
 	if err := write(*out, o); err != nil {

@@ -56,8 +56,8 @@ func checkFaults(l *suite) {
 		l.Fatal(err)
 	}
 	r := l.check(live.Options{Dir: other, ProxyClient: filepath.Join(other, certs.FrontProxyClientDir)})
-	if !has(r, "K06", verify.Error, "stored in "+filepath.Join(other, certs.ServingDir)) ||
-		!has(r, "P11", verify.Error, "it answered 401") {
+	if !has(r, "K06", verify.Error, filepath.Join(other, certs.ServingDir)+" contains sha256 ") ||
+		!has(r, "P11", verify.Error, "the endpoint responded with 401") {
 		l.Errorf("got %+v, want K06 and P11", r.Findings)
 	}
 	// A stopped server.

@@ -76,14 +76,14 @@ func TestBlockedAndAborted(t *testing.T) {
 	refused(`"helm"`)
 	takeOver(t, c)
 	annotate("demo/widgets")
-	refused("cert-manager keeps its caBundle")
+	refused("cert-manager owns the caBundle")
 	annotate(nil)
 	if outcome, stderr := certgenRotate(t, shared, rotation.ServingCA, "stage", true); outcome != "killed" {
 		t.Fatalf("certgen was not killed in its first step: %s\n%s", outcome, stderr)
 	}
 	annotate("demo/widgets")
-	if code, stderr := run(); code != 3 || !strings.Contains(stderr, "step trust stopped") ||
-		!strings.Contains(stderr, "cert-manager keeps its caBundle") {
+	if code, stderr := run(); code != 3 || !strings.Contains(stderr, "step trust blocked") ||
+		!strings.Contains(stderr, "cert-manager owns the caBundle") {
 		t.Errorf("exit code %d, want 3 and the reason:\n%s", code, stderr)
 	}
 	annotate(nil)

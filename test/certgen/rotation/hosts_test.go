@@ -100,7 +100,7 @@ func putBack(t *testing.T, e *envtest.Environment, c apply.Client, dirs []string
 		},
 	})
 	blocked, ok := errors.AsType[*rotation.BlockedError](err)
-	if !ok || !strings.Contains(blocked.Error(), "must not come back") || !undone {
+	if !ok || !strings.Contains(blocked.Error(), "again, after it was removed") || !undone {
 		t.Fatalf("got %v, taken back %v; want it blocked by the CA that comes back, and the step taken back", err,
 			undone)
 	}

@@ -76,7 +76,7 @@ func TestSecrets(t *testing.T) {
 	}
 	// And not back to a CA whose key is stored locally.
 	if outcome, stderr := certgen(t, shared, "", false, toSigner[:6]...); outcome != "exit status 1" ||
-		!strings.Contains(stderr, "give the new CA's certificate and its signer") {
+		!strings.Contains(stderr, "name the new CA's certificate and its signer") {
 		t.Errorf("without the new CA: %s, %s; want it refused", outcome, stderr)
 	}
 	l.Await(max(perStep, inAll-l.Total()))

@@ -71,7 +71,7 @@ func TestRemoteSigner(t *testing.T) {
 		"another server": {func(s *certs.RemoteSigner) { s.CAs = certs.Bundle{r.CA.Certificate} }, nil,
 			"certificate signed by unknown authority"},
 		"a stranger": {func(s *certs.RemoteSigner) { s.Client = keyPair(t, stranger) }, nil,
-			"have https://127.0.0.1:"},
+			"request signature from https://127.0.0.1:"},
 		"both usages": {func(s *certs.RemoteSigner) { s.Profile = "both" }, nil,
 			"extended key usages: expected [serverAuth], found [serverAuth clientAuth]"},
 		"ten years": {func(s *certs.RemoteSigner) { s.Profile = "long" }, nil, "at most 398 days"},
@@ -91,7 +91,7 @@ func TestRemoteSigner(t *testing.T) {
 			"expected the certificate of the CA whose key"},
 		"expired, and a new one allowed": {nil, func(o *certs.InitOptions) {
 			o.AllowNewCA, o.Now = true, func() time.Time { return time.Now().Add(certs.CALifetime + time.Hour) }
-		}, "it expired at"},
+		}, "expired at"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			signer := r.Signer

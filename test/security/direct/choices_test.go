@@ -75,7 +75,7 @@ func TestS11WeakTrust(t *testing.T) {
 				s := start(t, r, "--front-proxy-tolerate="+tc.weakness)
 				s.waitReady(t)
 				s.get(t, frontProxy(t), forged()).want(t, "the front proxy", http.StatusOK)
-				if log := s.end(); !strings.Contains(log, "WARNING: weak trust in the front proxy is tolerated") {
+				if log := s.end(); !strings.Contains(log, "WARNING: accepting weak trust in the front proxy") {
 					t.Errorf("want a warning in the log:\n%s", log)
 				}
 			})
@@ -155,7 +155,7 @@ func TestS21ReviewsForbidden(t *testing.T) {
 		reply(http.StatusCreated, fmt.Sprintf(`{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","status":{"allowed":%t}}`, allowed))(w, req)
 	})
 	s := start(t, r)
-	const want = "this server may not: create subjectaccessreviews.authorization.k8s.io (for authorization)"
+	const want = "this server lacks permissions: create subjectaccessreviews.authorization.k8s.io (for authorization)"
 	shared.Eventually(t, "the log to name the right", envtest.Patience, func(context.Context) error {
 		if !strings.Contains(s.log(), want) {
 			return fmt.Errorf("not in the log")

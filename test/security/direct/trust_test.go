@@ -94,7 +94,7 @@ func TestS10OtherHeaderNames(t *testing.T) {
 	})
 	s.wantUser(t, proxy, http.Header{"X-Cluster-User": {"boss"}}, "")
 	// The log has one warning: of the other names, not of the usual ones.
-	const warning = "WARNING: the front proxy's headers have other names than usual"
+	const warning = "WARNING: the front proxy's headers have unusual names"
 	if log := s.end(); strings.Count(log, warning) != 1 ||
 		!strings.Contains(log,
 			"requestheader-extra-headers-prefix, requestheader-group-headers, requestheader-username-headers") {

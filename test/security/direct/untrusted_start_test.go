@@ -38,7 +38,7 @@ func TestS13TrustUnreadableAtStart(t *testing.T) {
 			"create rolebinding", false},
 		"401": {reply(http.StatusUnauthorized,
 			statusOf(http.StatusUnauthorized,
-				metav1.StatusReasonUnauthorized)), "does not accept the credentials", false},
+				metav1.StatusReasonUnauthorized)), "rejects the credentials", false},
 		"404": {reply(http.StatusNotFound, statusOf(http.StatusNotFound, metav1.StatusReasonNotFound)),
 			trustName, false},
 		"500": {reply(http.StatusInternalServerError,
@@ -217,7 +217,7 @@ func TestS13TrustForbidden(t *testing.T) {
 	if err := <-unready; err != nil {
 		t.Fatal(err)
 	}
-	const missing = "this server may not: list configmaps extension-apiserver-authentication in the namespace kube-system (for the front proxy's trust), " +
+	const missing = "this server lacks permissions: list configmaps extension-apiserver-authentication in the namespace kube-system (for the front proxy's trust), " +
 		"watch configmaps extension-apiserver-authentication in the namespace kube-system (for the front proxy's trust)"
 	if got := create(); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, missing) {
 		t.Errorf("a write without the right: %s, want 503 with %q", got, missing)
