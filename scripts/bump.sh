@@ -55,7 +55,7 @@ try "versions in the README" go test ./test/docs -run TestVersions
 
 step "remaining steps"
 left+=("read the changes: https://github.com/kubernetes/kubernetes/blob/master/CHANGELOG/CHANGELOG-$minor.md")
-left+=("run: make test-all; the tables of docs/conformance.md may change")
+left+=("run: make test-all; the tables of docs/reference/conformance.md may change")
 left+=("set KIND_NODE_IMAGE to a kind node image of $version")
 left+=("when sigs.k8s.io/apiserver-network-proxy $staging is released, update internal/controlplane/pins/konnectivity.mod and the images in konnectivity/, and run: make generate")
 if [ "$minor" != "$was_minor" ]; then
