@@ -1,13 +1,16 @@
 # Run `make help` to list targets.
 
-# Static binaries run on every Linux. With one setting for all programs, packages that the control plane and the servers share compile once.
+# Static binaries run on every Linux. With one setting for all programs, packages that the control
+# plane and the servers share are compiled once.
 export CGO_ENABLED = 0
-# -dwarf=false: binaries are linked without debug information, and compiling without it takes a fifth less time.
-# -vet=off: `make verify` vets everything. -count=1: tests run programs and scripts that Go's test cache does not know.
+# -dwarf=false: binaries are linked without debug information, and compiling takes a fifth less
+# time. -vet=off: `make verify` vets everything. -count=1: tests run programs and scripts that Go's
+# test cache does not track.
 export GOFLAGS ?= -trimpath -gcflags=all=-dwarf=false -vet=off -count=1
 
 .DEFAULT_GOAL := help
-# Prerequisites run in order: first the check for missing tools, then compilation, which uses all CPUs by itself.
+# Prerequisites run in order: first the check for missing tools, then compilation, which uses all
+# CPUs by itself.
 .NOTPARALLEL:
 
 ##@ Use
@@ -40,7 +43,7 @@ build-fips: ## Build the binaries into bin/fips/, in FIPS 140-3 mode with the Go
 	@GOFIPS140=$(or $(GOFIPS140),v1.0.0) OUT=bin/fips/ scripts/build.sh
 
 .PHONY: sbom
-sbom: build ## Write the SBOM of each binary beside it: bin/NAME.cdx.json. Images contain theirs.
+sbom: build ## Write the SBOM of each binary to bin/NAME.cdx.json. Images contain theirs.
 	@scripts/sbom.sh
 
 .PHONY: image
@@ -48,7 +51,7 @@ image: ## Write the container images into bin/images/, without Docker: make imag
 	@PLATFORMS="$(PLATFORMS)" scripts/image.sh
 
 .PHONY: controlplane
-controlplane: ## Build the control plane of the tests (etcd, kube-apiserver, kubectl, ...), once per machine. bin/1.37 links to it.
+controlplane: ## Build the control plane of the tests (etcd, kube-apiserver, kubectl and others), once per machine. bin/1.37 links to it.
 	@dir=$$(go run ./cmd/setup-envtest programs $(PROGRAMS)) && link=$$(basename "$$dir") && link=bin/$${link%%-*} && if [ "$$(readlink $$link)" != "$$dir" ]; then \
 	  mkdir -p bin && rm -rf $$link && ln -s "$$dir" $$link; fi
 
@@ -67,7 +70,8 @@ bump: ## Move to another version of Kubernetes, and list what remains to be done
 
 ##@ Test
 
-# Lists missing tools before anything is compiled: needs-test-generate checks for what tests and generators need.
+# Lists missing tools before anything is compiled. needs-test-generate checks the tools of tests
+# and generators.
 needs-%:
 	@scripts/needs.sh $(subst -, ,$*)
 
@@ -79,8 +83,9 @@ test: run-tests ## Run the tests against a real control plane (20 minutes on 2 c
 test-long: GO_TEST = go test -timeout 60m
 test-long: run-tests ## Run the same tests with their long variants.
 
-# In reverse order the longest suites start first, and short packages fill the time in which the last one waits. Suites wait for a
-# fifth of their time, so one package more than there are CPUs runs at a time.
+# In reverse order the longest suites start first, and short packages run while the last one
+# waits. Suites wait for a fifth of their time, so the number of parallel packages is one more
+# than the number of CPUs.
 .PHONY: run-tests
 run-tests: needs-test-generate controlplane build
 	@began=$$(date +%s); $(GO_TEST) -p $$(($$(nproc) + 1)) $$(go list ./... | sort -r); status=$$?; \
@@ -92,11 +97,11 @@ test-all: test-long test-minors test-security test-quickstart test-fips test-ima
 test-all: kind-test-all kind-test-konnectivity verify ## Run all tests, one after the other (3 hours). Needs root, and Docker for kind.
 
 .PHONY: test-minors
-test-minors: needs-test-generate build ## Run the tests that depend on the version of Kubernetes with the other minor versions, and upgrades: make test-minors MINORS=1.36
+test-minors: needs-test-generate build ## Run the version-dependent tests with the other Kubernetes minor versions, and upgrades: make test-minors MINORS=1.36
 	@scripts/test-minors.sh $(MINORS)
 
 .PHONY: test-security
-test-security: needs-test controlplane build ## Attack the server for a minute in each way (45 minutes); nothing else may use the machine: make test-security ATTACK_FOR=1h RUN=TestGeneratedRequests
+test-security: needs-test controlplane build ## Run each attack on the server for a minute (45 minutes), on an otherwise idle machine: make test-security ATTACK_FOR=1h RUN=TestGeneratedRequests
 	ATTACK_FOR=$(or $(ATTACK_FOR),60s) ATTACK_P99=1s go test -timeout 120m -run '^($(or $(RUN),TestAttacks|TestCosts|TestUnread|TestCancelled|TestReaders|TestLeftSelectors|TestWatchEncodings|TestLogs|TestGeneratedRequests|TestLargeWrites))$$' -v ./test/security/limits
 
 .PHONY: test-quickstart
@@ -124,11 +129,11 @@ lint: ## Run the linters.
 	@scripts/lint.sh
 
 .PHONY: vulncheck
-vulncheck: ## Look for known vulnerabilities that the commands reach: make vulncheck VULNDB=file:///DIRECTORY
+vulncheck: ## Check for known vulnerabilities in the code of the commands: make vulncheck VULNDB=file:///DIRECTORY
 	@VULNDB="$(VULNDB)" scripts/vulncheck.sh
 
 .PHONY: measure
-measure: needs-test controlplane build ## Measure start, memory and size; docs/measurements.md has the results.
+measure: needs-test controlplane build ## Measure start, memory and size; docs/reference/measurements.md has the results.
 	@scripts/measure.sh
 
 ##@ Deploy
@@ -138,7 +143,7 @@ deploy: kubectl ## Install OVERLAY (default: sample/manifests/kind) into the cur
 	@OVERLAY="$(OVERLAY)" IMAGE="$(IMAGE)" CERTGEN_IMAGE="$(CERTGEN_IMAGE)" scripts/deploy.sh
 
 .PHONY: undeploy
-undeploy: kubectl ## Remove it and keep the data; `make undeploy PURGE=1` deletes the data too.
+undeploy: kubectl ## Remove OVERLAY (default: sample/manifests/kind) from the current cluster and keep the data: make undeploy PURGE=1 deletes it too
 	@OVERLAY="$(OVERLAY)" PURGE="$(PURGE)" scripts/undeploy.sh
 
 ##@ Try it on kind
@@ -148,11 +153,11 @@ kind-up: needs-kind$(if $(filter kind-test%,$(MAKECMDGOALS)),-suites) ## Create 
 	@scripts/kind.sh up
 
 .PHONY: kind-load
-kind-load: needs-kind kubectl image ## Load the images into the cluster.
+kind-load: needs-kind kubectl image ## Load the images into the cluster KIND_CLUSTER.
 	@scripts/kind.sh load
 
 .PHONY: kind-deploy
-kind-deploy: kind-load ## Install OVERLAY (default: sample/manifests/kind) with these images.
+kind-deploy: kind-load ## Load the images, and install OVERLAY (default: sample/manifests/kind) with them.
 	@scripts/kind.sh deploy
 
 .PHONY: kind-test

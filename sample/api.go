@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sample is the API of the sample: what a team writes for its own.
+// Package sample defines the sample API. It shows what a team writes for its own API.
 package sample
 
 import (
@@ -17,7 +17,7 @@ import (
 	validation "example.com/extension-apiserver/sample/validation/workshop"
 )
 
-// API returns what the server serves.
+// API returns the API that the server serves.
 func API() apiserver.API {
 	calibrator := calibrator.New()
 	return apiserver.API{

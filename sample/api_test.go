@@ -22,14 +22,14 @@ import (
 	validation "example.com/extension-apiserver/sample/validation/workshop"
 )
 
-// TestAPI: the server would refuse to start otherwise.
+// TestAPI checks that the API is valid. The server refuses to start with an invalid one.
 func TestAPI(t *testing.T) {
 	if err := API().Validate(); err != nil {
 		t.Error(err)
 	}
 }
 
-// newGroup is the group without storage.
+// newGroup returns the API group without storage.
 func newGroup(t *testing.T) (*genericapiserver.APIGroupInfo, *runtime.Scheme) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -43,7 +43,7 @@ func newGroup(t *testing.T) (*genericapiserver.APIGroupInfo, *runtime.Scheme) {
 	return group, scheme
 }
 
-// TestEveryKindIsServed: no kind of a version is forgotten.
+// TestEveryKindIsServed checks that each version serves every kind that it defines.
 func TestEveryKindIsServed(t *testing.T) {
 	group, scheme := newGroup(t)
 	internal := schema.GroupVersion{Group: workshop.GroupName, Version: runtime.APIVersionInternal}
@@ -57,7 +57,7 @@ func TestEveryKindIsServed(t *testing.T) {
 		}
 		for path, served := range group.VersionedResourcesStorageMap[gv.Version] {
 			if strings.HasSuffix(path, "/scale") {
-				continue // its kind is in another group
+				continue // its kind belongs to another group
 			}
 			gvks, _, err := scheme.ObjectKinds(served.New())
 			if err != nil {
@@ -75,10 +75,11 @@ func TestEveryKindIsServed(t *testing.T) {
 	}
 }
 
-// TestRoundTrip: no version of a kind loses what another has.
+// TestRoundTrip checks that a conversion between any two versions loses no field.
 func TestRoundTrip(t *testing.T) {
 	apitesting.RoundTrip(t, API(), fuzzers...)
 }
 
-// fuzzers is filled by the files of the kinds of which not all values are possible.
+// fuzzers holds the fuzz functions of kinds whose fields do not accept every value. The files of
+// those kinds append to it.
 var fuzzers []any

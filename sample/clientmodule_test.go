@@ -11,8 +11,8 @@ import (
 	"example.com/extension-apiserver/internal/scripttest"
 )
 
-// TestClientModule: the types and clients of the sample make a module that inherits nothing of a server, and that can
-// be used beside the kit.
+// TestClientModule checks that the types and clients of the sample form a module without the
+// server's dependencies, and that a program can use it together with the kit.
 func TestClientModule(t *testing.T) {
 	const module = "platform.example.org/workshop-client"
 	clients := filepath.Join(t.TempDir(), "clients")

@@ -13,8 +13,8 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// TestFakeClientset: the generated fake creates and applies objects, merges lists by key, and extracts what a manager
-// applied, as that of client-go does.
+// TestFakeClientset checks that the generated fake clientset creates and applies objects, merges
+// lists by key, and extracts the fields that a manager applied, as the fake of client-go does.
 func TestFakeClientset(t *testing.T) {
 	clients := fake.NewClientset(&v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "g"}})
 	if _, err := clients.WorkshopV1().Gadgets().Get(t.Context(), "g", metav1.GetOptions{}); err != nil {

@@ -18,8 +18,9 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// TestFullEtcd: an object that is too large is 413, and an etcd without space is 507. Reads and deletions go on, and
-// make space.
+// TestFullEtcd checks that the storage rejects an object that is too large with 413, and every
+// create with 507 when etcd has no space. Reads and deletions still work, and deletions free
+// space.
 func TestFullEtcd(t *testing.T) {
 	const quota = 16 << 20
 	gadgets := newStorage(t, quota)["gadgets"]

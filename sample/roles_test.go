@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRoles: the roles for users have the kinds and their subresources, and no wildcard.
+// TestRoles checks that the user roles contain the kinds and their subresources, and no wildcard.
 func TestRoles(t *testing.T) {
 	roles, err := API().Roles("workshop")
 	if err != nil {

@@ -40,28 +40,30 @@ import (
 	validation "example.com/extension-apiserver/sample/validation/workshop"
 )
 
-// collections are what lists are made of: namespaces of which one's name begins like another's, all of them, and the
-// kind that is beside widgets in etcd.
+// collections lists the collections of the fuzz test: two namespaces of which one is a prefix of
+// the other, all namespaces, and the kind whose keys are next to widgets in etcd.
 var collections = []struct{ resource, namespace string }{
 	{"widgets", "demo"}, {"widgets", "demo-2"}, {"widgets", ""}, {"gadgets", ""},
 }
 
-// continued is the token of the library: what an attacker can make.
+// continued is the library's continue token, with the fields that an attacker can set.
 type continued struct {
 	Version         string `json:"v"`
 	ResourceVersion int64  `json:"rv"`
 	Start           string `json:"start"`
 }
 
-// lists is the storage with objects to list.
+// lists holds the storage and the objects that it contains.
 type lists struct {
 	storage map[string]rest.Storage
-	// keys are those of all objects of a resource: namespace/name or name; now is the resource version after the last.
+	// keys holds the keys of all objects by resource: namespace/name or name. now is the resource
+	// version after the last write.
 	keys map[string][]string
 	now  int64
 }
 
-// newStorage returns the storage of the group as the server has it, with its watch cache, on an etcd in this process.
+// newStorage returns the storage of the group as the server configures it, with its watch cache,
+// on an etcd in this process.
 func newStorage(t testing.TB, etcdQuota int64) map[string]rest.Storage {
 	t.Helper()
 	config := storagebackend.NewDefaultConfig("/registry", nil)
@@ -104,8 +106,8 @@ func newLists(f *testing.F) *lists {
 	return l
 }
 
-// awaitCaches waits for the watch caches: until they have listed etcd, a list with a resource version is answered by
-// 429.
+// awaitCaches waits for the watch caches to be initialized. Until then, a list with a resource
+// version gets a response with 429.
 func (l *lists) awaitCaches(f *testing.F) {
 	f.Helper()
 	for resource := range l.keys {
@@ -120,8 +122,8 @@ func (l *lists) awaitCaches(f *testing.F) {
 	}
 }
 
-// runEtcd starts an etcd that listens on a socket, as the server's own does. Its quota is in bytes; 0 is etcd's
-// default.
+// runEtcd starts an etcd that listens on a Unix socket, as the embedded etcd of the server does.
+// The quota is in bytes; 0 selects etcd's default.
 func runEtcd(t testing.TB, quota int64) string {
 	t.Helper()
 	config := embed.NewConfig()
@@ -168,7 +170,7 @@ func (l *lists) create(f *testing.F, resource, namespace string, obj runtime.Obj
 	}
 }
 
-// list returns the keys of the objects that the collection has from the token on.
+// list returns the keys of the objects in the collection, starting at the token.
 func (l *lists) list(ctx context.Context, resource, namespace, token string, limit uint8) (keys []string, err error) {
 	list, err := l.storage[resource].(rest.Lister).List(requestOf(ctx, resource, namespace),
 		&internalversion.ListOptions{Continue: token, Limit: int64(limit)})
@@ -186,8 +188,9 @@ func (l *lists) list(ctx context.Context, resource, namespace, token string, lim
 	})
 }
 
-// FuzzWidgetContinue: a token says where to go on, never what may be read. Whatever is in it, a list has objects of its
-// own resource and namespace only: those from the start that it names, or none because it is refused.
+// FuzzWidgetContinue checks that a continue token only selects where a list continues, never what
+// it may read. For any token, a list contains only objects of its own resource and namespace,
+// from the start key in the token on. Otherwise the server rejects the token.
 func FuzzWidgetContinue(f *testing.F) {
 	l := newLists(f)
 	for i := range collections {
@@ -215,7 +218,8 @@ func FuzzWidgetContinue(f *testing.F) {
 		}
 		from, ok := decoded(token)
 		if from.ResourceVersion > l.now {
-			// The server would wait 3 s for the future, and then refuse.
+			// The server would wait 3 s for a resource version in the future, and then reject the
+			// request.
 			return
 		}
 		got, err := l.list(t.Context(), c.resource, c.namespace, token, limit)
@@ -236,7 +240,7 @@ func FuzzWidgetContinue(f *testing.F) {
 			return !strings.HasPrefix(key, prefix) || key < prefix+strings.TrimPrefix(from.Start, "/")
 		})
 		if from.ResourceVersion > 0 && from.ResourceVersion < l.now {
-			// Some of them were not there yet.
+			// Some of the objects did not exist at that resource version.
 			if slices.ContainsFunc(got, func(key string) bool { return !slices.Contains(want, key) }) {
 				t.Errorf("%s in %q, token of %+v: got %v, want some of %v", c.resource, c.namespace, from, got, want)
 			}
@@ -251,7 +255,8 @@ func FuzzWidgetContinue(f *testing.F) {
 	})
 }
 
-// decoded tells whether a token is one, and what is in it: a path with detours is none.
+// decoded decodes a token and reports whether it is valid. A start key that is not a clean path
+// is invalid.
 func decoded(token string) (from continued, ok bool) {
 	data, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || json.Unmarshal(data, &from) != nil {

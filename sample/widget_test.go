@@ -18,14 +18,15 @@ import (
 func init() {
 	fuzzers = append(fuzzers, func(s *v1.WidgetSpec, c randfill.Continue) {
 		c.FillNoCustom(s)
-		// v1alpha1 keeps the materials by the names of the parts.
+		// v1alpha1 stores the materials by part name, so the names must be unique.
 		for i := range s.Parts {
 			s.Parts[i].Name += fmt.Sprintf("-%d", i)
 		}
 	})
 }
 
-// TestWidgetSubresources: every version that serves widgets serves all of their subresources.
+// TestWidgetSubresources checks that every version that serves widgets serves all their
+// subresources.
 func TestWidgetSubresources(t *testing.T) {
 	group, scheme := newGroup(t)
 	for _, gv := range install.GroupVersions() {

@@ -11,7 +11,7 @@ import (
 	"example.com/extension-apiserver/internal/scripttest"
 )
 
-// TestBumpRefuses: what make bump cannot do is said before it changes anything.
+// TestBumpRefuses checks that make bump reports unmet preconditions before it changes anything.
 func TestBumpRefuses(t *testing.T) {
 	changed := scripttest.CopyTree(t, "..")
 	scripttest.Commit(t, changed)
@@ -28,11 +28,11 @@ func TestBumpRefuses(t *testing.T) {
 	refused("no module proxy", "1.99.0", "GOPROXY=off", "GOPROXY=off")
 	scripttest.Write(t, filepath.Join(changed, "new"), "")
 	for name, tc := range map[string]struct{ version, want string }{
-		"no version":      {"", `the version is "", expected one such as 1.37.2`},
-		"a minor":         {"1.37", `the version is "1.37", expected`},
-		"with v":          {"v1.37.2", `the version is "v1.37.2", expected`},
+		"no version":      {"", `the version is "": must have the form 1.37.2`},
+		"a minor":         {"1.37", `the version is "1.37": must have the form`},
+		"with v":          {"v1.37.2", `the version is "v1.37.2": must have the form`},
 		"a changed tree":  {"1.37.2", "the tree has changes; commit or stash them"},
-		"not of our form": {"1.37.2; true", "expected one such as"},
+		"not of our form": {"1.37.2; true", "must have the form"},
 	} {
 		refused(name, tc.version, tc.want)
 	}

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Makes a Go module of the types and clients of the sample, for those who call the API: it has their dependencies and none of
-# the server's. Its path is another than ours, since a package must be in one module only.
+# Creates a Go module with the types and clients of the sample, for clients of the API. It has
+# their dependencies and none of the server's. Its path differs from the kit's, because a package
+# must be in only one module.
 #
 # Usage: scripts/client-module.sh DIRECTORY MODULE
 set -euo pipefail
 [ $# = 2 ] || { echo "usage: client-module.sh DIRECTORY MODULE" >&2; exit 2; }
 to=$(realpath -m "$1") module=$2
 cd "$(dirname "$0")/.."
-[ ! -e "$to" ] || { echo "client-module: $to exists, expected a new directory" >&2; exit 2; }
+[ ! -e "$to" ] || { echo "client-module: $to already exists" >&2; exit 2; }
 
 mkdir -p "$to"
 (cd sample/apis && find . -type f ! -name '*_test.go' -print0 | xargs -0 cp --parents -t "$to")

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Copies the tree to an empty directory: what git knows and what it would (not what it ignores), as it is on disk now. The
-# built control plane is linked, so that it is not built again. For tests that change a tree, or want a clean one.
+# Copies the tree to an empty directory: tracked and untracked files, except ignored ones, as they
+# are on disk. It links the built control plane, so that it is not built again. For tests that
+# change a tree or need a clean one.
 #
 # Usage: scripts/copy-tree.sh DIRECTORY
 set -euo pipefail
 cd "$(dirname "$0")/.."
 to=${1:?expected the directory to copy to}
 mkdir -p "$to/bin"
-# Listed once with and once without the deleted ones, names that occur twice are those deleted on disk.
+# Deleted files are listed twice, so uniq -u removes them.
 { git ls-files --cached --others --exclude-standard; git ls-files --deleted; } | sort | uniq -u | tr '\n' '\0' | xargs -0 cp --parents -t "$to"
 for controlplane in bin/[0-9]*; do ln -s "$PWD/$controlplane" "$to/$controlplane"; done

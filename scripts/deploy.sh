@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs an overlay into the cluster of the current kubeconfig, and waits until its API can be used. Nothing is changed
-# before everything that can be asked was asked. APIServices come last, when the server behind them is ready: kube-apiserver
-# takes a group with a broken backend into discovery, and then namespaces cannot be deleted anywhere in the cluster. Safe
-# to run again.
+# Installs an overlay into the cluster of the current kubeconfig, and waits until its API can be
+# used. All checks run before the first change. The APIServices come last, when the server behind
+# them is ready: kube-apiserver adds a group with a broken backend to discovery, and then
+# namespaces cannot be deleted anywhere in the cluster. Safe to run again.
 #
 # Usage: scripts/deploy.sh        Variables: scripts/overlay.sh, and
 #   TIMEOUT   seconds for each wait (default 300)
@@ -11,31 +11,32 @@ work=$(mktemp -d)
 # shellcheck source=scripts/overlay.sh
 source "$(dirname "$0")/overlay.sh"
 timeout=${TIMEOUT:-300}
-# Seccomp, restricted Pod Security and policy/v1 are older; ValidatingAdmissionPolicy v1, which the server evaluates, came with 1.30.
+# Seccomp, restricted Pod Security and policy/v1 are older. ValidatingAdmissionPolicy v1, which
+# the server evaluates, came with 1.30.
 oldest=1.30
 
-created=() # APIServices that were not there before
+created=() # APIServices that did not exist before this run
 finish() {
   local status=$?
   rm -rf "$work"
   [ $status != 0 ] && [ ${#created[@]} -gt 0 ] || return 0
-  # Whatever went wrong, the cluster keeps no APIService that does not work.
-  echo "$me: taking out the APIServices that this run made: ${created[*]}" >&2
+  # After any failure, remove the APIServices that do not work.
+  echo "$me: deleting the APIServices that this run created: ${created[*]}" >&2
   k delete apiservice "${created[@]}" --ignore-not-found >&2
 }
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-# ---- before anything is changed
+# ---- checks before the first change
 
 check_version() {
   local major minor
   IFS=. read -r major minor _ <<<"$version"
-  ((major > 1 || minor >= ${oldest#1.})) || fail "the cluster is Kubernetes $version, expected $oldest or later"
+  ((major > 1 || minor >= ${oldest#1.})) || fail "the cluster runs Kubernetes $version, and $oldest or later is required"
   local served missing
-  served=$(k api-versions 2>/dev/null || true) # somebody else's broken APIService is no reason to stop
+  served=$(k api-versions 2>/dev/null || true) # a broken APIService of another API is no reason to stop
   missing=$(sed -n 's/^apiVersion: //p' "$work/all.yaml" | sort -u | grep -vxF -e "$served" || true)
-  [ -z "$missing" ] || fail "the cluster does not serve $(tr '\n' ' ' <<<"$missing")which $overlay uses; install what serves it, or choose another overlay"
+  [ -z "$missing" ] || fail "the cluster does not serve $(tr '\n' ' ' <<<"$missing")which $overlay requires; install the API, or choose another overlay"
 }
 
 check_rights() {
@@ -57,7 +58,7 @@ check_aggregation() {
     fail "the aggregation layer of the cluster is not configured: ConfigMap kube-system/extension-apiserver-authentication has no requestheader-client-ca-file; start kube-apiserver with --requestheader-client-ca-file and --proxy-client-cert-file"
 }
 
-# Services and namespaces that somebody else made are not taken over.
+# Existing Services and namespaces of others are not taken over.
 check_foreign() {
   local kind namespace name label
   for kind in Namespace Service; do
@@ -66,7 +67,7 @@ check_foreign() {
       label=$(k get "$kind" "$name" ${namespace:+--namespace "$namespace"} --ignore-not-found \
         -o go-template='there {{with .metadata.labels}}{{index . "app.kubernetes.io/part-of"}}{{end}}')
       [ -z "$label" ] || [ "$label" = "there $part_of" ] ||
-        fail "$kind ${namespace:+$namespace/}$name exists and is not ours: it has no label app.kubernetes.io/part-of=$part_of; remove it, label it so, or deploy into another namespace"
+        fail "$kind ${namespace:+$namespace/}$name exists, and does not belong to this deployment: it has no label app.kubernetes.io/part-of=$part_of; delete it, add the label, or deploy into another namespace"
     done < <(names "$kind")
   done
 }
@@ -77,51 +78,54 @@ check_apiservices() {
     found=$(backend_of "$name")
     case $found in
       "" | "$want") ;;
-      local) fail "APIService $name is served by kube-apiserver itself, from a CustomResourceDefinition of the same group; expected none, or the Service $want" ;;
-      *) fail "APIService $name belongs to the Service $found, expected none, or the Service $want; remove the other one first" ;;
+      local) fail "APIService $name is served by kube-apiserver itself, for a CustomResourceDefinition of the same group; delete the CustomResourceDefinition first" ;;
+      *) fail "APIService $name belongs to the Service $found, not to the Service $want; delete the APIService first" ;;
     esac
     [ -n "$found" ] || missing_apiservices+=("$name")
   done < <(backends)
 }
 
-# Every replica with storage of its own would answer with other objects.
+# Each replica with embedded storage would have different objects.
 check_replicas() {
   local replicas
   replicas=$(awk '
     function flush() { if (workload && server && replicas > 1 && !etcd) print replicas; workload = server = replicas = etcd = 0 }
     /^---$/ { flush() }
     /^kind: (Deployment|StatefulSet)$/ { workload = 1 }
-    /^    app.kubernetes.io\/component: server$/ { server = 1 } # and no controller
+    /^    app.kubernetes.io\/component: server$/ { server = 1 } # and not of a controller
     /^  replicas: / { replicas = $2 }
     /--etcd-servers=/ { etcd = 1 }
     END { flush() }' "$work/rest.yaml")
-  [ -z "$replicas" ] || fail "$overlay has $replicas replicas with embedded storage, expected 1: each would have objects of its own; use the component external-etcd for more"
+  [ -z "$replicas" ] || fail "$overlay has $replicas replicas with embedded storage, and each would store other objects; use 1 replica, or the component external-etcd"
 }
 
-# What cannot be changed, such as the selector of a Deployment, or what admission denies, would stop the run after a part of it.
+# A change of an immutable field, such as the selector of a Deployment, or a denial by admission
+# would stop the run halfway.
 check_objects() {
   local namespace
   read -r _ namespace < <(names Namespace)
-  [ -n "$(k get namespace "$namespace" --ignore-not-found -o name)" ] || return 0 # nothing can be tried in it
-  # This script deletes the Jobs before it applies them. A dry run does not create the roles that bindings refer to.
+  [ -n "$(k get namespace "$namespace" --ignore-not-found -o name)" ] || return 0 # a dry run needs the namespace
+  # This script deletes the Jobs before it applies them. A dry run does not create the roles that
+  # bindings refer to.
   select_kinds '^(APIService|Namespace|Job|RoleBinding|ClusterRoleBinding)$' not >"$work/check.yaml"
   k apply --server-side --dry-run=server -f "$work/check.yaml" >/dev/null 2>"$work/errors" ||
     fail "kubectl apply --dry-run=server: $(paste -sd ' ' "$work/errors")"
 }
 
-# ---- the change
+# ---- the changes
 
-# Server-side apply: the caBundle that certgen or cert-manager fills stays, because these manifests do not have it.
-apply() { k apply --server-side -f "$1" >"$work/out" 2>&1 || { cat "$work/out" >&2; fail "kubectl apply was refused, see above"; }; }
+# Server-side apply keeps the caBundle that certgen or cert-manager sets, because these manifests
+# do not contain it.
+apply() { k apply --server-side -f "$1" >"$work/out" 2>&1 || { cat "$work/out" >&2; fail "kubectl apply failed, see above"; }; }
 
-delete_jobs() { # a Job cannot be changed, and this one can be repeated
+delete_jobs() { # Jobs are immutable, and this one can be repeated
   local namespace name
   while read -r namespace name; do
     "$kubectl" delete job "$name" --namespace "$namespace" --ignore-not-found --cascade=foreground --timeout "${timeout}s" >/dev/null
   done < <(names Job)
 }
 
-# diagnose prints what a person would look at next.
+# diagnose prints the objects, events and logs that help to find the cause of a failure.
 diagnose() {
   local namespace
   read -r _ namespace < <(names Namespace)
@@ -131,7 +135,7 @@ diagnose() {
     k logs --namespace "$namespace" --selector "app.kubernetes.io/part-of=$part_of" --all-containers --prefix --tail 15
   } >&2 || true
 }
-# wait_for WHAT FUNCTION: the function is called each second; 0 is success, 2 that waiting is in vain.
+# wait_for WHAT FUNCTION calls the function each second. 0 is success, 2 is a permanent failure.
 wait_for() {
   local end=$((SECONDS + timeout)) why status
   say "waiting for $1"
@@ -141,13 +145,13 @@ wait_for() {
     [ $status != 0 ] || return 0
     if [ $status = 2 ] || [ $SECONDS -ge $end ]; then
       diagnose
-      fail "$1: $([ $status = 2 ] && echo failed || echo "not within $timeout s"): $(tail -n 1 <<<"$why")"
+      fail "$1: $([ $status = 2 ] && echo failed || echo "timed out after $timeout s"): $(tail -n 1 <<<"$why")"
     fi
     sleep 1
   done
 }
 
-# job_states: "NAME Complete", "NAME Failed" or "NAME " of each rendered Job.
+# job_states prints "NAME Complete", "NAME Failed" or "NAME " for each rendered Job.
 job_states() {
   local namespace name
   while read -r namespace name; do
@@ -185,8 +189,8 @@ discovered() {
     [ -n "$found" ] || { echo "discovery has no kind of $group"; return 1; }
   done
 }
-# An object may be refused for a reason of its own: it exists, what it refers to does not, or its kind is read only. Only a server that does
-# not take writes yet is waited for.
+# A rejection with another cause does not matter: the object exists, an object that it refers to
+# does not, or its kind is read-only. Wait only while the server does not accept writes yet.
 writable() {
   local object out refused='\((BadRequest|Forbidden|NotFound|MethodNotAllowed|AlreadyExists|Conflict)\)| is invalid:'
   : >"$work/refused"
@@ -213,7 +217,7 @@ missing_apiservices=()
 check_apiservices
 check_replicas
 check_objects
-say "$overlay into $("$kubectl" config current-context), Kubernetes $version: all checks passed"
+say "deploying $overlay to $("$kubectl" config current-context), Kubernetes $version: all checks passed"
 
 apply "$work/namespace.yaml"
 delete_jobs
@@ -226,13 +230,13 @@ apply "$work/apiservices.yaml"
 wait_for "the Jobs" jobs_complete
 wait_for "the APIServices to be Available" available
 wait_for "discovery to show $all" discovered
-# From here on nothing is taken back: clients can use the API.
+# From here on nothing is rolled back, because clients can use the API.
 created=()
 mapfile -t objects < <(grep -lE "^apiVersion: \"?(${all// /|})/" "$objects_directory"/*.yaml 2>/dev/null)
 if [ ${#objects[@]} -gt 0 ]; then
   wait_for "a write to be accepted (dry run of ${objects[*]})" writable
-  while read -r line; do say "the API works, and refuses $line"; done <"$work/refused"
+  while read -r line; do say "the API works, and rejects $line"; done <"$work/refused"
 else
-  say "no write is tried: OBJECTS is '$objects_directory', with no object of $all"
+  say "skipping the test write: OBJECTS is '$objects_directory', which has no object of $all"
 fi
 say "the API $all is ready"

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(envtest.Main(m, envtest.Options{Unregistered: true}, &shared))
 }
 
-// cluster is the control plane with an administrator's clients.
+// cluster holds a control plane and clients of an administrator.
 type cluster struct {
 	*testing.T
 	config   *rest.Config
@@ -67,7 +67,8 @@ func newCluster(t *testing.T, e *envtest.Environment) cluster {
 	return cluster{t, config, core, services.APIServices()}
 }
 
-// label makes the namespace of the environment look as if deploy had made it; no label takes that back.
+// label sets the label app.kubernetes.io/part-of on the namespace of the environment, as deploy
+// does. nil removes it.
 func (c cluster) label(partOf *string) {
 	c.Helper()
 	patch, err := json.Marshal(
@@ -81,8 +82,8 @@ func (c cluster) label(partOf *string) {
 	}
 }
 
-// script runs one of the scripts, and its arguments, with variables, for the overlay of kind unless they name another,
-// and returns the last line that it printed, and all.
+// script runs a script for the overlay of kind, unless the variables name another one. It returns
+// the last line of the output, and the whole output.
 func script(t *testing.T, command string, variables ...string) (last, out string, err error) {
 	t.Helper()
 	words := strings.Fields(command)
@@ -93,17 +94,17 @@ func script(t *testing.T, command string, variables ...string) (last, out string
 	return out[strings.LastIndex(out, "\n")+1:], out, err
 }
 
-// The components of the overlays that are deployed here.
+// The components of the overlays that the tests deploy.
 const (
 	kind       = "embedded-storage certificates-certgen"
 	production = "external-etcd high-availability certificates-certgen network-policy flow-control audit"
 )
 
-// overlay writes the sample with components, under the names of the environment, and returns its directory. What comes
-// after them in YAML is on top.
+// overlay writes an overlay of the sample with the components, under the names of the
+// environment, and returns its directory. It appends the YAML documents in onTop.
 func overlay(t *testing.T, components string, onTop ...string) string {
 	t.Helper()
-	// Inside the tree: kustomize takes no absolute paths.
+	// The directory is inside the tree, because kustomize accepts no absolute paths.
 	dir, err := os.MkdirTemp("../bin", "overlay-")
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +129,8 @@ func overlay(t *testing.T, components string, onTop ...string) string {
 	return strings.TrimPrefix(dir, "../")
 }
 
-// TestDeployRefuses: each mistake is named in one line before anything is changed.
+// TestDeployRefuses checks that deploy reports each mistake in one line before it changes
+// anything.
 func TestDeployRefuses(t *testing.T) {
 	ours, other := name, "somebody"
 	nobody, err := shared.Config("nobody")
@@ -139,7 +141,7 @@ func TestDeployRefuses(t *testing.T) {
 	anonymous.BearerToken = "unknown"
 	noAggregation := `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"extension-apiserver-authentication","namespace":"kube-system"},"data":{"client-ca-file":"x"}}`
 	for what, test := range map[string]struct {
-		partOf    *string // of the namespace
+		partOf    *string // label of the namespace
 		prepare   func(cluster)
 		config    *rest.Config
 		answers   map[string]string
@@ -151,34 +153,34 @@ func TestDeployRefuses(t *testing.T) {
 		"unknown to the cluster": {partOf: &ours, config: anonymous,
 			want: "context front) cannot be used: error: You must be logged in to the server (Unauthorized)"},
 		"no rights": {partOf: &ours, config: nobody,
-			want: "deploy: the user of the kubeconfig may not create apiservices.apiregistration.k8s.io; expected " +
-				"the rights of a cluster administrator"},
+			want: "deploy: the user of the kubeconfig cannot create apiservices.apiregistration.k8s.io; use a cluster " +
+				"administrator"},
 		"a cluster too old": {partOf: &ours,
 			answers: map[string]string{"/version": `{"major":"1","minor":"29","gitVersion":"v1.29.15"}`},
-			want:    "deploy: the cluster is Kubernetes 1.29.15, expected 1.30 or later"},
+			want:    "deploy: the cluster runs Kubernetes 1.29.15, and 1.30 or later is required"},
 		"no aggregation": {partOf: &ours, answers: map[string]string{trust: noAggregation},
 			want: "deploy: the aggregation layer of the cluster is not configured: "},
 		"an API that is not served": {partOf: &ours, variables: []string{"OVERLAY=" + overlay(t, kind+" monitoring")},
 			want: "deploy: the cluster does not serve monitoring.coreos.com/v1 which "},
-		"a foreign namespace": {want: "deploy: Namespace " + namespace + " exists and is not ours"},
+		"a foreign namespace": {want: "deploy: Namespace " + namespace + " exists, and does not belong to this deployment"},
 		"a namespace of another": {partOf: &other, want: "deploy: Namespace " + namespace +
-			" exists and is not ours"},
+			" exists, and does not belong to this deployment"},
 		"a foreign Service": {partOf: &ours, prepare: foreignService, want: "deploy: Service " + namespace +
-			"/" + name + " exists and is not ours"},
+			"/" + name + " exists, and does not belong to this deployment"},
 		"a foreign APIService": {partOf: &ours, prepare: foreignAPIService(
 			&apiregistrationv1.ServiceReference{Namespace: "elsewhere",
 				Name: "theirs"}), want: "deploy: APIService v1." + group +
-			" belongs to the Service elsewhere/theirs, expected none, or the Service " +
+			" belongs to the Service elsewhere/theirs, not to the Service " +
 			namespace + "/" + name},
 		"a local APIService": {partOf: &ours, prepare: foreignAPIService(nil), want: "deploy: APIService v1." +
 			group + " is served by kube-apiserver itself"},
 		"two replicas": {partOf: &ours, variables: []string{"OVERLAY=" +
 			overlay(t, kind, "replicas: [{name: "+name+", count: 2}]\n")}, want: "has 2 replicas with embedded " +
-			"storage, expected 1"},
+			"storage, and each would store other objects"},
 		"another selector": {partOf: &ours, prepare: otherSelector,
 			want: "deploy: kubectl apply --dry-run=server: The StatefulSet \"" + name + "\" is invalid: "},
 		"no overlay": {partOf: &ours, variables: []string{"OVERLAY=manifests/none"},
-			want: "deploy: OVERLAY is 'manifests/none', expected a directory with a kustomization.yaml"},
+			want: "deploy: OVERLAY is 'manifests/none': must be a directory with a kustomization.yaml"},
 		"an image without tag": {partOf: &ours, variables: []string{"IMAGE=registry.example:5000/server"},
 			want: "deploy: image 'registry.example:5000/server' has no tag"},
 	} {
@@ -238,7 +240,8 @@ func foreignAPIService(backend *apiregistrationv1.ServiceReference) func(cluster
 	}
 }
 
-// otherSelector applies a StatefulSet as an older version of the manifests would.
+// otherSelector applies a StatefulSet with another selector, as an older version of the manifests
+// would.
 func otherSelector(c cluster) {
 	c.Helper()
 	labels := map[string]string{"app": name}
@@ -257,18 +260,20 @@ func otherSelector(c cluster) {
 	})
 }
 
-// TestDeployWithoutServers: no pod ever runs here. Everything that the server needs is there, the API is not
-// registered, and the script says why. Then undeploy takes out what deploy made.
+// TestDeployWithoutServers checks deploy in a cluster that runs no pods: it creates everything
+// that the server needs, does not register the API, and reports the reason. Then undeploy removes
+// what deploy created.
 func TestDeployWithoutServers(t *testing.T) {
 	c := newCluster(t, shared)
 	ours := name
 	c.label(&ours)
 	_, kubeconfig := newFront(t, c.config, nil)
-	// flow-control has an object that is named as the server's container, after that of certgen.
+	// The component flow-control has an object with the name of the server's container, which
+	// follows that of certgen.
 	variables := []string{"KUBECONFIG=" + kubeconfig, "TIMEOUT=2", "OVERLAY=" + overlay(t, kind+" flow-control"),
 		"IMAGE=registry.example:5000/s:v1", "CERTGEN_IMAGE=registry.example:5000/c:v2"}
 	last, out, err := script(t, "deploy.sh", variables...)
-	if err == nil || !strings.HasPrefix(last, "deploy: the servers: not within 2 s: ") {
+	if err == nil || !strings.HasPrefix(last, "deploy: the servers: timed out after 2 s: ") {
 		t.Errorf("got %v, want that the servers did not get ready within 2 s:\n%s", err, out)
 	}
 	if set, err := c.core.AppsV1().StatefulSets(namespace).Get(t.Context(), name, metav1.GetOptions{}); err != nil {

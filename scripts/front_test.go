@@ -17,16 +17,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// front is a kube-apiserver as kubectl sees it: the real one, but for the answers that a test puts before it. It
-// remembers what would have changed the cluster.
+// front is a reverse proxy in front of a real kube-apiserver. It replaces the responses that a
+// test sets, and records the requests that would change the cluster.
 type front struct {
-	answers map[string]string          // by path
-	cut     func(*http.Response) error // an error breaks the connection, after the real one answered
+	answers map[string]string          // responses by path
+	cut     func(*http.Response) error // an error breaks the connection after the real kube-apiserver has responded
 	mu      sync.Mutex
 	writes  []string
 }
 
-// newFront returns the front of the cluster of config, and a kubeconfig for it.
+// newFront starts a front of the cluster of config, and returns it with a kubeconfig for it.
 func newFront(t *testing.T, config *rest.Config, answers map[string]string) (f *front, kubeconfig string) {
 	t.Helper()
 	f = &front{answers: answers, cut: func(*http.Response) error { return nil }}
@@ -68,9 +68,9 @@ current-context: front
 	return f, kubeconfig
 }
 
-// note remembers the request, if it is not one that only asks.
+// note records the request, unless it only reads.
 func (f *front) note(r *http.Request) {
-	// kubectl auth can-i.
+	// kubectl auth can-i creates these reviews, which change nothing.
 	question := strings.HasPrefix(r.URL.Path, "/apis/authorization.k8s.io/v1/selfsubject")
 	if r.Method == http.MethodGet || question || r.URL.Query().Get("dryRun") != "" {
 		return

@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# Regenerates all generated code: zz_generated.* and generated.{proto,pb.go}, with the generators of the very
-# version of k8s.io/* that go.mod names: the grammar of the tags changes between minors. Those of konnectivity have a generator of ours. They are built into
-# bin/generators. Protobuf needs protoc, which scripts/needs.sh sees to.
+# Regenerates all generated code: zz_generated.* and generated.{proto,pb.go}. It uses the generators
+# of the exact version of k8s.io/* in go.mod, because the syntax of the tags changes between minor
+# versions. The code of konnectivity has a generator of the kit. The generators are built into
+# bin/generators. Protobuf needs protoc, which scripts/needs.sh checks for.
 #
 # Usage: scripts/generate.sh [TYPES=OPENAPI ...]
-#   TYPES    folder of types, with a folder for each group and in it one for each version. Where a type has the tag +genclient, its
-#            clients are written to TYPES/client.
-#   OPENAPI  folder for the OpenAPI definitions of these types. Their validation is written to the folder validation beside it, so that
-#            clients of the types do not compile it; or beside types whose package has the tag +k8s:validation-gen. Default: the folders of the kit.
+#   TYPES    folder of types, with a folder for each group and in it one for each version. If a type
+#            has the tag +genclient, its clients are written to TYPES/client.
+#   OPENAPI  folder for the OpenAPI definitions of these types. Their validation is written to the
+#            folder validation beside it, so that clients of the types do not compile it; or beside
+#            the types if their package has the tag +k8s:validation-gen.
+# Default: the folders of the kit.
 # Variables: ROOT of scripts/project.sh
 set -euo pipefail
 # shellcheck source=scripts/project.sh
@@ -21,7 +24,7 @@ module=$(go list -m)
 dir() { go mod download "$1" && go list -m -f '{{.Dir}}' "$1"; }
 codegen=$(dir k8s.io/code-generator)
 export GOBIN=$PWD/bin/generators GOFLAGS="${GOFLAGS:-} -mod=mod"
-# A project has the header of its generated files, if any, beside its go.mod.
+# The header of a project's generated files, if any, is beside its go.mod.
 boilerplate=$scripts/boilerplate.go.txt
 [ -f "$boilerplate" ] || boilerplate=$PWD/boilerplate.go.txt
 [ -f "$boilerplate" ] || boilerplate=/dev/null
@@ -29,8 +32,9 @@ boilerplate=$scripts/boilerplate.go.txt
 # shellcheck source=/dev/null
 source "$codegen/kube_codegen.sh"
 roots=("${@%=*}")
-# Every server has types of the first two packages. The others are those of k8s.io/api that the types refer to, with the packages that these
-# refer to. The generators must not write them: root could change the module cache.
+# Every server has types of the first two packages. The others are the packages of k8s.io/api that
+# the types refer to, and their dependencies. The generators must not write to these packages:
+# root could change the module cache.
 packages() { grep -rl '^// +k8s:openapi-gen=true' "$@" --include doc.go | xargs -n 1 dirname | sort | sed "s|^|$module/|"; }
 mapfile -t others < <({
   printf '%s\n' k8s.io/api/authentication/v1 k8s.io/api/autoscaling/v1
@@ -38,22 +42,24 @@ mapfile -t others < <({
   go list -e -deps $(packages "${roots[@]}") | grep '^k8s.io/api/' || true
 } | sort -u)
 KUBE_CODEGEN_READONLY_PKGS+=("${others[@]}" k8s.io/apimachinery/pkg/util/intstr)
-# Protobuf code of a type that was deleted does not compile and would stop the other generators.
+# The protobuf code of a deleted type does not compile, and would stop the other generators.
 find "${roots[@]}" -name generated.pb.go -o -name generated.proto | xargs -r rm -f
 
 work=$(mktemp -d)
 trap 'chmod -R u+w "$work" && rm -rf "$work"' EXIT
-# validation-gen refuses a type that contains metav1.Condition unless the package with the validation of metav1 is an input, and it writes
-# into its inputs. So it reads a copy of apimachinery. It also refuses that package if no type contains a Condition, so there the Condition
-# is a type to generate for by itself. See https://github.com/kubernetes/kubernetes/issues/141765.
+# validation-gen rejects a type that contains metav1.Condition unless the package with the
+# validation of metav1 is an input, and it writes into its inputs. So it reads a copy of
+# apimachinery. It also rejects that package if no type contains a Condition, so in the copy the
+# Condition is itself a type to generate for. See
+# https://github.com/kubernetes/kubernetes/issues/141765.
 cp -r "$(dir k8s.io/apimachinery)" "$work/apimachinery"
 chmod -R u+w "$work/apimachinery"
 sed -i 's|^type Condition struct {$|// +k8s:validation-gen=true\n&|' "$work/apimachinery/pkg/apis/meta/v1/types.go"
 cp go.mod "$work/validation.mod"
 cp go.sum "$work/validation.sum"
 go mod edit -replace "k8s.io/apimachinery=$work/apimachinery" "$work/validation.mod"
-# Types of k8s.io/api have rules whose code is in kube-apiserver. So it reads a copy of these types without rules, also for what they have of
-# metav1.
+# The validation of types of k8s.io/api is implemented in kube-apiserver. So validation-gen reads
+# a copy of these types without validation tags, also for their fields of metav1 types.
 cp -r "$(dir k8s.io/api)" "$work/api"
 chmod -R u+w "$work/api"
 for package in "${others[@]}"; do
@@ -62,7 +68,7 @@ for package in "${others[@]}"; do
 done
 go mod edit -replace "k8s.io/api=$work/api" "$work/validation.mod"
 
-# helpers runs NAME-gen for the packages that have its tag, with the further arguments.
+# helpers runs NAME-gen with the further arguments, for the packages that have its tag.
 helpers() { # NAME FILE ARGUMENT...
   local name=$1 file=$2 packages
   shift 2
@@ -72,19 +78,21 @@ helpers() { # NAME FILE ARGUMENT...
   echo "Generating $file for ${#packages[@]} packages"
   "$GOBIN/$name-gen" --output-file "zz_generated.$file.go" --go-header-file "$boilerplate" "$@" "${packages[@]}"
 }
-# write_validation writes a generated file, whose text is standard input. It never writes over a file of another origin.
+# write_validation writes standard input to a generated file. It never overwrites a file of
+# another origin.
 generated_by='// Code generated by generate.sh. DO NOT EDIT.'
 write_validation() { # FILE
   if [ -e "$1" ] && ! grep -qxF "$generated_by" "$1"; then
-    echo "generate: $1 is in the way of the generated validation; move it" >&2
+    echo "generate: $1 already exists, where the generated validation must be; move it" >&2
     exit 1
   fi
   mkdir -p "$(dirname "$1")"
   { [ "$boilerplate" = /dev/null ] || { cat "$boilerplate" && echo; }; printf '%s\n\n' "$generated_by"; cat; } >"$1"
 }
-# validation_packages makes a package for the validation of each version of the groups in a folder, and one that registers all of a group.
-# The generator reads tags in doc.go only. Its lint rejects tags that it counts as Beta (immutable, maxLength, minimum) in stable versions,
-# because built-in APIs must not depend on them yet.
+# validation_packages creates a package for the validation of each version of the groups in a
+# folder, and one that registers all validation of a group. The generator reads tags only in
+# doc.go. Its lint rejects tags that it considers Beta (immutable, maxLength, minimum) in stable
+# versions, because built-in APIs must not depend on them yet.
 validation_packages() { # TYPES DIRECTORY
   local group version imports file
   { grep -rlxF "$generated_by" "$2" --include doc.go 2>/dev/null || true; } | while read -r file; do
@@ -145,7 +153,8 @@ roots=("${types[@]}")
 helpers defaulter defaults
 helpers conversion conversion
 
-# What conversion-gen cannot do it leaves as a comment, and what a person must write is missing then.
+# conversion-gen leaves a comment for each conversion that it cannot generate. unwritten lists the
+# functions that a person must write.
 unwritten() { # FILE
   awk '
     /^func autoConvert_/ { name = $2; sub(/^auto/, "", name); sub(/\(.*/, "", name) }
@@ -156,9 +165,10 @@ unwritten() { # FILE
 }
 missing=$(find "${roots[@]}" -name zz_generated.conversion.go | sort | while read -r file; do unwritten "$file"; done)
 
-# OpenAPI: kube::codegen::gen_openapi accepts no package beside those below one directory. openapi-gen writes the reference to
-# a type by its OpenAPI name only if the type's package is an input, and writes the definitions of all its inputs. So each file
-# repeats those of metav1 and the other packages below.
+# OpenAPI: kube::codegen::gen_openapi accepts only packages below one directory. openapi-gen
+# refers to a type by its OpenAPI name only if the type's package is an input, and writes the
+# definitions of all its inputs. So each file repeats those of metav1 and the other packages
+# below.
 echo "Generating OpenAPI definitions"
 (cd "$codegen" && go install k8s.io/kube-openapi/cmd/openapi-gen)
 gen_openapi() { # DIRECTORY TYPES
@@ -169,7 +179,7 @@ gen_openapi() { # DIRECTORY TYPES
 }
 for pair; do gen_openapi "${pair#*=}" "${pair%=*}"; done
 
-# plurals are the exceptions from English in the tags +resourceName, as Kind:Kinds.
+# plurals prints the irregular plurals in the tags +resourceName, as Kind:Kinds.
 plurals() {
   grep -rh -e '^// +resourceName=' -e '^type .* struct {$' "$1" --include '*.go' | awk '
     /^\/\// { sub(/.*=/, ""); plural = $0; next }
@@ -178,7 +188,8 @@ plurals() {
       printf "%s%s:%s%s", sep, $2, substr($2, 1, n), substr(plural, n + 1); sep = ","; plural = ""
     }'
 }
-# models prints, for each package of types in a folder, the prefix of its types by Go path and by the name in OpenAPI.
+# models prints, for each package of types in a folder, the prefix of its types by Go path and by
+# OpenAPI name.
 models() { # TYPES
   local file package
   grep -rl '^// +k8s:openapi-model-package=' "$1" --include doc.go | while read -r file; do
@@ -187,23 +198,25 @@ models() { # TYPES
     sed -n 's|^// +k8s:openapi-model-package=||p' "$file"
   done
 }
-# rename_models replaces the beginning of names, from the first of each pair to the second.
+# rename_models replaces prefixes of names: the first of each pair by the second.
 rename_models() { # FILE...
   local script='' from to
   while read -r from to; do script+="s#(^|[^a-zA-Z0-9.-])${from//./\\.}\.#\1$to.#g;"; done
   sed -Ei "$script" "$@"
 }
-# Clients of an older generator compile with newer libraries, and those of a newer one not with older: this is that of the oldest minor
-# version of Kubernetes whose client-go programs with the clients may use.
+# Clients of an older generator compile with newer libraries, but not the other way round. So the
+# generator is that of the oldest minor version of Kubernetes whose client-go may be used with the
+# clients.
 client_codegen=$(go mod download -json k8s.io/code-generator@v0.36.3 | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
-# externals are the apply configurations that client-go has for the types that the types refer to.
+# externals lists the apply configurations of client-go for the types that the types refer to.
 externals=$(for package in "${others[@]}"; do
   directory=applyconfigurations/${package#k8s.io/api/}
   [ ! -d "$(dir k8s.io/client-go)/$directory" ] ||
     sed -n "s|^type \(.*\)ApplyConfiguration struct {$|$package.\1:k8s.io/client-go/$directory|p" "$(dir k8s.io/client-go)/$directory"/*.go
 done | paste -sd,)
-# client-gen looks for types by directory, and only in the module of the directory that it runs in. The generator of apply configurations
-# looks for schemas by the Go path of a type, and clients by the name in OpenAPI.
+# client-gen finds types by directory, and only in the module of its working directory. The
+# generator of apply configurations finds schemas by the Go path of a type, clients by the OpenAPI
+# name.
 gen_clients() { # TYPES OPENAPI
   local types module_directory schema=$work/schema.json
   types=$(realpath "$1")
@@ -242,7 +255,7 @@ func main() {
 }
 EOF
   if [ -n "$missing" ]; then
-    schema= # the types do not compile; the next run makes the functions that need it
+    schema= # the types do not compile; the next run generates the functions that need it
   else
     go run "$work/schema/main.go" >"$schema"
     models "$1" | awk '{ print $2, $1 }' | rename_models "$schema"
@@ -262,14 +275,16 @@ for pair; do
   gen_clients "${pair%=*}" "${pair#*=}"
 done
 
-# The methods by which the library knows that a version is deprecated: that script has no part for it.
+# The lifecycle methods tell the library that a version is deprecated. kube_codegen.sh has no
+# function for them.
 echo "Generating lifecycle methods"
 go build -o "$GOBIN/" k8s.io/code-generator/cmd/prerelease-lifecycle-gen
 { grep -rl '+k8s:prerelease-lifecycle-gen=true' "${roots[@]}" --include doc.go || true; } | xargs -r -n 1 dirname | sed 's|^|./|' |
   xargs -r "$GOBIN/prerelease-lifecycle-gen" --go-header-file "$boilerplate" --output-file zz_generated.prerelease-lifecycle.go
 
-# Protobuf: nor for it. go-to-protobuf wants all packages below one directory by import path, so a
-# directory of symlinks is made for it; a package with "-" is imported and not written.
+# Protobuf: kube_codegen.sh has no function for it either. go-to-protobuf requires all packages
+# below one directory, by import path, so this creates a directory of symlinks. A package with "-"
+# is imported and not written.
 echo "Generating protobuf code"
 tree=$work/protobuf
 mkdir -p "$tree/$(dirname "$module")" "$tree/k8s.io" "$tree/github.com/gogo"
@@ -283,7 +298,7 @@ PATH=$GOBIN:$PATH go-to-protobuf --go-header-file "$boilerplate" --output-dir "$
   --packages "$(packages "${roots[@]}" | paste -sd, -)$(printf ',-%s' "${others[@]}")" \
   --apimachinery-packages -k8s.io/apimachinery/pkg/util/intstr,-k8s.io/apimachinery/pkg/api/resource,-k8s.io/apimachinery/pkg/runtime/schema,-k8s.io/apimachinery/pkg/runtime,-k8s.io/apimachinery/pkg/apis/meta/v1
 
-# The defaults of konnectivity's flags: of the kit alone.
+# The defaults of konnectivity's flags belong to the kit alone.
 [ -z "$own" ] || GOFLAGS="$GOFLAGS -mod=readonly" go generate ./internal/konnectivity
 
 [ -z "$missing" ] || echo "$missing" >&2

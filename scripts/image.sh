@@ -1,16 +1,21 @@
 #!/usr/bin/env bash
-# Writes the container images of our commands into bin/images/, without Docker and without a registry. For each command:
-#   bin/images/NAME/      OCI layout:  crane push bin/images/NAME REGISTRY/NAME:TAG
-#   bin/images/NAME.tar   the same as one file:  kind load image-archive, ctr images import, docker load;
-#                         skopeo copy oci-archive:bin/images/NAME.tar docker://REGISTRY/NAME:TAG
-#   bin/images/NAME.ref   the name with the tag, as a manifest says it
-#   bin/images/NAME.cdx.json  the SBOM: the image by its digest, its binaries and the modules in them
+# Writes the container images of the commands into bin/images/, without Docker and without a
+# registry. For each command:
+#   bin/images/NAME/          OCI layout: crane push bin/images/NAME REGISTRY/NAME:TAG
+#   bin/images/NAME.tar       the same as one file: kind load image-archive, ctr images import,
+#                             docker load; or
+#                             skopeo copy oci-archive:bin/images/NAME.tar docker://REGISTRY/NAME:TAG
+#   bin/images/NAME.ref       the name with the tag, for the field image of a manifest
+#   bin/images/NAME.cdx.json  the SBOM: the image by its digest, its binaries and their modules
 #
 # Usage: scripts/image.sh     Variables: scripts/project.sh, and
-#   IMAGE_PREFIX       what comes before /NAME (default: localhost, which no node pulls from)
-#   PLATFORMS          a list such as linux/amd64,linux/arm64; more than one makes an index (default: linux on this architecture)
-#   IMAGE_SOURCE       the address of the server's source, a label of its image (default: the remote origin, if it has an https address)
-#   IMAGE_LICENSES     the server's licenses as an SPDX expression, a label of its image (default: none)
+#   IMAGE_PREFIX       the name before /NAME (default: localhost, which no node pulls from)
+#   PLATFORMS          a list such as linux/amd64,linux/arm64; more than one creates an index
+#                      (default: linux on this architecture)
+#   IMAGE_SOURCE       URL of the server's source, a label of its image (default: the remote
+#                      origin, if it has an https URL)
+#   IMAGE_LICENSES     the server's licenses as an SPDX expression, a label of its image
+#                      (default: none)
 #   SOURCE_DATE_EPOCH  the time of the image and of its files (default: that of the commit)
 # The same commit, platforms and version of Go give the same digest in every folder.
 set -euo pipefail
@@ -29,18 +34,19 @@ work=$(mktemp -d bin/images/.build.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 env -u GOOS -u GOARCH CGO_ENABLED=0 go build -o bin/ "$kit/scripts/image" "$kit/scripts/image/sbom"
 
-# Without -trimpath the binary holds the path of this folder; with -buildvcs it would hold whether the tree was a git checkout.
+# Without -trimpath the binary would contain the path of this folder. With -buildvcs it would
+# record whether the tree is a git checkout.
 for platform in "${platforms[@]}"; do
   IFS=/ read -r os arch rest <<<"$platform"
   if [ "$os" != linux ] || [ -z "$arch" ] || [ -n "$rest" ]; then
-    echo "image: PLATFORMS has '$platform', expected linux/amd64, linux/arm64 or another linux/ARCHITECTURE" >&2
+    echo "image: PLATFORMS has '$platform': must be linux/amd64, linux/arm64 or another linux/ARCHITECTURE" >&2
     exit 2
   fi
   mkdir -p "$work/$platform"
   GOFLAGS="-mod=readonly -buildvcs=false -trimpath -gcflags=all=-dwarf=false" GOOS=$os GOARCH=$arch OUT=$work/$platform bash "$scripts/build.sh" "$server" "$kit/cmd/certgen" "${controllers[@]/#/./cmd/}"
 done
 
-# The server and its controllers are the team's, certgen is the kit's.
+# The server and its controllers belong to the project, certgen to the kit.
 source=${IMAGE_SOURCE:-$(git remote get-url origin 2>/dev/null | grep '^https://' | sed 's|//[^/@]*@|//|' || true)} licenses=${IMAGE_LICENSES:-}
 [ "$module" != "$kit" ] || source=https://$kit licenses=Apache-2.0
 for name in "$server_name" "${controllers[@]}" certgen; do
@@ -48,7 +54,7 @@ for name in "$server_name" "${controllers[@]}" certgen; do
   labels=()
   [ -z "$source" ] || labels+=(--label "org.opencontainers.image.source=$source")
   [ -z "$licenses" ] || labels+=(--label "org.opencontainers.image.licenses=$licenses")
-  # A tag has no +, which a version may have.
+  # A tag cannot contain a +, but a version can.
   ref=$prefix/$name:${version//+/_}
   args=()
   for platform in "${platforms[@]}"; do args+=(--binary "$platform=$work/$platform/$name"); done

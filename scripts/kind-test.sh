@@ -2,8 +2,9 @@
 # Runs the end-to-end suites of the kit on the cluster of scripts/kind.sh.
 #
 # Usage: scripts/kind-test.sh [SUITE ...]      default: default uninstall
-#        scripts/kind-test.sh all [SUITE ...]  makes a cluster, runs these suites (default: all), removes it
-# Variables: those of scripts/kind.sh. The suite konnectivity is that of test/konnectivity/kind/run.sh.
+#        scripts/kind-test.sh all [SUITE ...]  creates a cluster, runs the suites (default: all),
+#                                              deletes the cluster
+# Variables: those of scripts/kind.sh. test/konnectivity/kind/run.sh runs the suite konnectivity.
 set -euo pipefail
 # shellcheck source=scripts/project.sh
 source "$(dirname "$0")/project.sh"
@@ -11,10 +12,11 @@ export KUBECONFIG=$PWD/.kind/kubeconfig
 
 fail() { echo "kind-test: $*" >&2; exit 1; }
 
-# Each is a test of test/e2e: TestUninstall, TestDefault and so on. "uninstall" is first: it wants a cluster that nothing was ever deployed to.
+# Each suite is a test of test/e2e: TestUninstall, TestDefault and so on. "uninstall" is first,
+# because it needs a cluster to which nothing was ever deployed.
 suites=(uninstall default access scheduler components production rotation frontproxy)
 
-# load_etcd brings the etcd of the control plane, for the cluster of three of the suites.
+# load_etcd loads the etcd of the control plane into the cluster. Three of the suites need it.
 load_etcd() {
   make --no-print-directory controlplane PROGRAMS=etcd
   local binary version
@@ -28,14 +30,14 @@ load_etcd() {
 
 check() {
   local suite
-  for suite; do [[ " ${suites[*]} " == *" $suite "* ]] || fail "SUITE has '$suite', expected one of ${suites[*]}"; done
+  for suite; do [[ " ${suites[*]} " == *" $suite "* ]] || fail "unknown suite '$suite' in SUITE; the suites are ${suites[*]}"; done
 }
 
 run() {
   local suite
   check "$@"
   scripts/kind.sh need-cluster
-  [ -f "bin/images/$server_name.ref" ] || fail "there are no images; run: make kind-load"
+  [ -f "bin/images/$server_name.ref" ] || fail "the images do not exist; run: make kind-load"
   IMAGE=$(cat "bin/images/$server_name.ref")
   CERTGEN_IMAGE=$(cat bin/images/certgen.ref)
   export IMAGE CERTGEN_IMAGE
@@ -46,7 +48,7 @@ run() {
     [ "$suite" != frontproxy ] || scripts/build.sh ./cmd/certgen # runs on the node
     printf '%(%H:%M:%S)T kind-test: suite %s\n' -1 "$suite"
     (cd test/e2e && CLUSTER_GOES=$([ "$suite" != "${last:-}" ] || echo 1) ../../.kind/e2e.test -test.timeout 30m -test.v -test.run "^Test${suite^}\$") | tee ".kind/$suite.log"
-    ! grep -e '--- SKIP' ".kind/$suite.log" || fail "suite $suite: something was skipped"
+    ! grep -e '--- SKIP' ".kind/$suite.log" || fail "suite $suite: a test was skipped"
   done
 }
 
@@ -58,7 +60,7 @@ all() {
     if [ "$suite" = uninstall ]; then first=(scripts/kind-test.sh uninstall); else rest+=("$suite"); fi
   done
   [ ${#rest[@]} -gt 0 ] || rest=(default)
-  export last=${rest[-1]} # after it the cluster goes, and nothing need be put back
+  export last=${rest[-1]} # the cluster is deleted after this suite, so it need not restore anything
   { scripts/kind.sh up && scripts/kind.sh load && "${first[@]:-true}" &&
     scripts/kind.sh deploy && scripts/kind-test.sh "${rest[@]}"; } || status=$?
   scripts/kind.sh down && return $status

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestKindWithoutEngine: without a container engine each target says so, and what to do.
+// TestKindWithoutEngine checks that each target reports a missing container engine, with a hint.
 func TestKindWithoutEngine(t *testing.T) {
 	for name, variables := range map[string][]string{
 		"does not answer": {"KIND_EXPERIMENTAL_PROVIDER=docker", "DOCKER_HOST=unix:///nonexistent/docker.sock"},

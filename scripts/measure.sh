@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Measures what docs/measurements.md states: times to ready, memory of the idle server, size of the binary.
-# Takes about 7 minutes, most of it idle. Nothing else should run meanwhile.
+# Measures the values in docs/reference/measurements.md: times to ready, memory of the idle
+# server, size of the binary. It takes about 7 minutes, most of it idle. Nothing else should run
+# at the same time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,9 +14,10 @@ echo "machine: $(nproc) cores, $(awk '/MemTotal/ { printf "%d", $2 / 1048576 }' 
 median() { sort -n | awk '{ a[NR] = $1 } END { print a[int((NR + 1) / 2)] " (" a[1] " to " a[NR] ")" }'; }
 
 for i in 1 2 3 4 5; do bin/local-up -dir "$work/state" -measure 0s >"$work/run-$i"; done
-# The first run makes certificates and an empty etcd; the others find both, as a second `make run` does.
+# The first run creates certificates and an empty etcd. The others reuse both, as a second `make
+# run` does.
 printf 'make run to ready, s, median of 5 (least to most): %s\n' "$(sed -n 's/^Ready after \(.*\)s\.$/\1/p' "$work"/run-? | median)"
-printf 'server start to /readyz with embedded etcd, s, likewise: %s\n' "$(sed -n 's/^  extension-apiserver  *\(.*\)s$/\1/p' "$work"/run-? | median)"
+printf 'server start to /readyz with embedded etcd, s, median of 5 (least to most): %s\n' "$(sed -n 's/^  extension-apiserver  *\(.*\)s$/\1/p' "$work"/run-? | median)"
 
 bin/local-up -dir "$work/embedded" -measure 60s >"$work/embedded.log"
 printf 'embedded etcd: %s\n' "$(grep VmRSS "$work/embedded.log")"
@@ -30,5 +32,5 @@ printf 'certgen init, all sets, ms, median of 5: %s\n' \
 for b in extension-apiserver certgen; do
   printf 'size of %s, stripped: %d MB\n' "$b" $(($(stat -c %s "bin/$b") / 1000000))
 done
-echo "authentication of a request of the front proxy, verified and remembered:"
+echo "authentication of a front-proxy request, verified and cached:"
 go test ./internal/authentication -run '^$' -bench FrontProxy | grep ^Benchmark

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# Checks that a machine has what make targets need besides Go modules, before anything is compiled. What is missing is said in one
-# message, with the command that installs it. As root on Debian it is installed, but for a container engine.
+# Checks that the machine has the tools that make targets need besides Go modules, before anything
+# is compiled. It reports missing tools in one message, with the command that installs them. As root
+# on Debian it installs them, except for a container engine.
 #
 # Usage: scripts/needs.sh test|fips|generate|kind|suites ...     suites are those that run on kind
-# Variables: KIND_EXPERIMENTAL_PROVIDER  podman or nerdctl instead of docker, as kind itself has it
+# Variables: KIND_EXPERIMENTAL_PROVIDER  podman or nerdctl instead of docker, as for kind itself
 set -euo pipefail
 
 engine=${KIND_EXPERIMENTAL_PROVIDER:-docker}
-# Where administrators' commands are: Debian's PATH of other users is without it.
+# Administrators' commands are in sbin, which is not in the PATH of Debian's other users.
 PATH=$PATH:/usr/sbin:/sbin
 root=
 [ "$(id -u)" != 0 ] || root=1
-# found looks for a command, or for a module of the distribution's Python (python:NAME), a container engine that answers (engine:NAME), root,
-# or the right to make network namespaces.
+# found looks for a command, a module of the distribution's Python (python:NAME), a running
+# container engine (engine:NAME), root, or the permission to create network namespaces.
 found() {
   case $1 in
     python:*) /usr/bin/python3 -c "import ${1#python:}" 2>/dev/null ;;
@@ -23,30 +24,31 @@ found() {
   esac
 }
 
-# Who needs it, what, how it is found, its Debian package, and what for. Root needs more for tests: the right to make hosts.
+# Columns: the need, the tool, how to find it, its Debian package, and its use. Tests as root also
+# need the permission to create network namespaces.
 table() {
   cat <<END
 root      namespaces          namespaces         -                   each host of a test has a network namespace
 test      nft                 nft                nftables            kube-proxy writes its rules with it
-test      openssl             openssl            openssl             the second reading of certificates
+test      openssl             openssl            openssl             reads certificates independently of certgen
 test      curl                curl               curl                a client of kube-apiserver behind konnectivity
 test      tinyproxy           tinyproxy          tinyproxy-bin       an HTTP proxy between a client and kube-apiserver
-test      microsocks          microsocks         microsocks          a SOCKS5 proxy likewise
-test      python3-websocket   python:websocket   python3-websocket   a client of a console
+test      microsocks          microsocks         microsocks          a SOCKS5 proxy between a client and kube-apiserver
+test      python3-websocket   python:websocket   python3-websocket   a WebSocket client of the API
 test      python3-kubernetes  python:kubernetes  python3-kubernetes  a client of the API
 test      node                node               nodejs              runs clients in JavaScript
-test      npm                 npm                npm                 fetches them, the first time
+test      npm                 npm                npm                 downloads clients in JavaScript, the first time
 fips      openssl             openssl            openssl             a client of the server
 generate  protoc              protoc             protobuf-compiler   writes the protobuf code of types
 kind      $engine             engine:$engine      -                   runs the nodes of kind clusters
 suites    tinyproxy           tinyproxy          tinyproxy-bin       an HTTP proxy between a client and kube-apiserver
-suites    curl                curl               curl                runs the commands of docs/access.md and docs/second-scheduler.md
+suites    curl                curl               curl                runs the commands of docs/operate/access.md and docs/operate/second-scheduler.md
 suites    openssl             openssl            openssl             reads the certificate of kube-apiserver
 END
 }
 
 if [[ " $* " == *" test "* ]]; then
-  if [ -n "$root" ]; then set -- "$@" root; else echo "not root: tests of several hosts are skipped, but for those of konnectivity, where the kernel gives users namespaces; go test -v names them" >&2; fi
+  if [ -n "$root" ]; then set -- "$@" root; else echo "not root: tests of several hosts are skipped, except those of konnectivity if the kernel allows user namespaces; go test -v lists them" >&2; fi
 fi
 missing=() packages=() by_hand=()
 while read -r who what how package why; do
@@ -56,7 +58,7 @@ while read -r who what how package why; do
   case $what in
     root) [[ " ${by_hand[*]} " == *"as root"* ]] || by_hand+=("run it as root") ;;
     namespaces) by_hand+=("give the container CAP_SYS_ADMIN and CAP_NET_ADMIN, as docker run --privileged does") ;;
-    "$engine") by_hand+=("install $engine and start it, or set KIND_EXPERIMENTAL_PROVIDER to podman or nerdctl; $engine info says what it lacks") ;;
+    "$engine") by_hand+=("install $engine and start it, or set KIND_EXPERIMENTAL_PROVIDER to podman or nerdctl; $engine info shows the problem") ;;
     *) packages+=("$package") ;;
   esac
 done < <(table)

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestNeeds runs the script on machines that have different commands.
+// TestNeeds runs the script with different sets of installed commands.
 func TestNeeds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		commands []string // besides those of every system
@@ -93,7 +93,7 @@ func stub(t *testing.T, dir, name, script string) {
 	}
 }
 
-// TestTargets: each target looks for missing tools before it does anything else.
+// TestTargets checks that each target looks for missing tools before it does anything else.
 func TestTargets(t *testing.T) {
 	kit, project := "Makefile", filepath.Join("internal", "scaffold", "templates", "project", "Makefile.tmpl")
 	for _, tc := range []struct{ makefile, targets, want string }{
@@ -109,7 +109,7 @@ func TestTargets(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "make", append(
 			[]string{"--dry-run", "--no-print-directory", "-f", tc.makefile}, strings.Fields(tc.targets)...)...)
 		cmd.Dir = ".."
-		cmd.Env = append(os.Environ(), "MAKEFLAGS=") // of the make that runs this test
+		cmd.Env = append(os.Environ(), "MAKEFLAGS=") // unset the variable of the make that runs this test
 		out, err := cmd.CombinedOutput()
 		if first, _, _ := strings.Cut(string(out), "\n"); err != nil || first != tc.want {
 			t.Errorf("make %s: %v and first %q, want %q", tc.targets, err, first, tc.want)

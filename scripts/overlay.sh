@@ -1,11 +1,12 @@
 # shellcheck shell=bash
-# Sourced by deploy.sh and undeploy.sh: the overlay as objects, and how to speak to the cluster and to a person.
+# Sourced by deploy.sh and undeploy.sh: renders the overlay, runs kubectl, and prints messages.
 #
 # Variables: those of scripts/project.sh, and
 #   IMAGE, CERTGEN_IMAGE  full names with tags, instead of those in the overlay
-#   CONTROLLER_IMAGES  the same of controllers, with blanks between them; the last element of a name is that of the container
-#   KUBECONFIG         as kubectl has it
-#   KUBECTL            the command (default: bin/1.37/kubectl if it was built, or kubectl)
+#   CONTROLLER_IMAGES     full names with tags of the controllers, separated by spaces; the last
+#                         element of a name is the name of the container
+#   KUBECONFIG            as for kubectl
+#   KUBECTL               the command (default: bin/1.37/kubectl if it was built, or kubectl)
 
 # shellcheck source=scripts/project.sh
 source "$(dirname "${BASH_SOURCE[0]}")/project.sh"
@@ -16,19 +17,21 @@ began=$SECONDS
 say() { printf '%(%H:%M:%S)T %4ds  %s\n' -1 $((SECONDS - began)) "$*"; }
 fail() { echo "$me: $*" >&2; exit 1; }
 
-# A request that is not answered in 20 s will not be; waits have --timeout of their own.
+# A request without a response after 20 s will get none. Waits use --timeout.
 k() { "$kubectl" --request-timeout=20s "$@"; }
-# ask COMMAND...: what it prints; when it fails, the last line of its errors in $work/problem.
+# ask COMMAND... prints the command's output. If it fails, $work/problem has the last line of its
+# errors.
 ask() { "$@" 2>"$work/errors" || { grep -v '^E[0-9]' "$work/errors" | tail -n 1 >"$work/problem"; return 1; }; }
 
-# render writes into $work: all.yaml, apiservices.yaml (kind APIService), namespace.yaml (kind Namespace), rest.yaml. It sets
-# part_of, the name of the Service, which is in a label of every object: by it these scripts know their own.
+# render writes to $work: all.yaml, apiservices.yaml (kind APIService), namespace.yaml (kind
+# Namespace), rest.yaml. It sets part_of to the name of the Service. Every object has it in a
+# label, by which these scripts recognize their own objects.
 render() {
-  command -v "$kubectl" >/dev/null || fail "there is no command $kubectl; install kubectl, or run: make controlplane"
-  [ -f "$overlay/kustomization.yaml" ] || fail "OVERLAY is '$overlay', expected a directory with a kustomization.yaml, such as sample/manifests/kind"
+  command -v "$kubectl" >/dev/null || fail "command $kubectl not found; install kubectl, or run: make controlplane"
+  [ -f "$overlay/kustomization.yaml" ] || fail "OVERLAY is '$overlay': must be a directory with a kustomization.yaml, such as sample/manifests/kind"
   build "$overlay"
   part_of=$(backends | sed 's#.*/##' | sort -u)
-  [[ -n $part_of && $part_of != *$'\n'* ]] || fail "the APIServices of $overlay name the Services '${part_of//$'\n'/ }', expected one"
+  [[ -n $part_of && $part_of != *$'\n'* ]] || fail "the APIServices of $overlay have the Services '${part_of//$'\n'/ }', and must have one"
   mkdir "$work/overlay"
   {
     printf 'apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: ["%s"]\n' "$(realpath --relative-to="$work/overlay" "$overlay")"
@@ -44,29 +47,31 @@ render() {
   build "$work/overlay"
 }
 
-# build DIRECTORY writes what is in it.
+# build DIRECTORY renders a kustomization into $work.
 build() {
   "$kubectl" kustomize "$1" >"$work/all.yaml" 2>"$work/errors" || fail "render $overlay: $(tail -n 1 "$work/errors")"
   select_kinds '^APIService$' >"$work/apiservices.yaml"
   select_kinds '^Namespace$' >"$work/namespace.yaml"
   select_kinds '^(APIService|Namespace)$' not >"$work/rest.yaml"
-  [ -s "$work/apiservices.yaml" ] && [ -s "$work/namespace.yaml" ] || fail "$overlay renders no APIService or no Namespace; expected one as in manifests/README.md"
+  [ -s "$work/apiservices.yaml" ] && [ -s "$work/namespace.yaml" ] || fail "$overlay renders no APIService or no Namespace; see manifests/README.md"
 }
 
-# image_entry CONTAINER IMAGE. The overlay gives the image a name; that is what the outer entry must name.
+# image_entry CONTAINER IMAGE prints an entry that replaces the container's image. The entry must
+# refer to the name that the overlay gives the image.
 image_entry() {
   [ -n "$2" ] || return 0
   local name=${2%:*} tag=${2##*:} inner
-  [[ $2 == *:* && $tag != */* ]] || fail "image '$2' has no tag, expected NAME:TAG"
+  [[ $2 == *:* && $tag != */* ]] || fail "image '$2' has no tag: must be NAME:TAG"
   awk -v container="$1" '
     { indent = match($0, /[^ ]/) }
     $1 == "image:" { image = $2; at = indent }
-    # kustomize sorts keys: the name of a container follows its image. The next name at that depth is of something else.
+    # kustomize sorts keys: the name of a container follows its image. The next name at that depth
+    # belongs to another object.
     $1 == "name:" && indent == at { if ($2 == container) print image; at = 0 }' "$work/all.yaml" | sed -E 's#[:@][^/]*$##' | sort -u |
     while read -r inner; do printf -- '- {name: "%s", newName: "%s", newTag: "%s"}\n' "$inner" "$name" "$tag"; done
 }
 
-# select_kinds REGEX [not]: the documents of all.yaml whose kind matches, or does not.
+# select_kinds REGEX [not] prints the documents of all.yaml whose kind matches, or does not.
 select_kinds() {
   awk -v want="$1" -v not="${2:-}" '
     function flush() { if (doc != "" && ((kind ~ want) == (not == ""))) printf "---\n%s", doc; doc = ""; kind = "" }
@@ -76,7 +81,8 @@ select_kinds() {
     END { flush() }' "$work/all.yaml"
 }
 
-# names KIND: "NAMESPACE NAME" of each rendered object of that kind, with - for no namespace.
+# names KIND prints "NAMESPACE NAME" for each rendered object of that kind, with - for no
+# namespace.
 names() {
   select_kinds "^$1\$" | awk '
     function flush() { if (name != "") print (ns == "" ? "-" : ns), name; name = ns = "" }
@@ -87,7 +93,7 @@ names() {
     END { flush() }'
 }
 
-# backends: "NAME NAMESPACE/SERVICE" of each rendered APIService.
+# backends prints "NAME NAMESPACE/SERVICE" for each rendered APIService.
 backends() {
   awk '
     function flush() { if (name != "") print name, sns "/" sname; name = sns = sname = "" }
@@ -100,24 +106,28 @@ backends() {
     END { flush() }' "$work/apiservices.yaml"
 }
 
-# backend_of APISERVICE: NAMESPACE/SERVICE in the cluster, "local" where kube-apiserver serves it itself, "" where there is none.
+# backend_of APISERVICE prints its NAMESPACE/SERVICE in the cluster, "local" if kube-apiserver
+# serves it itself, or "" if it does not exist.
 backend_of() {
   k get apiservice "$1" --ignore-not-found -o go-template='{{with .spec.service}}{{.namespace}}/{{.name}}{{else}}local{{end}}'
 }
 
-# groups: the API groups of the rendered APIServices.
+# groups prints the API groups of the rendered APIServices.
 groups() { awk '/^  group: / && !seen[$2]++ { print $2 }' "$work/apiservices.yaml"; }
 
 # check_kubeconfig sets version, such as 1.37.2.
 check_kubeconfig() {
-  version=$(ask k get --raw /version) ||
+  version=$(ask k get --raw /version) || {
+    # For a missing file, kubectl reports that localhost:8080 refuses connections.
+    [[ ${KUBECONFIG:-} == *:* || -e ${KUBECONFIG:-${HOME:-}/.kube/config} ]] || echo "no such file; set KUBECONFIG" >"$work/problem"
     fail "the cluster of the kubeconfig (${KUBECONFIG:-~/.kube/config}, context $("$kubectl" config current-context 2>/dev/null || echo none)) cannot be used: $(cat "$work/problem")"
+  }
   version=$(sed -nE 's/.*"gitVersion": *"v?([^"]*)".*/\1/p' <<<"$version")
-  [[ $version =~ ^[0-9]+\.[0-9]+ ]] || fail "what answers at the address in the kubeconfig is no kube-apiserver: its /version says no gitVersion"
+  [[ $version =~ ^[0-9]+\.[0-9]+ ]] || fail "the server in the kubeconfig is not a kube-apiserver: its /version has no gitVersion"
 }
 
-# may VERB RESOURCE [NAMESPACE]
+# may VERB RESOURCE [NAMESPACE] fails unless the user has the permission.
 may() {
   [ "$(k auth can-i "$1" "$2" ${3:+--namespace "$3"} 2>/dev/null)" = yes ] ||
-    fail "the user of the kubeconfig may not $1 $2${3:+ in namespace $3}; expected the rights of a cluster administrator (ClusterRole cluster-admin)"
+    fail "the user of the kubeconfig cannot $1 $2${3:+ in namespace $3}; use a cluster administrator (ClusterRole cluster-admin)"
 }

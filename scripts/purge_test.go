@@ -20,8 +20,9 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// TestPurgeObjects: objects are deleted in pages, because kube-apiserver ends a request after 60 s, and a page whose
-// answer is lost costs one more list. Why objects stay is said.
+// TestPurgeObjects checks that undeploy deletes objects in pages, because kube-apiserver ends a
+// request after 60 s. A lost response to a page costs one more list. If objects remain, undeploy
+// reports why.
 func TestPurgeObjects(t *testing.T) {
 	e := envtest.New(t, envtest.Options{ExternalEtcd: true})
 	c, ours := newCluster(t, e), name
@@ -39,12 +40,12 @@ func TestPurgeObjects(t *testing.T) {
 	if err := create("held", "example.com/hold"); err != nil {
 		t.Fatal(err)
 	}
-	want := "undeploy: 1 gadgets are left, and they got no fewer within 2 s; look at their finalizers, then run " +
+	want := "undeploy: 1 gadgets remain, and none was deleted within 2 s; check their finalizers, and run " +
 		"this again"
 	if last, out, _, err := c.purge("TIMEOUT=2", nil); err == nil || last != want {
 		t.Errorf("with a finalizer: %v and:\n%s\nwant %q", err, out, want)
 	}
-	want = "EOF; 1 are left"
+	want = "EOF; 1 remain"
 	if last, out, _, err := c.purge("TIMEOUT=60", func(int) bool { return true }); err == nil ||
 		!strings.HasSuffix(last, want) {
 		t.Errorf("when every answer is lost: %v and:\n%s\nwant %q", err, out, want)
@@ -62,7 +63,8 @@ func TestPurgeObjects(t *testing.T) {
 	if err := creators.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	// The first 1,000, of which nobody hears, and the other 2,500 in three pages.
+	// The first request deletes 1,000 objects, but its response is lost. Three pages delete the
+	// other 2,500.
 	_, out, requests, err := c.purge("TIMEOUT=60", func(n int) bool { return n == 1 })
 	if rounds := strings.Count(out, " gadgets\n"); err != nil || requests != 4 || rounds != 2 {
 		t.Errorf("when one answer is lost: %v, %d requests after %d lists, want 4 after 2:\n%s", err,
@@ -78,8 +80,8 @@ func TestPurgeObjects(t *testing.T) {
 	}
 }
 
-// purge undeploys what has an external etcd, with its data. lost says of which request to delete gadgets, from 1, the
-// answer is lost.
+// purge undeploys an overlay with an external etcd, with its data. lost selects the requests to
+// delete gadgets, counted from 1, whose response is lost.
 func (c cluster) purge(timeout string, lost func(n int) bool) (last, out string, requests int, err error) {
 	c.Helper()
 	f, kubeconfig := newFront(c.T, c.config, nil)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes the SBOM of each of our binaries in bin/, or in OUT, beside it: bin/NAME.cdx.json.
-# scripts/image.sh writes those of the images.
+# Writes the SBOM of each binary in bin/, or in OUT, beside it: bin/NAME.cdx.json.
+# scripts/image.sh writes the SBOMs of the images.
 set -euo pipefail
 # shellcheck source=scripts/project.sh
 source "$(dirname "$0")/project.sh"

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Runs the tests that depend on the version of Kubernetes against other control planes than that of `make test`: requests, authorization,
-# admission, discovery, conformance, rotation, manifests, and an upgrade under load. Each minor version takes 20 minutes.
+# Runs the tests that depend on the version of Kubernetes against other control planes than that of
+# `make test`: requests, authorization, admission, discovery, conformance, rotation, manifests, and
+# an upgrade under load. Each minor version takes 20 minutes.
 #
-# Usage: scripts/test-minors.sh [MINOR ...]     default: all in internal/controlplane/pins except the default
+# Usage: scripts/test-minors.sh [MINOR ...]
+# Default: all minor versions in internal/controlplane/pins except the default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Takes an overlay out of the cluster of the current kubeconfig. APIServices go first: without the server behind them they
-# would break discovery, and with it the deletion of every namespace. The data stays: namespace, volumes and the Secrets of
-# certificates. Safe to run again.
+# Removes an overlay from the cluster of the current kubeconfig. APIServices are deleted first:
+# without the server behind them they would break discovery, and with it the deletion of every
+# namespace. The data stays: the namespace, volumes and the Secrets of certificates. Safe to run
+# again.
 #
 # Usage: scripts/undeploy.sh      Variables: scripts/overlay.sh, and
-#   PURGE=1   remove the data too: nothing is left
+#   PURGE=1   delete the data too: nothing is left
 #   TIMEOUT   seconds for each wait (default 300)
 set -euo pipefail
 work=$(mktemp -d)
@@ -13,7 +14,7 @@ trap 'rm -rf "$work"' EXIT
 source "$(dirname "$0")/overlay.sh"
 timeout=${TIMEOUT:-300}
 purge=${PURGE:-}
-[[ $purge == "" || $purge == 0 || $purge == 1 ]] || fail "PURGE is '$purge', expected 1 or nothing"
+[[ $purge == "" || $purge == 0 || $purge == 1 ]] || fail "PURGE is '$purge': must be 1 or empty"
 
 check_rights() {
   local resource
@@ -25,7 +26,8 @@ check_rights() {
   [ "$purge" != 1 ] || may delete namespaces
 }
 
-# ours: the rendered APIServices that are in the cluster and belong to our Service.
+# ours prints the rendered APIServices that exist in the cluster and belong to the overlay's
+# Service.
 ours() {
   local name want found
   while read -r name want; do
@@ -33,18 +35,19 @@ ours() {
     case $found in
       "") ;;
       "$want") echo "$name" ;;
-      *) say "APIService $name belongs to ${found/local/kube-apiserver itself}; left alone" >&2 ;;
+      *) say "keeping APIService $name, which belongs to ${found/local/kube-apiserver itself}" >&2 ;;
     esac
   done < <(backends)
 }
 
-# An external etcd outlives the namespace; what is in it can only be removed while the API works. Repeated as long as objects get fewer:
-# finalizers take their time, and what broke a request may be over.
+# An external etcd outlives the namespace; its contents can only be deleted while the API works.
+# Repeat while the number of objects decreases: finalizers take time, and the cause of a failed
+# request may be over.
 delete_objects() {
   grep -q -- '--etcd-servers=' "$work/rest.yaml" || return 0
   local group resource version end left found collection
-  [ ${#apiservices[@]} -gt 0 ] || { say "the API is gone already: objects in the external etcd, if any, stay there"; return 0; }
-  # With the preferred version: the columns end with APIVERSION, NAMESPACED, KIND.
+  [ ${#apiservices[@]} -gt 0 ] || { say "the API is already deleted; objects in an external etcd stay there"; return 0; }
+  # With the preferred version: the last columns are APIVERSION, NAMESPACED, KIND.
   for group in $(groups); do k api-resources --api-group "$group" --verbs=deletecollection --cached=false --no-headers; done |
     awk '{ print $1, $(NF-2) }' >"$work/resources"
   while read -r resource version; do
@@ -54,10 +57,10 @@ delete_objects() {
       if [ "$found" -lt "${left:-$((found + 1))}" ]; then
         end=$((SECONDS + timeout))
       elif [ -s "$work/problem" ]; then
-        fail "delete $resource: $(cat "$work/problem"); $found are left"
+        fail "delete $resource: $(cat "$work/problem"); $found remain"
       fi
       left=$found
-      [ $SECONDS -lt $end ] || fail "$left $resource are left, and they got no fewer within $timeout s; look at their finalizers, then run this again"
+      [ $SECONDS -lt $end ] || fail "$left $resource remain, and none was deleted within $timeout s; check their finalizers, and run this again"
       say "deleting $left $resource"
       : >"$work/problem"
       while read -r collection; do delete_collection "$collection" || break; done < <(sort -u "$work/paths")
@@ -65,8 +68,10 @@ delete_objects() {
     done
   done <"$work/resources"
 }
-# delete_collection PATH: as kubectl delete --all, which asks once for each object. In pages, because kube-apiserver ends a request
-# after 60 s, in which one worker deletes about 2,400 on three members of etcd. The answer to a page says where the next goes on.
+# delete_collection PATH deletes a collection. kubectl delete --all would send one request per
+# object. It deletes in pages, because kube-apiserver ends a request after 60 s, in which one
+# worker deletes about 2,400 objects on three members of etcd. The response to a page has the
+# token of the next one.
 delete_collection() {
   local next=
   while
@@ -75,14 +80,14 @@ delete_collection() {
     [ -n "$next" ]
   do :; done
 }
-# list RESOURCE VERSION: for each object the path of the collection that it is in.
+# list RESOURCE VERSION prints for each object the path of its collection.
 list() {
   k get "$1.${2#*/}.${2%/*}" --all-namespaces -o go-template='{{range .items}}{{with .metadata.namespace}}namespaces/{{.}}/{{end}}{{"\n"}}{{end}}' </dev/null >"$work/list" ||
-    fail "$1 cannot be listed, see above; objects may be left in the external etcd"
+    fail "cannot list $1, see above; objects may remain in the external etcd"
   sed "s#.*#/apis/$2/&$1#" "$work/list" >"$work/paths"
 }
 
-# APIServices whose Service is in the namespace, whoever made them.
+# pointing_here prints the APIServices whose Service is in the namespace, whoever created them.
 pointing_here() {
   k get apiservices -o go-template='{{range .items}}{{if .spec.service}}{{.spec.service.namespace}} {{.metadata.name}}{{"\n"}}{{end}}{{end}}' |
     awk -v ns="$namespace" '$1 == ns { print $2 }'
@@ -95,24 +100,25 @@ delete_namespace() {
   local found label
   label=$(k get namespace "$namespace" --ignore-not-found -o go-template='there {{with .metadata.labels}}{{index . "app.kubernetes.io/part-of"}}{{end}}')
   [ -n "$label" ] || return 0
-  [ "$label" = "there $part_of" ] || fail "namespace $namespace is not ours: it has no label app.kubernetes.io/part-of=$part_of; it stays"
+  [ "$label" = "there $part_of" ] || fail "cannot delete namespace $namespace: it does not belong to this deployment, because it has no label app.kubernetes.io/part-of=$part_of"
   found=$(pointing_here)
-  [ -z "$found" ] || fail "namespace $namespace stays: APIService $(tr '\n' ' ' <<<"$found")still needs a Service in it; remove the APIService first"
-  # The namespace controller asks every API what is in the namespace, and never ends while one does not answer.
+  [ -z "$found" ] || fail "cannot delete namespace $namespace: APIService $(tr '\n' ' ' <<<"$found")needs a Service in it; delete the APIService first"
+  # The namespace controller lists the objects of every API, and never finishes while one API does
+  # not respond.
   found=$(unavailable)
-  [ -z "$found" ] || fail "namespace $namespace stays: a namespace cannot be deleted while an APIService is not Available: $found"
-  # Volumes are removed after their claims; these are the ones to wait for.
+  [ -z "$found" ] || fail "cannot delete namespace $namespace while an APIService is not Available: $found"
+  # Volumes are deleted after their claims. These are the volumes to wait for.
   k get persistentvolumes -o go-template='{{range .items}}{{if and .spec.claimRef (eq .spec.persistentVolumeReclaimPolicy "Delete")}}{{.spec.claimRef.namespace}} {{.metadata.name}}{{"\n"}}{{end}}{{end}}' |
     awk -v ns="$namespace" '$1 == ns { print $2 }' >"$work/volumes"
   say "deleting namespace $namespace"
   "$kubectl" delete namespace "$namespace" --timeout "${timeout}s" >/dev/null || {
     k get namespace "$namespace" -o go-template='{{range .status.conditions}}{{if eq .status "True"}}{{.type}}: {{.message}}{{"\n"}}{{end}}{{end}}' >&2
-    fail "namespace $namespace was not deleted within $timeout s; its conditions, above, say why"
+    fail "namespace $namespace was not deleted within $timeout s; its conditions above show the reason"
   }
   local volume
   while read -r volume; do
-    say "waiting for PersistentVolume $volume to go"
-    "$kubectl" wait "persistentvolume/$volume" --for delete --timeout "${timeout}s" >/dev/null || fail "PersistentVolume $volume is still there after $timeout s"
+    say "waiting for PersistentVolume $volume to be deleted"
+    "$kubectl" wait "persistentvolume/$volume" --for delete --timeout "${timeout}s" >/dev/null || fail "PersistentVolume $volume still exists after $timeout s"
   done <"$work/volumes"
 }
 
@@ -121,21 +127,22 @@ check_kubeconfig
 read -r _ namespace < <(names Namespace)
 check_rights
 mapfile -t apiservices < <(ours)
-say "taking $overlay out of $("$kubectl" config current-context)$([ "$purge" = 1 ] && echo ", with its data")"
+say "removing $overlay from $("$kubectl" config current-context)$([ "$purge" = 1 ] && echo ", with its data")"
 
 [ "$purge" != 1 ] || delete_objects
 if [ ${#apiservices[@]} -gt 0 ]; then
   say "deleting the APIServices: ${apiservices[*]}"
   "$kubectl" delete apiservice "${apiservices[@]}" --ignore-not-found --timeout "${timeout}s" >/dev/null
 fi
-# The CA's Secret is data: with another one, what is on the volume would be served by a certificate that nobody trusts.
+# The CA's Secret is data: with a new CA, clients would not trust the server that serves the data
+# on the volume.
 select_kinds '^(APIService|Namespace|Secret|PersistentVolumeClaim)$' not >"$work/delete.yaml"
 say "deleting $(grep -c '^kind: ' "$work/delete.yaml") objects"
 "$kubectl" delete -f "$work/delete.yaml" --ignore-not-found --cascade=foreground --timeout "${timeout}s" >"$work/out" 2>&1 ||
-  { tail -n 3 "$work/out" >&2; fail "kubectl delete did not end well, see above; run this again when the cause is gone"; }
+  { tail -n 3 "$work/out" >&2; fail "kubectl delete failed, see above; correct the cause, and run this again"; }
 if [ "$purge" = 1 ]; then
   delete_namespace
-  say "nothing is left"
+  say "everything is deleted"
 else
-  say "left: namespace $namespace with its volumes and Secrets; PURGE=1 removes them"
+  say "kept namespace $namespace with its volumes and Secrets; PURGE=1 deletes them"
 fi

@@ -13,17 +13,17 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// TestPurgeKeepsNamespace: the namespace is not deleted while that would leave a broken API behind, or would never end
-// because of one.
+// TestPurgeKeepsNamespace checks that undeploy keeps the namespace if its deletion would leave a
+// broken API behind, or would never complete because of one.
 func TestPurgeKeepsNamespace(t *testing.T) {
 	for what, test := range map[string]struct {
-		backend string // namespace of the Service that is not there
+		backend string // namespace of the missing Service
 		want    string
 	}{
-		"an APIService needs it": {namespace, "undeploy: namespace " + namespace +
-			" stays: APIService v1.other.example.com still needs a Service in it"},
-		"an APIService elsewhere is broken": {"elsewhere", "undeploy: namespace " + namespace +
-			" stays: a namespace cannot be deleted while an APIService is not Available: v1.other.example.com"},
+		"an APIService needs it": {namespace, "undeploy: cannot delete namespace " + namespace +
+			": APIService v1.other.example.com needs a Service in it"},
+		"an APIService elsewhere is broken": {"elsewhere", "undeploy: cannot delete namespace " + namespace +
+			" while an APIService is not Available: v1.other.example.com"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			c := newCluster(t, shared)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks everything that needs no running API. It prints one line per check, and lists the failed checks at the end.
-# It fails on a tree with uncommitted changes.
+# Checks everything that needs no running API. It prints one line per check, and lists the failed
+# checks at the end. It fails on a tree with uncommitted changes.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,8 +21,9 @@ clean() {
   changes=$(git status --porcelain) || return 1
   [ -z "$changes" ] || { echo "$changes"; git diff --stat; return 1; }
 }
-# In a copy, as `make verify` may run beside what compiles the tree: generators delete files before they write them.
-# The commands are one chain, because check runs them where set -e has no effect.
+# It runs in a copy, because `make verify` may run while other commands compile the tree, and
+# generators delete files before they write them. The commands are one chain, because check runs
+# them where set -e has no effect.
 generated() (
   copy=$(mktemp -d) && trap 'rm -rf "$copy"' EXIT && scripts/copy-tree.sh "$copy" && cd "$copy" &&
     git init -q && git add -A && git -c user.name=verify -c user.email=verify@localhost commit -qm base &&
@@ -41,14 +42,15 @@ tidy() {
   for pins in internal/controlplane/pins/*.mod; do pins_tidy "${pins%.mod}" || return 1; done
   go mod verify
 }
-# Whatever is fetched must be the same tomorrow.
+# Everything that is downloaded must be pinned.
 pinned() {
   local status=0
   git grep -nE '@latest|:latest\b|image: .*:(master|main)\b|insecureSkipTLSVerify: *true' -- ':!scripts/verify.sh' ':!.golangci.yaml' ':!docs' || status=$?
-  [ $status = 1 ] # none is found
+  [ $status = 1 ] # no match
 }
 scripts_parse() { local s; for s in $(git ls-files '*.sh' .ci); do bash -n "$s" || return 1; done; }
-# certgen also runs on administrators' machines. go vet type-checks its tests too. With empty caches each platform takes three minutes.
+# certgen also runs on administrators' machines. go vet type-checks its tests too. With empty
+# caches each platform takes three minutes.
 platforms() {
   local p
   for p in linux/arm64 darwin/arm64 windows/amd64; do
@@ -60,14 +62,14 @@ workflows() { go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12; }
 
 check "the tree is clean" clean
 check "generated code is current" generated
-check "modules are tidy and as their sums say" tidy
+check "modules are tidy and match go.sum" tidy
 check "certgen for other platforms" platforms
 check "vet, lint and format" scripts/lint.sh
 check "everything fetched is pinned" pinned
 check "scripts parse" scripts_parse
 check "workflows" workflows
 check "the tree is still clean" clean
-scripts/apidiff.sh 2>&1 || failed+=("breaking changes of the library could not be shown")
+scripts/apidiff.sh 2>&1 || failed+=("breaking changes of the library cannot be shown")
 
 if [ ${#failed[@]} -gt 0 ]; then
   printf 'verify: %d failed:\n' ${#failed[@]} >&2

@@ -22,8 +22,9 @@ const (
 // object is a JSON object.
 type object = map[string]any
 
-// database writes a vulnerability database in which a function is vulnerable in every version of its
-// module. Without a module it is empty. The format: https://go.dev/doc/security/vuln/database.
+// database writes a vulnerability database in which a function is vulnerable in every version of
+// its module. The database is empty if module is empty. The format:
+// https://go.dev/doc/security/vuln/database.
 func database(t *testing.T, module, function string) string {
 	t.Helper()
 	const id, modified = "GO-9999-0001", "2026-01-02T03:04:05Z"
@@ -61,7 +62,7 @@ func database(t *testing.T, module, function string) string {
 	return "file://" + dir
 }
 
-// TestVulncheck scans one small package, which marshals YAML, with databases of the test.
+// TestVulncheck scans one small package, which marshals YAML, with test databases.
 func TestVulncheck(t *testing.T) {
 	none := "file://" + filepath.Join(t.TempDir(), "none")
 	for name, tc := range map[string]struct {
@@ -75,7 +76,8 @@ func TestVulncheck(t *testing.T) {
 		"one not called": {database(t, "sigs.k8s.io/yaml", "YAMLToJSON"), clean,
 			[]string{"Your code is affected by 0 vulnerabilities."}},
 		"no database": {none, unavailable, []string{"nothing was checked", none, "VULNDB="}},
-		// Nobody listens on it: it is not given to those who ask for any port.
+		// No process listens on this port: the system does not assign it to listeners that
+		// request any free port.
 		"no answer": {"http://127.0.0.1:9", unavailable, []string{"nothing was checked",
 			"http://127.0.0.1:9", "VULNDB="}},
 	} {

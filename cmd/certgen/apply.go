@@ -22,33 +22,36 @@ func newApplyCommand(env environment) *cobra.Command {
 	var target cluster.Options
 	cmd := &cobra.Command{
 		Use:   "apply --dir DIR --service NAME --namespace NAMESPACE [--secret NAME]",
-		Short: "Bring the serving certificate and its CAs into a cluster",
-		Long: `Bring what certgen init made into a cluster: the CAs of DIR/serving/ca.crt as the caBundle
-of every APIService whose backend is the Service, and, with --secret, the pair in DIR/serving as a
-Secret of type kubernetes.io/tls. The keys of CAs are not read.
+		Short: "Install the serving certificate and its CAs into a cluster",
+		Long: `Install the certificates of certgen init into a cluster. certgen apply sets the caBundle of every
+APIService whose backend is the Service to the CAs in DIR/serving/ca.crt. With --secret, it also
+stores the certificate and key in DIR/serving in a Secret of type kubernetes.io/tls. It reads no
+CA key and creates no APIService.
 
-Everything is planned and printed first, and every write is tried as a dry run of the server before
-the first one; a plan that is refused for one object leaves all as they are. Fields are applied on
-the server's side with the field manager certgen. What is right already is left alone. An APIService
-is never created. Unless it is a dry run, a Lease in the namespace of the Service keeps rotations
-away meanwhile.
+certgen first prints its plan, and sends every write as a server-side dry run. If one write is
+refused, certgen changes nothing. Writes use server-side apply with the field manager certgen,
+and a second run writes nothing. While certgen writes, it holds a Lease in the namespace of the
+Service, which excludes rotations.
 
-Refused are: a certificate that kube-aggregator would not accept with these CAs; a caBundle that
-another field manager owns, without --force-conflicts; one that an injector keeps (cert-manager,
-OpenShift), always; insecureSkipTLSVerify, without --clear-insecure; and, without --replace-trust,
-what can interrupt a running API: to take out a CA that is trusted now, and to store a certificate
-whose CA is not trusted yet.
+certgen apply refuses:
+  - a certificate that kube-aggregator would not verify with these CAs
+  - a caBundle that an injector owns, such as that of cert-manager or OpenShift
+  - a caBundle that another field manager owns, unless you set --force-conflicts
+  - an APIService with insecureSkipTLSVerify, unless you set --clear-insecure
+  - the removal of a trusted CA, and a certificate whose CA is not trusted yet, which can
+    interrupt a running API, unless you set --replace-trust
 
 Exit codes:
-  0  the cluster is as it should be, or with --dry-run would be
-  1  refused, or the cluster did not accept or answer
+  0  the cluster is up to date, or would be without --dry-run
+  1  refused, or the cluster did not accept the writes or did not respond
   2  wrong usage, or a kubeconfig that cannot be used`,
-		Example: `  certgen apply --dir pki --service widgets --namespace demo --secret widgets-serving
+		Example: `  # Set the caBundle of the APIServices, and store the serving certificate in a Secret
+  certgen apply --dir pki --service widgets --namespace demo --secret widgets-serving
 
-  # Only look: what would be written, and would the cluster take it
+  # Print the plan, and check that the cluster accepts it, without changing anything
   certgen apply --dir pki --service widgets --namespace demo --dry-run=server
 
-  # The first time, when kubectl apply has set another caBundle
+  # Take over a caBundle that kubectl apply has set
   certgen apply --dir pki --service widgets --namespace demo --force-conflicts`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,10 +59,10 @@ Exit codes:
 			if err != nil {
 				return err
 			}
-			// before the cluster is asked for a Lease
+			// Check the local files before requesting a Lease from the cluster.
 			if _, err := apply.ReadSource(certs.Dir(opts.Dir), opts.Service, c.Time()); err != nil {
 				if clock, wrong := errors.AsType[*certs.RefusedError](cluster.CheckClock(cmd.Context(), c)); wrong {
-					return clock // by which it was judged
+					return clock // the local clock, by which the files were checked, is wrong
 				}
 				return err
 			}
@@ -72,17 +75,19 @@ Exit codes:
 	}
 	flags := cmd.Flags()
 	clusterFlags(flags, &target)
-	serviceFlags(flags, &opts.Service, "(required)")
-	flags.StringVar(&opts.Dir, dirFlag, "", "directory of the certificates, as certgen init made it (required)")
+	serviceFlags(flags, &opts.Service, "Required.")
+	flags.StringVar(&opts.Dir, dirFlag, "", "Directory of certgen init. Required.")
 	flags.StringVar(&opts.Secret, "secret", "",
-		"name of the Secret for the serving pair, in the namespace of the Service; empty: none is written")
+		"Name of the Secret for the serving certificate, in the namespace of the Service. If empty, certgen writes no "+
+			"Secret.")
 	flags.StringVar((*string)(&opts.DryRun), "dry-run", string(apply.DryRunNone),
-		"none, client (the cluster is only read) or server (it tries every write and stores none)")
+		`Must be "none", "client" or "server". With client, certgen only reads the cluster. With server, certgen sends `+
+			"every write as a server-side dry run.")
 	flags.BoolVar(&opts.ForceConflicts, "force-conflicts", false,
-		"take the fields from other managers, but for an injector")
-	flags.BoolVar(&opts.ClearInsecure, "clear-insecure", false, "set insecureSkipTLSVerify to false in the same write")
+		"Take over fields that other field managers own, except those that an injector owns.")
+	flags.BoolVar(&opts.ClearInsecure, "clear-insecure", false, "Set insecureSkipTLSVerify to false in the same write.")
 	flags.BoolVar(&opts.ReplaceTrust, "replace-trust", false,
-		"allow what can interrupt a running API; certgen rotate does it in steps")
+		"Allow changes of trust that can interrupt a running API. certgen rotate changes trust without interruption.")
 	return cmd
 }
 
@@ -102,7 +107,7 @@ func planAndApply(ctx context.Context, env environment, c apply.Client, opts app
 }
 
 func printApplyPlan(w io.Writer, plan *apply.Plan) {
-	table(w, "PLAN\tOBJECT\tWHY", plan.Items, func(i certs.Item) []string {
+	table(w, "PLAN\tOBJECT\tREASON", plan.Items, func(i certs.Item) []string {
 		return []string{string(i.Action),
 			i.Path, i.Reason}
 	})
@@ -121,7 +126,7 @@ func printApplied(w io.Writer, plan *apply.Plan, dryRun apply.DryRun, err error)
 	}
 	done := "applied"
 	if dryRun == apply.DryRunServer {
-		done = "tried"
+		done = "accepted"
 	}
 	nothing := true
 	for _, item := range plan.Items {
@@ -132,7 +137,7 @@ func printApplied(w io.Writer, plan *apply.Plan, dryRun apply.DryRun, err error)
 	}
 	switch {
 	case plan.DryRun && err == nil:
-		fmt.Fprintln(w, "Dry run: the cluster tried every write and stored none.")
+		fmt.Fprintln(w, "Dry run: the cluster accepted every write and stored none.")
 	case nothing && !plan.DryRun:
 		fmt.Fprintln(w, "Nothing was written.")
 	}

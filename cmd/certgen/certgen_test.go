@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 	}})
 }
 
-// asSlashes writes the paths of Windows as the scripts have them.
+// asSlashes returns a writer that replaces backslashes with slashes on Windows, because the
+// scripts use slashes.
 func asSlashes(w io.Writer) io.Writer {
 	if runtime.GOOS == "windows" {
 		return slashes{w}
@@ -43,7 +44,7 @@ func (s slashes) Write(data []byte) (int, error) {
 }
 
 func TestScripts(t *testing.T) {
-	// certgen-at runs certgen in this process at another time, with absolute paths:
+	// certgen-at runs certgen in this process with a shifted clock and absolute paths:
 	// "certgen-at -2160h init --dir $WORK/pki ...".
 	certgenAt := func(ts *testscript.TestScript, neg bool, args []string) {
 		offset, err := time.ParseDuration(args[0])
@@ -59,7 +60,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			// As the system says it.
+			// Use the error texts of this operating system.
 			env.Setenv("NOT_FOUND", syscall.Errno(2).Error())
 			refused := syscall.ECONNREFUSED
 			if runtime.GOOS == "windows" {
@@ -77,7 +78,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// noSecrets fails if a key, or a line of one of the key files, is in what the last command printed.
+// noSecrets fails if the output of the last command contains a private key or a line of one of
+// the key files.
 func noSecrets(ts *testscript.TestScript, _ bool, keyFiles []string) {
 	output := ts.ReadFile("stdout") + ts.ReadFile("stderr")
 	if strings.Contains(output, "PRIVATE KEY") {

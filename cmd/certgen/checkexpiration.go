@@ -36,17 +36,18 @@ func newCheckExpirationCommand(env environment) *cobra.Command {
 	ofCluster := pflag.NewFlagSet("cluster", pflag.ContinueOnError)
 	cmd := &cobra.Command{
 		Use:   "check-expiration {--dir DIR | PATH... | --service NAME --namespace NAMESPACE}",
-		Short: "List when certificates and their CAs end, in files or in a cluster",
+		Short: "List when certificates and their CAs expire, in files or in a cluster",
 		Long:  checkExpirationLong,
-		Example: `  certgen check-expiration --dir pki
+		Example: `  # List when the certificates in a directory expire
+  certgen check-expiration --dir pki
 
-  # An alarm two weeks before anything ends
+  # Exit with 1 two weeks before a certificate expires
   certgen check-expiration --dir pki --fail-within 2w
 
-  # What runs in a cluster
+  # List when the certificates of a running API server expire
   certgen check-expiration --service widgets --namespace demo --secret widgets-serving
 
-  # On a control plane
+  # Print the expiration of kubeadm's certificates on a control plane as JSON
   certgen check-expiration /etc/kubernetes/pki -o json | jq '.certificates[] | {name, expirationDate, state}'`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, paths []string) error {
@@ -64,46 +65,52 @@ func newCheckExpirationCommand(env environment) *cobra.Command {
 			return errors.Join(printed, expirationErrors(report))
 		},
 	}
-	cmd.Flags().StringVar(&dir, dirFlag, "", "directory of the certificates, as certgen init made it")
-	const units = ", such as 30d, 2w or 36h"
-	// certgen init renews a leaf of 90 days when 30 are left. When it is down to 7, that has failed for weeks.
+	cmd.Flags().StringVar(&dir, dirFlag, "", "Directory of certgen init.")
+	const units = ", such as 30d, 2w or 36h."
+	// certgen init renews a 90-day leaf certificate when 30 days are left. At 7 days, renewal has
+	// failed for weeks.
 	durationVar(cmd.Flags(), &f.opts.WarnWithin, "warn-within", 30*day,
-		"what has no more left than this has the state warn"+units)
+		"Time before expiration at which a certificate gets the state warn"+units)
 	durationVar(cmd.Flags(), &f.opts.FailWithin, "fail-within", 7*day,
-		"what has no more left than this has the state due, and the exit code is 1"+units)
+		"Time before expiration at which a certificate gets the state due, and the exit code is 1"+units)
 	clusterFlags(ofCluster, &f.cluster)
-	serviceFlags(ofCluster, &f.live.Service, "(required without --dir or PATH)")
+	serviceFlags(ofCluster, &f.live.Service, "Required without --dir and PATH.")
 	addressFlags(ofCluster, &f.cluster)
-	ofCluster.StringVar(&f.live.Secret, "secret", "", "name of the Secret with the serving pair; empty: none")
+	ofCluster.StringVar(&f.live.Secret, "secret", "",
+		"Name of the Secret with the serving certificate. If empty, certgen checks no Secret.")
 	cmd.Flags().AddFlagSet(ofCluster)
 	return cmd
 }
 
-const checkExpirationLong = `List when the certificates in a directory of certgen init (--dir), or
-in other files and directories, and all below them, end, and when their CAs do, each CA once.
+const checkExpirationLong = `List when certificates expire, and then each of their CAs once. certgen
+reads a directory of certgen init (--dir), or other files and directories, including
+subdirectories.
 
-With --service and --namespace alone it looks at a running cluster, as certgen verify does: at what
-every endpoint of the Service serves, what a Secret stores (--secret), and the CAs in each
-APIService's caBundle and in the ConfigMap kube-system/extension-apiserver-authentication, those of
-the front proxy and those of users.
+With --service and --namespace, and without paths, certgen lists the certificates of a running
+cluster: those that the endpoints of the Service serve, that in a Secret (--secret), and the CAs
+in the caBundle of each APIService and in the ConfigMap
+kube-system/extension-apiserver-authentication, which contains the CAs of the front proxy and of
+users.
 
 States:
-  ok       more is left than --warn-within
-  warn     no more is left than --warn-within; the exit code stays 0
-  due      no more is left than --fail-within
-  expired  it has ended
-  error    it is missing, cannot be read or reached, or is not valid yet
+  ok       more time is left than --warn-within
+  warn     at most --warn-within is left; the exit code is still 0
+  due      at most --fail-within is left
+  expired  the certificate has expired
+  error    the certificate is missing, cannot be read or reached, or is not valid yet
 
-A CA is marked signing when it signed one of the certificates, and retiring when it is only trusted
-beside one that did. JSON has the field names of kubeadm certs check-expiration too (expirationDate,
-residualTime, caName, missing, externallyManaged); times are UTC, residualTime is in seconds.
+A CA is "signing" if it signed one of the certificates, and "retiring" if it did not and is
+trusted together with a CA that did. JSON contains the field names of kubeadm certs
+check-expiration too (expirationDate, residualTime, caName, missing, externallyManaged). Times
+are in UTC, residualTime is in seconds.
 
 Exit codes:
   0  every certificate and CA is ok or warn
-  1  one is due, expired or error, or the cluster did not answer, or has another time
-  2  wrong usage, a path that does not exist or holds no certificates, or a kubeconfig that cannot be used`
+  1  one is due, expired or error, the cluster did not respond, or the clocks differ
+  2  wrong usage, a path that does not exist or contains no certificates, or a kubeconfig that
+     cannot be used`
 
-// report reads files or, where there are no paths, the cluster.
+// report reads the expirations from the files at paths, or from the cluster if paths is empty.
 func (f *expirationFlags) report(ctx context.Context, env environment,
 	paths []string) (*verify.ExpirationReport, error) {
 	f.opts.Now = env.now()
@@ -123,7 +130,8 @@ func (f *expirationFlags) report(ctx context.Context, env environment,
 
 const dirFlag = "dir"
 
-// pathsOrFlags wants paths and none of the flags, which are for a cluster, or a Service and no path.
+// pathsOrFlags returns a usage error unless the command line has either paths and no cluster
+// flags, or a Service and no paths.
 func pathsOrFlags(paths []string, flags *pflag.FlagSet, service certs.Service) error {
 	found := ""
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -133,25 +141,25 @@ func pathsOrFlags(paths []string, flags *pflag.FlagSet, service certs.Service) e
 	})
 	switch {
 	case slices.Contains(paths, ""):
-		return cli.UsageErrorf("expected files or directories, found an empty path; is a variable not set?")
+		return cli.UsageErrorf("expected files or directories, found an empty path; check for an unset variable")
 	case found != "" && len(paths) > 0:
-		return cli.UsageErrorf("expected --dir or paths, or a cluster, found %q and --%s; give one of them", paths,
-			found)
+		return cli.UsageErrorf("expected --dir or paths, or a cluster, found %s and --%s; use one of them",
+			quoted(paths), found)
 	case found == "" && len(paths) == 0 && service == (certs.Service{}):
 		return cli.UsageErrorf(
-			"expected files or directories, found none; give the directory of certgen init (--dir), other paths, or " +
-				"a cluster's Service: --service, --namespace")
+			"expected files, directories or a Service, found none; set --dir, name other paths, or set --service and " +
+				"--namespace")
 	}
 	return nil
 }
 
-// expirationErrors are those certificates that decide about the exit code.
+// expirationErrors returns an error for each certificate that makes the command fail.
 func expirationErrors(r *verify.ExpirationReport) error {
 	var errs []error
 	add := func(e verify.Expiration, fix string) {
 		switch e.State {
 		case verify.StateDue, verify.StateExpired:
-			errs = append(errs, fmt.Errorf("%s: %s %s, end is at %s; %s", e.Path, e.Name, e.State,
+			errs = append(errs, fmt.Errorf("%s: %s is %s, valid until %s; %s", e.Path, e.Name, e.State,
 				timeOrDash(e.NotAfter), cmp.Or(e.Fix, fix)))
 		case verify.StateError:
 			for _, f := range e.Findings {
@@ -163,7 +171,7 @@ func expirationErrors(r *verify.ExpirationReport) error {
 		add(e, "renew it: "+verify.Renew)
 	}
 	for _, a := range r.Authorities {
-		add(a.Expiration, "replace it while its successor is trusted beside it: certgen rotate")
+		add(a.Expiration, "replace it with certgen rotate, which adds the new CA before it removes the old one")
 	}
 	return errors.Join(errs...)
 }
@@ -182,7 +190,7 @@ func printExpirations(w io.Writer, r *verify.ExpirationReport) {
 		return
 	}
 	fmt.Fprintln(w)
-	table(w, "CERTIFICATE AUTHORITY\tFINGERPRINT\tEXPIRES\tLEFT\tISSUES\tTRUSTED BY\tSTATE", r.Authorities,
+	table(w, "CERTIFICATE AUTHORITY\tFINGERPRINT\tEXPIRES\tLEFT\tISSUED\tTRUSTED BY\tSTATE", r.Authorities,
 		func(a verify.AuthorityExpiration) []string {
 			name := a.Name
 			if a.Role != "" {

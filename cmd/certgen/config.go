@@ -18,20 +18,20 @@ import (
 	"example.com/extension-apiserver/internal/cli"
 )
 
-// config is a YAML file that holds what flags hold, under their names: "service: widgets", "dns: [a.example.com]". The
-// flags are all that is known of it, so that file and command line cannot differ in what they accept.
+// config is a YAML file that sets flags by name: "service: widgets", "dns: [a.example.com]". It
+// is parsed with the flag definitions, so the file and the command line accept the same values.
 type config struct {
 	path  string
-	lines map[string]int // of the flags that the file set
+	lines map[string]int // by flag name, of the flags that the file sets
 }
 
 func addConfigFlag(cmd *cobra.Command, path *string) {
 	cmd.Flags().StringVar(path, "config", "",
-		"YAML file with flags of certgen init, by their names; flags on the command line win")
+		"YAML file with flags of certgen init, by their names. Flags on the command line take precedence.")
 }
 
-// readConfig sets those flags of the sets that are in the file and not on the command line. All that is wrong is
-// reported at once, with its line, as wrong usage.
+// readConfig sets the flags that the file contains, unless the command line sets them. It returns
+// all problems together, with line numbers, as a usage error.
 func readConfig(path string, sets ...*pflag.FlagSet) (*config, error) {
 	flags := pflag.NewFlagSet("config", pflag.ContinueOnError)
 	for _, set := range sets {
@@ -59,9 +59,9 @@ func readConfig(path string, sets ...*pflag.FlagSet) (*config, error) {
 			flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 			problem(key.Line, "unknown field %q, expected one of %s", key.Value, strings.Join(names, ", "))
 		case seen[key.Value] > 0:
-			problem(key.Line, "field %q is there twice, expected it once; it is also in line %d", key.Value,
+			problem(key.Line, "duplicate field %q, first in line %d", key.Value,
 				seen[key.Value])
-		case !flag.Changed: // the command line wins
+		case !flag.Changed: // the command line takes precedence
 			c.lines[key.Value] = value.Line
 			if err := set(flag, value); err != nil {
 				problem(value.Line, "%s: %w", key.Value, err)
@@ -75,7 +75,7 @@ func readConfig(path string, sets ...*pflag.FlagSet) (*config, error) {
 	return c, nil
 }
 
-// fields are the keys and values of the file's one mapping, in turns.
+// fields returns the keys and values of the file's single mapping, alternating.
 func (c *config) fields() ([]*yaml.Node, error) {
 	f, err := os.Open(c.path)
 	if err != nil {
@@ -118,7 +118,7 @@ func set(flag *pflag.Flag, value *yaml.Node) error {
 	return nil
 }
 
-// locate gives a wrong value that the file set the place where it is.
+// locate adds the file and line to each validation error whose flag the file set.
 func (c *config) locate(err error) error {
 	var errs []error
 	for _, e := range certs.Flatten(err) {

@@ -12,7 +12,8 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestExamples runs the examples in the help of the commands that make something, one after the other in one directory.
+// TestExamples checks that the examples in the help texts of the commands that write files
+// succeed, run in sequence in one directory.
 func TestExamples(t *testing.T) {
 	t.Chdir(t.TempDir())
 	users, err := certs.NewCA(certs.CAOptions{Name: "users-ca", Usage: x509.ExtKeyUsageClientAuth})

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,38 +21,39 @@ import (
 	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
-// commaList is a flag with several values, with commas or repeated. It keeps empty values, which pflag's own lists
-// drop, so that a variable that was not set is noticed.
+// commaList is a flag with several values, separated by commas or given by repeating the flag.
+// Unlike the lists of pflag it keeps empty values, so that an unset variable is detected.
 type commaList []string
 
 func (l *commaList) String() string { return strings.Join(*l, ",") }
-func (l *commaList) Type() string   { return "stringSlice" } // as pflag's own, which may be repeated
+func (l *commaList) Type() string   { return "stringSlice" } // the type name that pflag uses for repeatable flags
 
-// Set adds the values.
+// Set appends the values.
 func (l *commaList) Set(v string) error {
 	*l = append(*l, strings.Split(v, ",")...)
 	return nil
 }
 
-// duration is a flag in Go's units, or in days, weeks and years, which Go's do not have.
+// duration is a flag that accepts Go's units, and also days, weeks and years, which
+// time.ParseDuration does not.
 type duration time.Duration
 
 func (d *duration) Type() string { return "duration" }
 
 func (d *duration) String() string {
 	if *d <= 0 {
-		return "0" // which pflag leaves out of the help
+		return "0" // pflag omits this value from the help
 	}
 	return model.Duration(*d).String()
 }
 
-// Set takes 90d and 2w as well as 1.5h.
+// Set parses values such as 90d, 2w and 1.5h.
 func (d *duration) Set(text string) error {
 	parsed, err := time.ParseDuration(text)
 	if err != nil {
 		var days model.Duration
 		if days, err = model.ParseDuration(text); err != nil {
-			return errors.New("expected a time such as 90d, 36h or 10m")
+			return errors.New("expected a duration such as 90d, 36h or 10m")
 		}
 		parsed = time.Duration(days)
 	}
@@ -59,14 +61,26 @@ func (d *duration) Set(text string) error {
 	return nil
 }
 
-// oneArgument wants that as the only argument, one of the names if there are any.
+// oneArgument returns a check for exactly one argument, which must be one of names unless names
+// is empty. what describes the argument in the error.
 func oneArgument(what string, names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 1 && (len(names) == 0 || slices.Contains(names, args[0])) {
 			return nil
 		}
-		return cli.UsageErrorf("expected %s, found %q", what, args)
+		if len(args) == 0 {
+			return cli.UsageErrorf("expected %s, found none", what)
+		}
+		return cli.UsageErrorf("expected %s, found %s", what, quoted(args))
 	}
+}
+
+func quoted(args []string) string {
+	var out []string
+	for _, arg := range args {
+		out = append(out, strconv.Quote(arg))
+	}
+	return strings.Join(out, ", ")
 }
 
 func oneOf(names []string) cobra.PositionalArgs {
@@ -78,56 +92,63 @@ func durationVar(flags *pflag.FlagSet, value *time.Duration, name string, standa
 	flags.Var((*duration)(value), name, about)
 }
 
-func serviceFlags(flags *pflag.FlagSet, s *certs.Service, without string) {
-	flags.StringVar(&s.Name, "service", "", "name of the Service in front of the API server "+without)
-	flags.StringVar(&s.Namespace, "namespace", "", "namespace of the Service "+without)
+func serviceFlags(flags *pflag.FlagSet, s *certs.Service, required string) {
+	flags.StringVar(&s.Name, "service", "", "Name of the Service in front of the API server. "+required)
+	flags.StringVar(&s.Namespace, "namespace", "", "Namespace of the Service. "+required)
 }
 
-// nameFlags say what certificates are for; init and request have them.
+// nameFlags defines the flags that describe the subjects of certificates. init and request use
+// them.
 func nameFlags(opts *certs.InitOptions) *pflag.FlagSet {
 	flags := pflag.NewFlagSet("names", pflag.ContinueOnError)
-	serviceFlags(flags, &opts.Service, "(required)")
-	flags.StringVar(&opts.Dir, dirFlag, "", "directory for the certificates, made if missing (required)")
+	serviceFlags(flags, &opts.Service, "Required.")
+	flags.StringVar(&opts.Dir, dirFlag, "",
+		"Directory for the certificates. certgen creates it if it does not exist. Required.")
 	flags.StringVar(&opts.Service.ClusterDomain, "cluster-domain", certs.DefaultClusterDomain,
-		"DNS domain of the cluster")
+		"DNS domain of the cluster.")
 	flags.Var((*commaList)(&opts.DNSNames), "dns",
-		"more DNS names for the serving certificate, with commas or repeated")
-	flags.Var((*commaList)(&opts.IPs), "ip", "IP addresses for the serving certificate, with commas or repeated")
+		"Additional DNS names for the serving certificate, comma-separated or repeated.")
+	flags.Var((*commaList)(&opts.IPs), "ip", "IP addresses for the serving certificate, comma-separated or repeated.")
 	flags.Var((*commaList)(&opts.KonnectivityServerNames), "konnectivity-server-name",
-		"DNS names and IP addresses by which kube-apiserver dials konnectivity's server (default "+
-			"localhost,127.0.0.1,::1)")
+		"DNS names and IP addresses at which kube-apiserver connects to konnectivity's server, comma-separated or "+
+			"repeated. Defaults to localhost,127.0.0.1,::1.")
 	flags.Var((*commaList)(&opts.KonnectivityAgentServerNames), "konnectivity-agent-server-name",
-		"DNS names and IP addresses by which agents dial it, their --proxy-server-host (required with konnectivity)")
+		"DNS names and IP addresses at which agents connect to konnectivity's server (--proxy-server-host of agents), "+
+			"comma-separated or repeated. Required with --with konnectivity.")
 	keyTypeFlag(flags, &opts.KeyType)
 	return flags
 }
 
-// issueFlags say how init makes certificates.
+// issueFlags defines the flags that control how init issues certificates.
 func issueFlags(opts *certs.InitOptions) *pflag.FlagSet {
 	flags := pflag.NewFlagSet("issue", pflag.ContinueOnError)
-	flags.Var((*commaList)(&opts.With), "with", "sets to make besides the serving set: "+strings.Join(
-		certs.SetNames(), ", ")+
-		"; empty for none (default "+certs.SetFrontProxy+")")
+	flags.Var((*commaList)(&opts.With), "with", "Certificates to issue in addition to the serving certificates. "+
+		"One or more of: "+strings.Join(certs.SetNames(), ", ")+". Empty for none. Defaults to "+certs.SetFrontProxy+".")
 	lifetimeFlags(flags, &opts.Lifetime, &opts.AllowLongLived)
 	flags.Var((*commaList)(&opts.ClientCAFiles), "client-ca",
-		"files with the CAs of the cluster's users; refuse if one of them is among the CAs here")
+		"Files with the CAs that sign the cluster's users, comma-separated or repeated. certgen refuses to use one of "+
+			"them for the front proxy or for konnectivity.")
 	return flags
 }
 
-// signerFiles are where a signer and what it is asked with are; flags fill them.
+// signerFiles holds the address of a remote signer and the paths of its client credentials, as
+// set by flags.
 type signerFiles struct{ url, profile, ca, cert, key string }
 
 func signerFlags(flags *pflag.FlagSet, s *signerFiles) {
 	flags.StringVar(&s.url, "signer", "",
-		"URL of a cfssl server that has the serving CA's key, such as https://signer.example.com:8888; the CA's "+
-			"certificate is in its place, without a key")
-	flags.StringVar(&s.profile, "signer-profile", "", "profile of that server's configuration (default: its default)")
-	flags.StringVar(&s.ca, "signer-ca", "", "file of the CAs that vouch for that server")
-	flags.StringVar(&s.cert, "signer-cert", "", "file of the client certificate with which it is asked")
-	flags.StringVar(&s.key, "signer-key", "", "file of its key")
+		"URL of a cfssl server that holds the serving CA's key, such as https://signer.example.com:8888. The CA's "+
+			"directory or Secret then contains the CA's certificate only.")
+	flags.StringVar(&s.profile, "signer-profile", "",
+		"Signing profile on the cfssl server. By default the server's default profile.")
+	flags.StringVar(&s.ca, "signer-ca", "", "File with the CAs that verify the cfssl server. Required with --signer.")
+	flags.StringVar(&s.cert, "signer-cert", "",
+		"File with the client certificate for the cfssl server. Required with --signer.")
+	flags.StringVar(&s.key, "signer-key", "",
+		"File with the private key of the certificate in --signer-cert. Required with --signer.")
 }
 
-// read returns nil where no signer is asked for.
+// read returns nil if no signer is configured.
 func (s signerFiles) read() (*certs.RemoteSigner, error) {
 	if s == (signerFiles{}) {
 		return nil, nil
@@ -136,53 +157,55 @@ func (s signerFiles) read() (*certs.RemoteSigner, error) {
 	var err error
 	if out.CAs, err = certs.ReadBundle(s.ca); err != nil {
 		return nil, &certs.InvalidError{Field: "signer-ca", Value: s.ca,
-			Reason: fmt.Sprintf("expected the file of the CAs that vouch for the signer: %v", err)}
+			Reason: fmt.Sprintf("expected the file with the CAs that verify the signer: %v", err)}
 	}
 	if out.Client, err = tls.LoadX509KeyPair(s.cert, s.key); err != nil {
 		return nil, &certs.InvalidError{Field: "signer-cert", Value: s.cert,
-			Reason: fmt.Sprintf("expected the client certificate with which the signer is asked, and its key in "+
-				"--signer-key: %v", err)}
+			Reason: fmt.Sprintf("expected the client certificate for the signer, and its key in --signer-key: %v", err)}
 	}
 	return out, nil
 }
 
 func keyTypeFlag(flags *pflag.FlagSet, keyType *certs.KeyType) {
 	flags.StringVar((*string)(keyType), "key-type", certs.KeyTypes()[0],
-		"type of new keys: "+strings.Join(certs.KeyTypes(), ", "))
+		"Type of new keys. One of: "+strings.Join(certs.KeyTypes(), ", ")+".")
 }
 
 func lifetimeFlags(flags *pflag.FlagSet, lifetime *time.Duration, allowLongLived *bool) {
 	durationVar(flags, lifetime, "lifetime", 0,
-		"how long new leaves last, such as 30d (default 90d; init takes 365d for konnectivity)")
-	flags.BoolVar(allowLongLived, "allow-long-lived", false, "allow leaves that last longer than 398 days")
+		"Lifetime of new certificates, except CAs, such as 30d. Defaults to 90d, in certgen init to 365d for konnectivity.")
+	flags.BoolVar(allowLongLived, "allow-long-lived", false, "Allow certificates with a lifetime of more than 398 days.")
 }
 
-func clientFlags(flags *pflag.FlagSet, user *string, groups *[]string, allowSystemMasters *bool) {
-	flags.StringVar(user, "user", "", "name of the user, the certificate's common name")
-	flags.Var((*commaList)(groups), "group", "groups of the user, with commas or repeated")
+func clientFlags(flags *pflag.FlagSet, user *string, groups *[]string, allowSystemMasters *bool, required string) {
+	flags.StringVar(user, "user", "", "Name of the user, which becomes the common name of the certificate."+required)
+	flags.Var((*commaList)(groups), "group", "Groups of the user, comma-separated or repeated.")
 	flags.BoolVar(allowSystemMasters, "allow-system-masters", false,
-		"allow the group system:masters, which no authorizer can limit")
+		"Allow the group system:masters, which no authorizer can restrict.")
 }
 
 func clusterFlags(flags *pflag.FlagSet, o *cluster.Options) {
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "",
-		"kubeconfig of an administrator (default: that of kubectl, or the pod's ServiceAccount)")
-	flags.StringVar(&o.Context, "context", "", "context of the kubeconfig (default: its current one)")
+		"Path to the kubeconfig file. Defaults to that of kubectl, or to the ServiceAccount of the pod.")
+	flags.StringVar(&o.Context, "context", "", "Name of the kubeconfig context. Defaults to the current context.")
 }
 
-// addressFlags are for where the addresses in the cluster do not lead to the processes.
+// addressFlags defines the flags for environments that cannot reach the addresses inside the
+// cluster.
 func addressFlags(flags *pflag.FlagSet, o *cluster.Options) {
 	flags.Var((*commaList)(&o.EndpointAddresses), "endpoint",
-		"dial the servers at these HOST:PORT instead of those in the Service's EndpointSlices, with commas or repeated")
+		"Addresses (HOST:PORT) of the servers, instead of those in the Service's EndpointSlices, comma-separated or "+
+			"repeated.")
 	flags.BoolVar(&o.PortForward, "port-forward", false,
-		"reach the servers' pods through kube-apiserver, as kubectl port-forward does; needs the right to create "+
-			"pods/portforward")
+		"Connect to the servers' pods through kube-apiserver, as kubectl port-forward does. Requires the permission to "+
+			"create pods/portforward.")
 	flags.Var((*commaList)(&o.KubeAPIServerURLs), "kube-apiserver",
-		"URLs of all kube-apiservers instead of the endpoints of default/kubernetes, with commas or repeated")
+		"URLs of all kube-apiservers, instead of the endpoints of the Service default/kubernetes, comma-separated or "+
+			"repeated.")
 }
 
-// open refuses with all problems of the command line at once. A kubeconfig that cannot be used is wrong usage too:
-// nothing was asked.
+// open validates the options and connects to the cluster. It returns all problems of the command
+// line together. An unusable kubeconfig is a usage error too, because no request was sent.
 func open(env environment, o cluster.Options, problems ...error) (apply.Client, error) {
 	if err := errors.Join(append(o.Validate(), problems...)...); err != nil {
 		return apply.Client{}, err

@@ -18,22 +18,26 @@ func newInitCommand(env environment) *cobra.Command {
 	names, issue := nameFlags(&opts), issueFlags(&opts)
 	cmd := &cobra.Command{
 		Use:   "init --service NAME --namespace NAMESPACE --dir DIR",
-		Short: "Make the certificates of an API server, keep those that are right",
+		Short: "Issue the certificates of an API server in a directory",
 		Long:  initLong,
-		Example: `  certgen init --service widgets --namespace demo --dir pki
+		Example: `  # Issue the certificates of the API server behind the Service demo/widgets
+  certgen init --service widgets --namespace demo --dir pki
 
-  # Only look: what is right, what is due
+  # Issue only the serving certificate, for a cluster that already has a front proxy
+  certgen init --service widgets --namespace demo --dir serving-only --with=
+
+  # Print which certificates certgen would issue or replace
   certgen init --service widgets --namespace demo --dir pki --dry-run
 
-  # A cluster with another domain, and one more name and address for clients that do not come through the Service
+  # Use another cluster domain, and add a name and an address for clients that do not use the Service
   certgen init --service widgets --namespace demo --dir other --cluster-domain k8s.internal \
     --dns widgets.example.com --ip 10.0.0.10
 
-  # With the certificates of konnectivity, which agents reach at konnectivity.example.com
+  # Issue the certificates of konnectivity too; agents connect to konnectivity.example.com
   certgen init --service widgets --namespace demo --dir all --with front-proxy,konnectivity \
     --konnectivity-agent-server-name konnectivity.example.com
 
-  # For scripts
+  # Print the report as JSON
   certgen init --service widgets --namespace demo --dir pki -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,7 +46,7 @@ func newInitCommand(env environment) *cobra.Command {
 				return err
 			}
 			if slices.Equal(opts.With, []string{""}) {
-				opts.With = []string{} // --with "" asks for none; nil would ask for the default
+				opts.With = []string{} // --with "" requests none; nil would request the default
 			}
 			var signerErr error
 			opts.Signer, signerErr = signer.read()
@@ -56,40 +60,52 @@ func newInitCommand(env environment) *cobra.Command {
 	cmd.Flags().AddFlagSet(issue)
 	signerFlags(cmd.Flags(), &signer)
 	cmd.Flags().BoolVar(&opts.AllowNewCA, "allow-new-ca", false,
-		"replace a CA that cannot be used; the old one is moved aside")
-	cmd.Flags().BoolVar(&opts.DryRun, "dry-run", false, "print what would be done and write nothing")
+		"Replace a CA that cannot be used. certgen keeps the old CA in another directory.")
+	cmd.Flags().BoolVar(&opts.DryRun, "dry-run", false, "Print the report without writing anything.")
 	addConfigFlag(cmd, &configFile)
 	return cmd
 }
 
-const initLong = `Make the certificates of the API server behind a Service, or bring those in a
-directory up to date.
+const initLong = `Issue the certificates of the API server behind a Service, or update those in a directory.
 
 Always:
-  DIR/serving-ca/{tls.crt,tls.key}                     CA that may sign the Service's names only
-  DIR/serving/{tls.crt,tls.key,ca.crt}                 for the API server; ca.crt is the caBundle of its APIServices
+  DIR/serving-ca/{tls.crt,tls.key}                 CA that can sign the Service's names only
+  DIR/serving/{tls.crt,tls.key,ca.crt}             for the API server; ca.crt is the caBundle of
+                                                   its APIServices
 
-Unless --with leaves it out:
-  DIR/front-proxy-ca/{tls.crt,tls.key}                 CA that may sign client certificates only
-  DIR/front-proxy-client/{tls.crt,tls.key,ca.crt}      for kube-apiserver; ca.crt is its requestheader CA
+With --with front-proxy, which is the default:
+  DIR/front-proxy-ca/{tls.crt,tls.key}             CA that can sign client certificates only
+  DIR/front-proxy-client/{tls.crt,tls.key,ca.crt}  for kube-apiserver; ca.crt is its
+                                                   --requestheader-client-ca-file
 
 With --with konnectivity:
-  DIR/konnectivity-server-ca/{tls.crt,tls.key}         CA of the connections of kube-apiserver to konnectivity's server
-  DIR/konnectivity-server/{tls.crt,tls.key,ca.crt}     for konnectivity's server, towards kube-apiserver
-  DIR/konnectivity-apiserver-client/{tls.crt,tls.key,ca.crt}  for kube-apiserver's egress selector
-  DIR/konnectivity-agent-ca/{tls.crt,tls.key}          CA of the connections of agents to konnectivity's server
-  DIR/konnectivity-agent-server/{tls.crt,tls.key,ca.crt}  for konnectivity's server, towards agents
-  DIR/konnectivity-agent/{tls.crt,tls.key,ca.crt}      for agents that have no token
+  DIR/konnectivity-server-ca/{tls.crt,tls.key}     CA for connections from kube-apiserver
+  DIR/konnectivity-server/{tls.crt,tls.key,ca.crt}
+                                                   for konnectivity's server, toward kube-apiserver
+  DIR/konnectivity-apiserver-client/{tls.crt,tls.key,ca.crt}
+                                                   for kube-apiserver's egress selector
+  DIR/konnectivity-agent-ca/{tls.crt,tls.key}      CA for connections from agents
+  DIR/konnectivity-agent-server/{tls.crt,tls.key,ca.crt}
+                                                   for konnectivity's server, toward agents
+  DIR/konnectivity-agent/{tls.crt,tls.key,ca.crt}  for agents without a token
 
-Certificate and key of a directory change together: tls.crt and tls.key are links to the current
-version, and servers that watch them reload by themselves; konnectivity does not. Keep the CA
-directories away from pods and, if you can, off line: a missing CA key does no harm until a leaf is
-due, and certgen request gets one signed elsewhere.
+Most clusters already have a front proxy and need the serving certificate only: --with ''.
 
-Run it again at any time, for instance each day. certgen keeps what is valid, has the right names and usages, fits
-its key and its CA and has a third of its life left. Otherwise it issues a new leaf. Leaves
-last 90 days, those of konnectivity 365. CAs last 5 years. A CA that cannot be used, or has expired,
-is a reason to refuse, unless --allow-new-ca is given: a new CA is trusted nowhere at first.
+Certificate and key of a directory change in one step: tls.crt and tls.key are links to the
+current version. The API server and kube-apiserver reload them; konnectivity does not. Keep the
+CA directories away from pods, and offline if you can. certgen needs a CA's key only to issue or
+renew a certificate; certgen request gets a certificate signed elsewhere.
 
-A file given with --config holds flags by their names, such as "dns: [a.example.com]"; flags on the
-command line win.`
+You can run the command again at any time, for example each day. certgen keeps a certificate that
+is valid, has the right names and usages, matches its key and its CA, and has a third of its
+lifetime left. It replaces any other. Certificates are valid for 90 days, those of konnectivity
+for 365 days, CAs for 5 years. certgen refuses to replace a CA that has expired or cannot be
+used, unless you set --allow-new-ca, because no client trusts a new CA yet.
+
+A file in --config contains flags by their names, such as "dns: [a.example.com]". Flags on the
+command line take precedence.
+
+Exit codes:
+  0  the certificates are up to date
+  1  refused, and no certificate or key was changed; or a file could not be written
+  2  wrong usage`

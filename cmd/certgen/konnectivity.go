@@ -14,7 +14,7 @@ import (
 func newKonnectivityCommand(env environment) *cobra.Command {
 	cmd := cli.Group(&cobra.Command{
 		Use:   "konnectivity",
-		Short: "Check a konnectivity set, and make its server's kubeconfig",
+		Short: "Verify a konnectivity setup, and create the kubeconfig of its server",
 	})
 	cmd.AddCommand(newVerifyKonnectivityCommand(env), newKubeconfigCommand(env))
 	return cmd
@@ -26,27 +26,29 @@ func newVerifyKonnectivityCommand(env environment) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "verify --dir DIR",
-		Short: "Check configuration, manifests and certificates of konnectivity against each other",
-		Long: `Check that kube-apiserver, konnectivity's servers and agents fit each other: protocol and
-socket, authentication of agents, names in certificates, times and counts. Nothing is changed and no
-cluster is asked.
+		Short: "Verify that konnectivity's configuration, manifests and certificates match",
+		Long: `Verify that the configuration of kube-apiserver, and konnectivity's servers and agents match:
+protocol and socket, authentication of agents, names in certificates, expiration and number of
+servers. certgen changes nothing and sends no request to a cluster.
 
-DIR holds, in any folders:
-  *.yaml   the EgressSelectorConfiguration, as a file or in a ConfigMap; the manifests of servers and
-           agents, rendered; that of kube-apiserver
-  pairs    of certgen init --with konnectivity, under their names. A file that a manifest names is found by the last two
-           parts of its path: konnectivity-agent-server/tls.crt
+DIR contains, at any depth:
+  *.yaml        the EgressSelectorConfiguration, as a file or in a ConfigMap, the rendered
+                manifests of servers and agents, and the manifest of kube-apiserver
+  certificates  of certgen init --with konnectivity, in directories of the same names. certgen
+                finds a file that a manifest names by the last two parts of its path, such as
+                konnectivity-agent-server/tls.crt
 
-Containers are known by the names kube-apiserver, konnectivity-server and konnectivity-agent, or by
-the images kube-apiserver, proxy-server and proxy-agent. konnectivity/README.md lists all findings;
-those of the pairs are those of certgen verify. Findings of severity error are on standard error
-too.
+certgen recognizes containers by the names kube-apiserver, konnectivity-server and
+konnectivity-agent, or by the images kube-apiserver, proxy-server and proxy-agent.
+docs/konnectivity/troubleshooting.md lists all findings; those about certificates are the
+findings of certgen verify. Standard error reports findings of severity error too.
 
 Exit codes:
-  0  no finding of severity error; with --strict, none of severity warning either
-  1  such a finding
-  2  wrong usage, or a directory that does not exist or holds no manifests`,
-		Example: `  mkdir set
+  0  no finding of severity error; with --strict, no warning either
+  1  at least one such finding
+  2  wrong usage, or a directory that does not exist or contains no manifests`,
+		Example: `  # Collect manifests and certificates in a directory, and verify them
+  mkdir set
   cp konnectivity/egress/grpc-uds.yaml /etc/kubernetes/manifests/kube-apiserver.yaml set
   kubectl kustomize konnectivity/server/static-pod >set/server.yaml
   kubectl kustomize konnectivity/agents/base >set/agents.yaml
@@ -54,11 +56,11 @@ Exit codes:
     --konnectivity-agent-server-name konnectivity.example.com
   certgen konnectivity verify --dir set
 
-  # For scripts
+  # Print the findings as JSON, and exit with 1 for warnings too
   certgen konnectivity verify --dir set --strict -o json | jq '.findings[] | {id, object, fix}'`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if err := certs.Require(dirFlag, dir, "the directory to check, such as ./set"); err != nil {
+			if err := certs.Require(dirFlag, dir, "the directory to verify, such as ./set"); err != nil {
 				return err
 			}
 			opts.Now = env.now()
@@ -70,10 +72,11 @@ Exit codes:
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&dir, dirFlag, "", "directory of the manifests and certificates (required)")
+	flags.StringVar(&dir, dirFlag, "", "Directory of the manifests and certificates. Required.")
 	flags.Var((*commaList)(&opts.ClientCAFiles), "client-ca",
-		"files with the CAs of the cluster's users; an error if one of them decides who is an agent")
-	flags.BoolVar(&strict, "strict", false, "exit with 1 for warnings too")
+		"Files with the CAs that sign the cluster's users, comma-separated or repeated. certgen reports an error if one "+
+			"of them authenticates agents.")
+	flags.BoolVar(&strict, "strict", false, "Exit with 1 for warnings too.")
 	return cmd
 }
 
@@ -81,17 +84,23 @@ func newKubeconfigCommand(env environment) *cobra.Command {
 	opts := kubeconfig.Options{Now: env.now}
 	cmd := &cobra.Command{
 		Use:   "kubeconfig --user NAME --ca PATH --server URL --server-ca FILE --out FILE",
-		Short: "Make a user's client certificate and kubeconfig",
-		Long: `Make a client certificate with the CA of the cluster's users, and a kubeconfig (mode 0600)
-that uses it.
+		Short: "Issue a client certificate for a user, and create its kubeconfig",
+		Long: `Issue a client certificate that the CA of the cluster's users signs, and create a kubeconfig
+(mode 0600) that uses it.
 
-Certificate and key are in FILE.d, where clients read them again every 5 minutes; run the same
-command again to renew them. With --embed they are in the kubeconfig itself, and clients read them
-only when they start. A kubeconfig with other content is never overwritten.
+certgen stores certificate and key in FILE.d. Clients read them again every 5 minutes; to renew
+them, run the same command again. With --embed the kubeconfig contains them, and clients read
+them only at startup. certgen never overwrites a kubeconfig with other content.
 
-The group system:masters is refused unless --allow-system-masters is given: no authorizer can limit
-it, and a certificate cannot be revoked.`,
-		Example: `  certgen konnectivity kubeconfig --user jane --group developers --ca users-ca --server https://10.0.0.1:6443 \
+certgen refuses the group system:masters unless you set --allow-system-masters: no authorizer can
+restrict this group, and you cannot revoke a certificate.
+
+Exit codes:
+  0  the kubeconfig was written
+  1  refused; no kubeconfig was changed
+  2  wrong usage`,
+		Example: `  # Create a kubeconfig for the user jane of the group developers
+  certgen konnectivity kubeconfig --user jane --group developers --ca users-ca --server https://10.0.0.1:6443 \
     --server-ca pki/serving/ca.crt --out jane.kubeconfig`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -99,14 +108,14 @@ it, and a certificate cannot be revoked.`,
 		},
 	}
 	flags := cmd.Flags()
-	clientFlags(flags, &opts.Client.User, &opts.Client.Groups, &opts.Client.AllowSystemMasters)
+	clientFlags(flags, &opts.Client.User, &opts.Client.Groups, &opts.Client.AllowSystemMasters, " Required.")
 	flags.StringVar(&opts.CA, "ca", "",
-		"CA of the cluster's users: a directory with tls.crt and tls.key, or a file such as ca.crt with ca.key "+
-			"beside it (required)")
-	flags.StringVar(&opts.Server, "server", "", "URL of the server (required)")
-	flags.StringVar(&opts.ServerCAFile, "server-ca", "", "file of the CAs that vouch for the server (required)")
-	flags.StringVar(&opts.Out, "out", "", "file for the kubeconfig (required)")
-	flags.BoolVar(&opts.Embed, "embed", false, "put certificate, key and CAs into the kubeconfig")
+		"CA that signs the cluster's users: a directory with tls.crt and tls.key, or a file such as ca.crt with ca.key "+
+			"in the same directory. Required.")
+	flags.StringVar(&opts.Server, "server", "", "URL of the server. Required.")
+	flags.StringVar(&opts.ServerCAFile, "server-ca", "", "File with the CAs that verify the server. Required.")
+	flags.StringVar(&opts.Out, "out", "", "File for the kubeconfig. Required.")
+	flags.BoolVar(&opts.Embed, "embed", false, "Embed certificate, key and CAs in the kubeconfig.")
 	keyTypeFlag(flags, &opts.Client.KeyType)
 	lifetimeFlags(flags, &opts.Client.Lifetime, &opts.Client.AllowLongLived)
 	return cmd

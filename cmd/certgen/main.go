@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command certgen makes, inspects and verifies the certificates of an extension API server, brings them into a cluster
-// and checks what runs there. It parses flags and prints what internal/certs and internal/rotation did; the rules of
-// its output are:
+// Command certgen issues, inspects and verifies the certificates of an extension API server,
+// applies them to a cluster and checks the running servers. It parses flags and prints the results
+// of internal/certs and internal/rotation. Its output follows these rules:
 //
-//   - standard output holds the result, as text or JSON, and never a private key;
-//   - standard error holds errors, and the progress of rotations, one line each, beginning with "certgen:";
-//   - the exit code is 0 when all is well, 1 for a finding or a refusal, 2 for wrong usage, 3 for a
-//     rotation that is blocked.
+//   - Standard output holds the result, as text or JSON, and never a private key.
+//   - Standard error holds errors and the progress of rotations, one line each, beginning with
+//     "certgen:".
+//   - The exit code is 0 for success, 1 for a finding or a refusal, 2 for wrong usage, 3 for a
+//     blocked rotation.
 package main
 
 import (
@@ -28,7 +29,7 @@ import (
 	"example.com/extension-apiserver/internal/version"
 )
 
-// exitBlocked is the exit code for a rotation that stopped in a safe state and needs a person.
+// exitBlocked is the exit code for a rotation that stopped in a safe state and needs an operator.
 const exitBlocked = 3
 
 func main() {
@@ -38,11 +39,11 @@ func main() {
 	os.Exit(code)
 }
 
-// environment is what commands take from the process, so that tests can give their own.
+// environment holds the process dependencies of commands, so that tests can replace them.
 type environment struct {
 	stdout, stderr io.Writer
 	now            func() time.Time
-	format         *cli.Format // of the result
+	format         *cli.Format // output format of the result
 }
 
 // run executes one command line and returns its exit code.
@@ -52,7 +53,8 @@ func run(ctx context.Context, args []string, env environment) int {
 	return cli.Run(ctx, cmd, explain)
 }
 
-// explain returns an error with its exit code: a wrong option is wrong usage of the flag of its name.
+// explain returns an error with its exit code. It reports an invalid option as wrong usage of the
+// flag of the same name.
 func explain(err error) error {
 	end := &cli.Error{Code: 1}
 	if _, ok := errors.AsType[*cli.Error](err); ok {
@@ -73,35 +75,40 @@ func newCommand(env environment) *cobra.Command {
 	env.format = new(cli.Format)
 	cmd := &cobra.Command{
 		Use:   "certgen",
-		Short: "Make, check, apply and rotate the certificates of an extension API server",
-		Long: `Make, check, apply and rotate the certificates of an extension API server: the serving
-certificate that kube-apiserver verifies, the client certificate with which kube-apiserver passes
-users on (front proxy), those of konnectivity, and their CAs; also requests for CAs whose key is
-elsewhere.
+		Short: "Issue, verify, apply and rotate the certificates of an extension API server",
+		Long: `Issue, verify, apply and rotate the certificates of an extension API server, in a directory or in
+a cluster:
+
+  - the serving certificate that kube-apiserver verifies, and its CA
+  - the client certificate of kube-apiserver's front proxy, and its CA
+  - the certificates of konnectivity, and their CAs
+
+For a CA whose key is stored elsewhere, certgen creates certificate requests and accepts the
+signed certificates.
+
+Results go to standard output, errors to standard error. certgen writes private keys only to
+files of mode 0600 and to Secrets, and never prints them.
 
 Exit codes:
-  0  all is well
-  1  a finding or a refusal; standard error says what was expected, what was found and what to do
+  0  success
+  1  a finding or a refusal; standard error reports the cause
   2  wrong usage, or a path that does not exist; nothing was written
-  3  a rotation stopped in a safe state and needs a person
-
-Results go to standard output, errors to standard error. Private keys are only ever written to files
-of mode 0600 and to Secrets.`,
-		Example: `  # In a cluster, each day: make what is missing, renew what is due
+  3  a rotation is blocked in a safe state; correct the cause and run the command again`,
+		Example: `  # Issue missing certificates in a cluster, and renew those that are due
   certgen renew --secret widgets-serving --ca-secret widgets-serving-ca --service widgets --namespace demo
 
-  # All certificates of the API server behind the Service widgets in the namespace demo, in a directory
+  # Issue all certificates of the API server behind the Service demo/widgets in a directory
   certgen init --service widgets --namespace demo --dir pki
 
-  # Will kube-apiserver and the API server accept them, and when do they end
+  # Verify the certificates in the directory, and list when they expire
   certgen verify --dir pki
   certgen check-expiration --dir pki
 
-  # Into the cluster, and what does it serve and trust now
+  # Install the certificates into the cluster, and verify what the cluster serves and trusts
   certgen apply --dir pki --service widgets --namespace demo --secret widgets-serving
   certgen verify --service widgets --namespace demo --dir pki
 
-  # Replace the CA of the running cluster, each step seen before the next
+  # Replace the serving CA without downtime
   certgen rotate serving-ca --dir pki --service widgets --namespace demo`,
 	}
 	cmd.SetOut(env.stdout)
@@ -109,13 +116,34 @@ of mode 0600 and to Secrets.`,
 	cli.AddOutputFlag(cmd, env.format)
 	cmd.AddCommand(
 		newInitCommand(env), newRenewCommand(env), newRotateCommand(env), newApplyCommand(env), newRequestCommand(env),
-		newVerifyCommand(env), newCheckExpirationCommand(env), newKonnectivityCommand(env),
+		newVerifyCommand(env), newCheckExpirationCommand(env), newKonnectivityCommand(env), newVersionCommand(env),
 	)
-	info := version.Get(signerModule)
-	cmd.Version = fmt.Sprintf("%s, %s, cfssl %s, %s", info.Version, info.GoVersion, info.Libraries[signerModule],
-		info.Platform)
-	cmd.SetVersionTemplate("certgen {{.Version}}\n")
+	cmd.Version = versionText(version.Get(signerModule))
+	cmd.SetVersionTemplate("{{.Version}}\n")
 	return cmd
+}
+
+func newVersionCommand(env environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of certgen and of its libraries",
+		Example: `  # Print the version
+  certgen version
+
+  # Print the version as JSON
+  certgen version -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			info := version.Get(signerModule)
+			return env.format.Print(env.stdout, info, func(w io.Writer) { fmt.Fprintln(w, versionText(info)) })
+		},
+	}
+}
+
+// versionText formats the version for the subcommand version and the flag --version.
+func versionText(info version.Info) string {
+	return fmt.Sprintf("certgen %s, %s, cfssl %s, %s", info.Version, info.GoVersion, info.Libraries[signerModule],
+		info.Platform)
 }
 
 const signerModule = "github.com/cloudflare/cfssl"

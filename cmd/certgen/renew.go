@@ -20,14 +20,15 @@ func newRenewCommand(env environment) *cobra.Command {
 	var signer signerFiles
 	cmd := &cobra.Command{
 		Use:   "renew {--dir DIR | --secret NAME --ca-secret NAME} --service NAME --namespace NAMESPACE",
-		Short: "Replace what is due, in a directory or in the cluster's Secrets, for a cron job",
+		Short: "Renew certificates that are due, in a directory or in Secrets of a cluster",
 		Long:  renewLong,
-		Example: `  # In the cluster, once for each: where the CA will be
+		Example: `  # Create the empty Secret for the CA, once
   kubectl create secret generic widgets-serving-ca --namespace demo
 
+  # Issue missing certificates in the Secrets, and renew those that are due
   certgen renew --secret widgets-serving --ca-secret widgets-serving-ca --service widgets --namespace demo
 
-  # In a directory
+  # Renew certificates in a directory
   certgen renew --dir pki --service widgets --namespace demo --kubeconfig admin.kubeconfig`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -51,11 +52,13 @@ func newRenewCommand(env environment) *cobra.Command {
 	secretFlags(flags, &opts)
 	signerFlags(flags, &signer)
 	flags.Var((*commaList)(&opts.APIServices), "apiservice",
-		"names of APIServices to wait for, with commas or repeated")
-	durationVar(flags, &opts.Within, "wait", 0, "how long to wait for them, after the Secrets are written")
+		"Names of APIServices to wait for, comma-separated or repeated. Requires --wait.")
+	durationVar(flags, &opts.Within, "wait", 0,
+		"Time to wait for the APIServices in --apiservice after the Secrets are written, such as 5m.")
 	flags.BoolVar(&opts.ForceConflicts, "force-conflicts", false,
-		"with --secret, take the fields from other managers, but for an injector")
-	flags.BoolVar(&filesOnly, "files-only", false, "ask no cluster: write files and observe nothing")
+		"Take over fields that other field managers own, except those that an injector owns. Only with --secret.")
+	flags.BoolVar(&filesOnly, "files-only", false,
+		"Write files only: send no request to a cluster, and observe nothing. Only with --dir.")
 	return cmd
 }
 
@@ -75,28 +78,29 @@ func renew(ctx context.Context, env environment, target cluster.Options, opts ro
 	return rotation.Renew(ctx, opts)
 }
 
-const renewLong = `Finish rotations that are under way, then replace what is due: has less than a
-third of its life left. It changes no other certificate.
+const renewLong = `Complete interrupted rotations, and then renew certificates that have less than a third of their
+lifetime left. certgen renew changes no other certificate. Run it each day.
 
-With --secret and --ca-secret, for a job in a pod: the serving certificate and its CA are in Secrets
-of the cluster. certgen creates missing ones. The CA's Secret must exist; an empty one gets a new CA. The
-CA becomes the caBundle of every APIService whose backend is the Service; with --apiservice and
---wait it waits for those to come. A CA that is due is replaced as certgen rotate serving-ca does:
-each step is seen at every endpoint and every kube-apiserver before the next. What certgen init and
-certgen apply refuse is refused here.
+With --secret and --ca-secret, for a Job in the cluster, the serving certificate and its CA are
+in Secrets. certgen issues missing certificates; the Secret of the CA must exist, and if it is
+empty, certgen issues a new CA. certgen adds the CA to the caBundle of every APIService whose
+backend is the Service, and waits for those in --apiservice. It replaces a CA that is due, as
+certgen rotate serving-ca does: it observes each step at every endpoint and every kube-apiserver
+before the next step. It refuses whatever certgen init and certgen apply refuse.
 
-With --dir, for the directory of certgen init: the serving certificate and the front proxy's client
-certificate, as certgen rotate serving and certgen rotate proxy-client do. With --files-only no
-cluster is asked and nothing is observed. A CA that is due is named and not replaced: certgen rotate
-serving-ca and certgen rotate front-proxy-ca do that.
+With --dir, the certificates are in a directory of certgen init. certgen renews the serving
+certificate as certgen rotate serving does, and the front proxy's client certificate as certgen
+rotate proxy-client does. It reports a CA that is due, but does not replace it: use certgen
+rotate serving-ca or front-proxy-ca. With --files-only, certgen sends no request to a cluster and
+observes nothing.
 
-With --signer a cfssl server has the serving CA's key, and signs what certgen asks for; the CA's
-certificate is in its place alone.
+With --signer, a cfssl server holds the serving CA's key and signs the certificate.
 
-A Lease in the namespace of the Service keeps a second one away meanwhile.
+A Lease in the namespace of the Service excludes a second run at the same time.
 
 Exit codes:
-  0  nothing is due, or all that was is done
-  1  refused, and what was refused is unchanged; or interrupted, or the cluster did not accept or answer: run it again
+  0  everything is up to date
+  1  refused, and the refused certificates are unchanged; or interrupted, or the cluster did not
+     accept a write or did not respond: run the command again
   2  wrong usage, or a kubeconfig that cannot be used
-  3  blocked: a rotation stopped in a safe state and needs a person`
+  3  a rotation is blocked in a safe state; correct the cause and run the command again`

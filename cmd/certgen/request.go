@@ -14,15 +14,22 @@ func newRequestCommand(env environment) *cobra.Command {
 	names, issue := nameFlags(&opts), issueFlags(&opts)
 	cmd := &cobra.Command{
 		Use:   "request NAME --dir DIR --service NAME --namespace NAMESPACE",
-		Short: "Ask a CA whose key is elsewhere for a certificate",
-		Long: `Make a new key and a certificate request (PKCS#10) for the leaf in DIR/NAME, where NAME is
-one of the directories that certgen init --help lists, such as serving.
+		Short: "Create a certificate request for a CA whose key is stored elsewhere",
+		Long: `Create a key and a certificate request (PKCS#10) for the certificate in DIR/NAME. NAME is one of
+the directories that certgen init --help lists, such as serving.
 
-Key and request wait in DIR/NAME/pending; what is in use stays as it is. Have
-DIR/NAME/pending/tls.csr signed, with certgen request sign or by any CA that adds nothing of its
-own, and hand the certificate to certgen request accept. Run again, it keeps a pending request that
-still asks for the right thing and replaces any other.`,
-		Example: `  certgen request serving --dir edge --service widgets --namespace demo`,
+certgen stores key and request in DIR/NAME/pending; the certificate in use does not change. Let a
+CA sign DIR/NAME/pending/tls.csr, with certgen request sign or another tool that adds no names,
+usages or extensions. Then run certgen request accept with the signed certificate. If you run the
+command again, certgen keeps a pending request that still matches the flags, and replaces any
+other.
+
+Exit codes:
+  0  the request is pending
+  1  refused; nothing was changed
+  2  wrong usage`,
+		Example: `  # Create a request for the serving certificate of the Service demo/widgets
+  certgen request serving --dir edge --service widgets --namespace demo`,
 		Args:    oneOf(certs.Leaves()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			fromFile, err := readConfig(configFile, names, issue)
@@ -45,12 +52,21 @@ func newAcceptCommand(env environment) *cobra.Command {
 	opts := certs.AcceptOptions{Now: env.now}
 	cmd := &cobra.Command{
 		Use:   "accept NAME --dir DIR --cert FILE",
-		Short: "Put a certificate in use that was asked for with certgen request",
-		Long: `Check a certificate that was signed for the request in DIR/NAME/pending, and put it in use
-with its key and its CA, in one step. It must have the key and the names that were asked for, one
-usage, and nothing else; it must come from the CA, which is given with --ca the first time and then
-stays in its directory, without its key. Each difference is reported, and then nothing changes.`,
-		Example: `  certgen request accept serving --dir edge --cert serving.crt --ca pki/serving-ca/tls.crt`,
+		Short: "Install the signed certificate of certgen request",
+		Long: `Verify a certificate that a CA signed for the request in DIR/NAME/pending, and install it in
+DIR/NAME together with its key and its CA, in one step.
+
+The certificate must match the request: key, names, one usage and no other extensions. The CA in
+--ca must have signed it. certgen stores the CA's certificate, so later certificates of the same
+CA do not need --ca. If the certificate differs from the request, certgen reports each difference
+and changes nothing.
+
+Exit codes:
+  0  the certificate was installed
+  1  refused; nothing was changed
+  2  wrong usage`,
+		Example: `  # Install the signed serving certificate
+  certgen request accept serving --dir edge --cert serving.crt --ca pki/serving-ca/tls.crt`,
 		Args:    oneOf(certs.Leaves()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Name = args[0]
@@ -60,11 +76,12 @@ stays in its directory, without its key. Each difference is reported, and then n
 			return env.show(func() (*certs.Report, error) { return certs.Accept(cmd.Context(), opts) })
 		},
 	}
-	cmd.Flags().StringVar(&opts.Dir, dirFlag, "", "directory in which certgen request was run (required)")
-	cmd.Flags().StringVar(&opts.CertFile, "cert", "", "the certificate, PEM (required)")
-	cmd.Flags().StringVar(&opts.CAFile, "ca", "", "the certificate of its CA, PEM; needed where it is not in DIR yet")
+	cmd.Flags().StringVar(&opts.Dir, dirFlag, "", "Directory of certgen request. Required.")
+	cmd.Flags().StringVar(&opts.CertFile, "cert", "", "File with the signed certificate, in PEM. Required.")
+	cmd.Flags().StringVar(&opts.CAFile, "ca", "",
+		"File with the certificate of the CA, in PEM. Required if --dir does not contain it yet.")
 	cmd.Flags().BoolVar(&opts.AllowLongLived, "allow-long-lived", false,
-		"accept a certificate that lasts longer than 398 days")
+		"Allow a certificate with a lifetime of more than 398 days.")
 	return cmd
 }
 
@@ -72,11 +89,17 @@ func newSignCommand(env environment) *cobra.Command {
 	opts := certs.SignOptions{Now: env.now}
 	cmd := &cobra.Command{
 		Use:   "sign REQUEST --ca PATH --out FILE",
-		Short: "Sign somebody's certificate request with a CA",
-		Long: `Sign the key in a certificate request (PKCS#10). Nothing but the key is taken from it:
-names and usage are those of the flags, --dns and --ip for a server, --user and --group for a
-client. A request that asks for anything else is refused; what it leaves out is filled in.`,
-		Example: `  certgen request sign edge/serving/pending/tls.csr --ca pki/serving-ca --out serving.crt \
+		Short: "Sign a certificate request with a CA",
+		Long: `Sign the key in a certificate request (PKCS#10). Names and usage of the certificate come from the
+flags only: --dns and --ip for a server, --user and --group for a client. certgen refuses a
+request that contains anything that the flags do not grant. The request can contain less.
+
+Exit codes:
+  0  the certificate was written
+  1  refused; no file was written
+  2  wrong usage`,
+		Example: `  # Sign the serving certificate that another directory requests
+  certgen request sign edge/serving/pending/tls.csr --ca pki/serving-ca --out serving.crt \
     --dns widgets.demo.svc,widgets.demo,widgets,widgets.demo.svc.cluster.local`,
 		Args: oneArgument("one certificate request"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -86,11 +109,12 @@ client. A request that asks for anything else is refused; what it leaves out is 
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&opts.CA, "ca", "",
-		"the CA: a directory with tls.crt and tls.key, or a file such as ca.crt with ca.key beside it (required)")
-	flags.StringVar(&opts.Out, "out", "", "file for the certificate; one that is there is never overwritten (required)")
-	flags.Var((*commaList)(&opts.DNSNames), "dns", "DNS names of a server, with commas or repeated")
-	flags.Var((*commaList)(&opts.IPs), "ip", "IP addresses of a server, with commas or repeated")
-	clientFlags(flags, &opts.User, &opts.Groups, &opts.AllowSystemMasters)
+		"CA that signs: a directory with tls.crt and tls.key, or a file such as ca.crt with ca.key in the same directory. "+
+			"Required.")
+	flags.StringVar(&opts.Out, "out", "", "File for the certificate. certgen never overwrites an existing file. Required.")
+	flags.Var((*commaList)(&opts.DNSNames), "dns", "DNS names of a server, comma-separated or repeated.")
+	flags.Var((*commaList)(&opts.IPs), "ip", "IP addresses of a server, comma-separated or repeated.")
+	clientFlags(flags, &opts.User, &opts.Groups, &opts.AllowSystemMasters, "")
 	lifetimeFlags(flags, &opts.Lifetime, &opts.AllowLongLived)
 	return cmd
 }

@@ -21,44 +21,47 @@ import (
 	"example.com/extension-apiserver/internal/rotation"
 )
 
-// rotationFlags are those that rotate and renew have both.
+// rotationFlags defines the flags that rotate and renew share.
 func rotationFlags(flags *pflag.FlagSet, o *rotation.Options, target *cluster.Options) {
 	clusterFlags(flags, target)
-	serviceFlags(flags, &o.Service, "(required)")
+	serviceFlags(flags, &o.Service, "Required.")
 	addressFlags(flags, target)
-	target.EndpointsOf = &o.Service // rotations of the front proxy ask those of other Services too
-	flags.StringVar(&o.Dir, dirFlag, "", "directory of the certificates, as certgen init made it")
+	target.EndpointsOf = &o.Service // rotations of the front proxy also query the endpoints of other Services
+	flags.StringVar(&o.Dir, dirFlag, "", "Directory of certgen init. Required without --secret and --ca-secret.")
 	flags.StringSliceVar(&o.FrontProxyClientDirs, "front-proxy-client", nil,
-		"directories from which the kube-apiservers read tls.crt, tls.key and ca.crt, with commas or repeated "+
-			"(default DIR/"+certs.FrontProxyClientDir+")")
+		"Directories from which the kube-apiservers read tls.crt, tls.key and ca.crt, comma-separated or repeated. "+
+			"Defaults to DIR/"+certs.FrontProxyClientDir+".")
 	durationVar(flags, &o.Hold, "hold", rotation.DefaultHold,
-		"how long what steps of trust and identity did must stay observed")
+		"Time for which the effect of a step of kind trust or identity must last.")
 	durationVar(flags, &o.Timeout, "timeout", rotation.DefaultTimeout,
-		"how long each step may take to be observed, before the rotation stops in a safe state")
+		"Time limit for observing the effect of each step. After it the rotation stops in a safe state.")
 	durationVar(flags, &o.Settle, "settle", rotation.DefaultSettle,
-		"how long the trust ConfigMap must stay without the old CA (front-proxy-ca)")
-	durationVar(flags, &o.Lifetime, "lifetime", 0, "how long new leaves last (default 90d)")
+		"Time for which the trust ConfigMap must stay without the old CA. Used by the rotation front-proxy-ca.")
+	durationVar(flags, &o.Lifetime, "lifetime", 0, "Lifetime of new serving and client certificates. Defaults to 90d.")
 	keyTypeFlag(flags, &o.KeyType)
 }
 
 func secretFlags(flags *pflag.FlagSet, o *rotation.Options) {
 	flags.StringVar(&o.Secret, "secret", "",
-		"name of the Secret with the serving pair, in the namespace of the Service, instead of --dir")
+		"Name of the Secret with the serving certificate, in the namespace of the Service. Use with --ca-secret, instead "+
+			"of --dir.")
 	flags.StringVar(&o.CASecret, "ca-secret", "",
-		"name of the Secret with the serving CA and its key, in the same namespace")
+		"Name of the Secret with the serving CA and its key, in the namespace of the Service. Use with --secret, instead "+
+			"of --dir.")
 }
 
-// useSecrets tells a directory from Secrets.
+// useSecrets reports whether the certificates are in Secrets instead of a directory. It returns a
+// usage error if the flags mix both.
 func useSecrets(flags *pflag.FlagSet, o rotation.Options) (inSecrets bool, err error) {
 	if inSecrets = o.Secret+o.CASecret != ""; inSecrets && o.Dir != "" {
-		return false, cli.UsageErrorf("expected --dir, or --secret and --ca-secret, found both; give one of them")
+		return false, cli.UsageErrorf("expected --dir, or --secret and --ca-secret, found both; use one of them")
 	}
 	if inSecrets && (flags.Changed("front-proxy-client") || flags.Changed("files-only")) {
-		return false, cli.UsageErrorf("expected --dir with --front-proxy-client and --files-only: they are for files")
+		return false, cli.UsageErrorf("expected --dir with --front-proxy-client and --files-only, found --secret")
 	}
 	if !inSecrets && flags.Changed("force-conflicts") {
 		return false, cli.UsageErrorf(
-			"expected --secret and --ca-secret with --force-conflicts; for a directory certgen apply has it")
+			"expected --secret and --ca-secret with --force-conflicts; for a directory use certgen apply")
 	}
 	return inSecrets, nil
 }
@@ -76,14 +79,15 @@ func newRotateCommand(env environment) *cobra.Command {
 	var plan bool
 	cmd := &cobra.Command{
 		Use:   "rotate NAME {--dir DIR | --secret NAME --ca-secret NAME} --service NAME --namespace NAMESPACE",
-		Short: "Replace certificates and CAs of a running cluster, each step seen before the next",
+		Short: "Replace certificates and CAs of a running cluster without downtime",
 		Long:  rotateLong,
-		Example: `  # What would be done, step by step
+		Example: `  # Print the steps
   certgen rotate serving-ca --plan
 
+  # Replace the serving CA and the serving certificate
   certgen rotate serving-ca --dir pki --service widgets --namespace demo --kubeconfig admin.kubeconfig
 
-  # Where is it, and back again
+  # Print the progress of the rotation, and reverse it
   certgen rotate serving-ca --dir pki --status
   certgen rotate serving-ca --dir pki --service widgets --namespace demo --abort`,
 		Args: oneOf(rotation.Rotations()),
@@ -110,12 +114,12 @@ func newRotateCommand(env environment) *cobra.Command {
 	secretFlags(cmd.Flags(), &f.opts)
 	signerFlags(cmd.Flags(), &f.signer)
 	cmd.Flags().StringVar(&f.newCA, "new-ca", "",
-		"file with the certificate of a new serving CA whose key the signer has (serving-ca); without it certgen "+
-			"makes a CA")
-	cmd.Flags().BoolVar(&plan, "plan", false, "print the steps and look at nothing")
-	cmd.Flags().BoolVar(&f.status, "status", false, "print how far the last rotation of these certificates came")
+		"File with the certificate of a new serving CA whose key the cfssl server in --signer holds. Used by the "+
+			"rotation serving-ca. By default certgen issues a new CA.")
+	cmd.Flags().BoolVar(&plan, "plan", false, "Print the steps without reading anything.")
+	cmd.Flags().BoolVar(&f.status, "status", false, "Print the progress of the last rotation of these certificates.")
 	cmd.Flags().BoolVar(&f.abort, "abort", false,
-		"take an unfinished rotation back; refused once the old CA is distrusted")
+		"Reverse an unfinished rotation. Refused after a step of kind distrust has started.")
 	return cmd
 }
 
@@ -130,7 +134,8 @@ func (f *rotateFlags) readSigner() (err error) {
 	return nil
 }
 
-// rotate returns the record of the rotation, as far as there is one.
+// rotate runs, aborts or reads a rotation. It returns the rotation's record, which is nil if
+// there is none.
 func (f *rotateFlags) rotate(ctx context.Context, env environment, inSecrets bool) (*rotation.State, error) {
 	run := rotation.Run
 	if f.abort {
@@ -159,34 +164,39 @@ func (f *rotateFlags) rotate(ctx context.Context, env environment, inSecrets boo
 	return run(ctx, f.opts)
 }
 
-const rotateLong = `Replace what certgen init made, while requests go on. NAME is one of
+const rotateLong = `Replace certificates of certgen init while the API continues to serve requests. NAME is one of:
 
-  serving         a new serving certificate of the same CA
-  serving-ca      a new serving CA, and a serving certificate of it
-  proxy-client    a new client certificate of kube-apiserver's front proxy, of the same CA
-  front-proxy-ca  a new CA of the front proxy, and a client certificate of it
+  serving         the serving certificate, signed by the same CA
+  serving-ca      the serving CA and the serving certificate
+  proxy-client    the client certificate of kube-apiserver's front proxy, signed by the same CA
+  front-proxy-ca  the front proxy's CA and its client certificate
 
-Trust comes first, identity second, distrust last. A step is finished when its effect was seen at
-every endpoint and at every kube-apiserver, and stayed so for --hold. A step whose effect
-is not seen within --timeout stops the rotation where old and new are both trusted. DIR/rotation/state.json, of the
-front proxy DIR/front-proxy-rotation/state.json, or the CA's Secret records each step before it
-begins and when it was seen: the same command, run again, also by somebody else, goes on where the
-last run stopped, however that ended. No kube-apiserver and no API server is restarted.
+certgen adds the new CA before it switches the certificate, and removes the old CA last. A step
+is complete when certgen has observed its effect at every endpoint and at every kube-apiserver,
+and the effect has lasted for --hold. If certgen does not observe the effect within --timeout,
+the rotation stops in a state in which old and new certificates are trusted. certgen restarts no
+kube-apiserver and no API server.
 
-proxy-client and front-proxy-ca write files that every kube-apiserver must read: name its
-directories with --front-proxy-client. Each kube-apiserver reads tls.crt and tls.key there as
---proxy-client-cert-file and --proxy-client-key-file, ca.crt as --requestheader-client-ca-file.
-kubeadm's front-proxy-ca.crt, front-proxy-client.crt and their keys in DIR are read as they are.
-They move into DIR/front-proxy-ca and DIR/front-proxy-client, to which links then lead.
+certgen records each step before it starts and after it has observed the effect: in
+DIR/rotation/state.json, in DIR/front-proxy-rotation/state.json for the front proxy, or in the
+CA's Secret. To continue after an interruption, run the same command again, also from another
+machine.
 
-Progress goes to standard error, or as one JSON object per line to standard output with -o json; the
-record follows it.
+proxy-client and front-proxy-ca write files that every kube-apiserver must read: name their
+directories with --front-proxy-client. Each kube-apiserver must read tls.crt and tls.key as
+--proxy-client-cert-file and --proxy-client-key-file, and ca.crt as
+--requestheader-client-ca-file. certgen also reads kubeadm's front-proxy-ca.crt,
+front-proxy-client.crt and their keys in DIR. It moves them into DIR/front-proxy-ca and
+DIR/front-proxy-client, and replaces them with links.
+
+Progress goes to standard error. With -o json, each event is one JSON object per line on standard
+output, and the record is the last object.
 
 Exit codes:
-  0  the rotation is done, or taken back
-  1  refused, and nothing was changed; or interrupted: run it again
+  0  the rotation is done or aborted
+  1  refused, and nothing was changed; or interrupted: run the command again
   2  wrong usage
-  3  blocked: it stopped in a safe state and needs a person; the message says what was not seen`
+  3  blocked in a safe state; the message reports the missing observation`
 
 func atMostOne(modes ...bool) error {
 	if n := len(slices.DeleteFunc(modes, func(on bool) bool { return !on })); n > 1 {
@@ -198,7 +208,7 @@ func atMostOne(modes ...bool) error {
 func progress(env environment) func(rotation.Event) {
 	return func(e rotation.Event) {
 		if *env.format == cli.JSON {
-			_ = json.NewEncoder(env.stdout).Encode(e) // as for every print: there is nobody left to tell
+			_ = json.NewEncoder(env.stdout).Encode(e) // a failed print cannot be reported
 			return
 		}
 		text := e.Rotation
@@ -228,21 +238,22 @@ func printSteps(env environment, name string) error {
 func readState(store certs.Store, name string) (*rotation.State, error) {
 	state, err := rotation.ReadState(store, name)
 	if err == nil && state == nil {
-		err = fmt.Errorf("%s: expected the record of a rotation of these certificates, found none; nothing was "+
-			"rotated here", store.Path(rotation.StateSet(name), rotation.StateFile))
+		err = fmt.Errorf("%s: expected the record of a rotation of these certificates, found none",
+			store.Path(rotation.StateSet(name), rotation.StateFile))
 	}
 	return state, err
 }
 
-// printState shows how long each step took, and what of that was waiting.
+// printState prints for each step the time until its effect was observed and the time it was
+// held.
 func printState(env environment, state *rotation.State) error {
 	if state == nil {
 		return nil
 	}
 	return env.format.Print(env.stdout, state, func(w io.Writer) {
-		fmt.Fprintf(w, "%s: %s, begun at %s\n", state.Rotation, cmp.Or(string(state.Outcome), "unfinished"),
+		fmt.Fprintf(w, "%s: %s, started at %s\n", state.Rotation, cmp.Or(string(state.Outcome), "unfinished"),
 			state.StartedAt.UTC().Format(time.RFC3339))
-		table(w, "STEP\tUNTIL SEEN\tHELD", state.Steps, func(s rotation.StepState) []string {
+		table(w, "STEP\tOBSERVED AFTER\tHELD FOR", state.Steps, func(s rotation.StepState) []string {
 			return []string{s.Name, elapsed(&s.StartedAt, s.ObservedAt), elapsed(s.ObservedAt, s.FinishedAt)}
 		})
 		line(w, "blocked", state.Blocked)

@@ -33,20 +33,22 @@ func newVerifyCommand(env environment) *cobra.Command {
 	ofCluster := pflag.NewFlagSet("cluster", pflag.ContinueOnError)
 	cmd := &cobra.Command{
 		Use:   "verify {--dir DIR | PATH... | --service NAME --namespace NAMESPACE [--dir DIR]}",
-		Short: "Check certificates, or a running cluster, as kube-apiserver and API servers will",
+		Short: "Verify certificates in files or in a running cluster",
 		Long:  verifyLong,
-		Example: `  certgen verify --dir pki
+		Example: `  # Verify the certificates in a directory
+  certgen verify --dir pki
 
-  # The names that one Service needs, whatever the certificate says
+  # Verify that a certificate has the names of the Service demo/widgets
   certgen verify pki/serving --service widgets --namespace demo
 
-  # On a control plane
+  # Verify kubeadm's front-proxy certificates on a control plane
   certgen verify /etc/kubernetes/pki/front-proxy-client.crt /etc/kubernetes/pki/front-proxy-ca.crt
 
-  # What runs in a cluster: is the Secret served, and is the front proxy believed
-  certgen verify --service widgets --namespace demo --secret widgets-serving --front-proxy-client pki/front-proxy-client
+  # Verify that a running API server serves the certificate of the Secret and trusts the front proxy
+  certgen verify --service widgets --namespace demo --secret widgets-serving \
+    --front-proxy-client pki/front-proxy-client
 
-  # For scripts
+  # Print findings and certificates as JSON
   certgen verify --dir pki --strict -o json | jq '.findings[] | {id, object, fix}'
   certgen verify --dir pki -o json | jq '.checked[].certificate | {subject, dnsNames, sha256}'`,
 		Args: cobra.ArbitraryArgs,
@@ -57,8 +59,8 @@ func newVerifyCommand(env environment) *cobra.Command {
 				paths = append(paths, f.live.Dir)
 			case len(paths) > 0:
 				return cli.UsageErrorf(
-					"expected paths, or a cluster to compare --dir with, found %q and --service; give one of them",
-					paths)
+					"expected paths, or a cluster to compare --dir with, found %s and --service; use one of them",
+					quoted(paths))
 			}
 			if err := pathsOrFlags(paths, ofCluster, f.files.Service); err != nil {
 				return err
@@ -73,52 +75,55 @@ func newVerifyCommand(env environment) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	serviceFlags(flags, &f.files.Service, "(with paths: default is what the certificate names)")
-	flags.StringVar(&f.live.Dir, dirFlag, "", "directory of the certificates, as certgen init made it; "+
-		"with --service it is what the cluster is compared with")
+	serviceFlags(flags, &f.files.Service,
+		"Required to verify a running cluster. For files, defaults to the Service in the certificate.")
+	flags.StringVar(&f.live.Dir, dirFlag, "", "Directory of certgen init. With --service, certgen compares "+
+		"the running cluster with it.")
 	flags.StringSliceVar(&f.files.AllowedNames, allowedNamesFlag, []string{certs.FrontProxyUser},
-		`common names that the front proxy may have, as kube-apiserver's flag of this name; "" allows any`)
+		`Common names that the front proxy can have, as in kube-apiserver's flag of this name. "" allows any name.`)
 	clusterFlags(ofCluster, &f.cluster)
 	addressFlags(ofCluster, &f.cluster)
 	ofCluster.StringVar(&f.live.Secret, "secret", "",
-		"name of the Secret with the serving pair, to compare the cluster with; empty: none")
+		"Name of the Secret with the serving certificate, with which certgen compares the running cluster.")
 	ofCluster.StringVar(&f.live.ProxyClient, "front-proxy-client", "",
-		"the front proxy's client pair, to probe the cluster with: a directory, or a file such as "+
-			"front-proxy-client.crt with its key beside it; empty: no probe")
+		"Client certificate of the front proxy, with which certgen probes every endpoint: a directory, or a file such "+
+			"as front-proxy-client.crt with the key in the same directory.")
 	flags.AddFlagSet(ofCluster)
-	flags.BoolVar(&f.strict, "strict", false, "exit with 1 for warnings too")
+	flags.BoolVar(&f.strict, "strict", false, "Exit with 1 for warnings too.")
 	return cmd
 }
 
-const verifyLong = `Check the certificates in a directory of certgen init (--dir), or in other files
-and directories, and all below them, as those who meet them will: kube-aggregator with an
-APIService's caBundle, an API server with the client certificate of the front proxy, a server that
-loads the pair. Nothing is changed and no cluster is asked.
+const verifyLong = `Verify the certificates in a directory of certgen init (--dir), or in other files and directories
+(PATH), including subdirectories, as their users do: kube-aggregator with the caBundle of an
+APIService, an API server with the front proxy's client certificate, and a server that loads
+certificate and key. certgen changes nothing and sends no request to a cluster.
 
-What a certificate is for is told by the name of its directory, as certgen init makes it, or of its
-file, such as kubeadm's; for other names by its extended key usages. The CAs to trust are in ca.crt
-beside tls.crt; for other files, every root among the given ones is trusted. Directories *.old-TIME,
-into which certgen init moves old CAs, are passed over.
+certgen recognizes the use of a certificate by its directory, as certgen init names it, by a file
+name such as front-proxy-client.crt, or by its extended key usages. It trusts the CAs in ca.crt
+beside tls.crt; for other files, it trusts every root CA in the given paths. It skips directories
+*.old-TIME, to which certgen init moves old CAs.
 
-With --service and --namespace and no path it checks a running API server with the bytes that are in
-the cluster. Every endpoint of the Service is dialled with the name <service>.<namespace>.svc and
-the caBundle of each APIService, as kube-aggregator does; the API is asked for through every
-kube-apiserver. certgen compares the served certificate with the stored one: in a directory of certgen init
-(--dir), in a Secret (--secret). With --front-proxy-client every endpoint is asked what the front
-proxy's certificate is worth there: for a path that does not exist, in the name of a user that
-nobody knows. Where the addresses of pods cannot be reached, as from a laptop, use --port-forward;
-what could not be checked is said so.
+With --service and --namespace, and without PATH, certgen verifies a running API server. It
+connects to every endpoint of the Service with the name <service>.<namespace>.svc and the
+caBundle of each APIService, as kube-aggregator does, and sends a request for the API through
+every kube-apiserver. It compares the served certificate with that in a directory (--dir) or in a
+Secret (--secret). With --front-proxy-client, it sends a request for a path and a user that do
+not exist to every endpoint, with the front proxy's certificate, to learn whether the endpoint
+trusts the certificate. If you cannot reach pods, for example from a laptop, use --port-forward.
+certgen reports checks that it skips.
 
-Each finding has an id, a severity (error, warning or info), the evidence and what to do;
-docs/certificates.md lists them all. Findings of severity error are on standard error too.
+Each finding has an id, a severity (error, warning or info), the evidence and a fix.
+docs/operate/certificates.md lists all findings. Standard error reports findings of severity
+error too.
 
 Exit codes:
-  0  no finding of severity error; with --strict, none of severity warning either
-  1  such a finding, or the cluster did not answer, or has another time
-  2  wrong usage, a path that does not exist or holds no certificates, or a kubeconfig that cannot be used`
+  0  no finding of severity error; with --strict, no warning either
+  1  at least one such finding, the cluster did not respond, or the clocks differ
+  2  wrong usage, a path that does not exist or contains no certificates, or a kubeconfig that
+     cannot be used`
 
 func (f *verifyFlags) verifyFiles(env environment, paths []string) error {
-	if f.files.Service != (certs.Service{}) { // both names or none
+	if f.files.Service != (certs.Service{}) { // either both names or neither
 		if err := f.files.Service.Validate(); err != nil {
 			return err
 		}
@@ -146,7 +151,8 @@ func (f *verifyFlags) verifyCluster(ctx context.Context, env environment) error 
 
 const allowedNamesFlag = "requestheader-allowed-names"
 
-// showFindings prints a report, and returns those findings that decide about the exit code.
+// showFindings prints a report, and returns an error for each finding that makes the command
+// fail.
 func showFindings(env environment, r *verify.Report, strict bool) error {
 	errs := []error{env.format.Print(env.stdout, r, func(w io.Writer) { printFindings(w, r, strict) })}
 	for _, f := range r.Findings {
@@ -168,7 +174,7 @@ func result(t verify.Counts) string {
 }
 
 func printFindings(w io.Writer, r *verify.Report, strict bool) {
-	table(w, "OBJECT\tDETAIL\tUNTIL\tRESULT", r.Checked, func(c verify.Checked) []string {
+	table(w, "OBJECT\tDETAIL\tEXPIRES\tRESULT", r.Checked, func(c verify.Checked) []string {
 		purpose := strings.TrimSpace(string(c.Purpose) + " " + c.ServerName)
 		detail := strings.Trim(purpose+", "+c.Detail, ", ")
 		return []string{c.Object, cmp.Or(detail, "-"), timeOrDash(c.NotAfter), result(c.Counts)}

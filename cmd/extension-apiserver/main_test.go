@@ -12,7 +12,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"extension-apiserver": main})
 }
 
-// TestScripts: only the test of a command has the modules of a binary.
+// TestScripts runs the scripts that need the build info of a binary: only the test of a command
+// has its modules.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata", RequireExplicitExec: true})
 }

@@ -23,7 +23,7 @@ import (
 	"example.com/extension-apiserver/pkg/conformance"
 )
 
-// conformanceFlags are those of the command.
+// conformanceFlags holds the flags of the conformance command.
 type conformanceFlags struct {
 	sample, change, invalid, status, format string
 	actions, prepare                        string
@@ -43,25 +43,36 @@ func newConformanceCommand() *cobra.Command {
 	f := conformanceFlags{}
 	cmd := &cobra.Command{
 		Use:   "conformance [RESOURCE.VERSION.GROUP]",
-		Short: "Check that a resource behaves as those of the built-in kinds do",
-		Long: `Check that a resource behaves as those of the built-in kinds do: any resource that
-kube-apiserver serves or proxies.
+		Short: "Check that a resource behaves like a built-in resource",
+		Long: `Check that a resource behaves like a built-in resource. The resource can be any that
+kube-apiserver serves or proxies. By default it is the resource of the sample.
 
-The checks make objects like the sample, in a namespace of their own where the resource has
-namespaces, and delete them. Those that need more than a client, such as the audit log, are skipped
-unless a flag says where it is; those of kubectl use the one in the path. Failed checks are shown
-with the text that asks for what they check. The exit code is 0 when all that are required or
-recommended passed or were skipped, 3 when one failed, 1 when they could not be run, 2 for a wrong
-command line.
+The checks create objects like the sample, in new namespaces if the resource is namespaced, and
+delete them. Checks that need more than a client, such as the audit log, are skipped unless a flag
+provides it. Checks of kubectl use the kubectl in the PATH. The report lists failed checks with a
+link to the documentation of the behavior.
 
-With --security, other checks are made: what holds when callers lie about who they are, at the own
-port of an aggregated API's server. They take the key of kube-apiserver's front proxy, which can
-speak for anybody: use it with clusters that you throw away.`,
-		Example: `  kubectl aggregation conformance --sample=flunder.yaml
+With --security, run the security checks instead. They send forged identities directly to the
+server of an aggregated API. They need the key of kube-apiserver's front proxy, which can
+authenticate as any user, so run them only on disposable clusters.
+
+Exit codes:
+  0  all required and recommended checks passed or were skipped
+  1  the checks could not run
+  2  wrong usage
+  3  a required or recommended check failed, a check in --known passed, or objects remain`,
+		Example: `  # Check the resource of the sample
+  kubectl aggregation conformance --sample=flunder.yaml
+
+  # Check deployments, and write a report as HTML
   kubectl aggregation conformance deployments.v1.apps --sample=deployment.yaml \
     --change='{"spec": {"minReadySeconds": 5}}' --invalid='{"spec": {"replicas": -1}}' -o html >report.html
+
+  # Run the security checks on a disposable cluster
   kubectl aggregation conformance --security --sample=flunder.yaml --url=https://127.0.0.1:8443 --server-name=api.wardle.svc \
     --ca-file=serving-ca.crt --front-proxy-cert=front-proxy-client.crt --front-proxy-key=front-proxy-client.key
+
+  # List the checks
   kubectl aggregation conformance --list`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, strings.Join(args, "")) },
@@ -71,41 +82,45 @@ speak for anybody: use it with clusters that you throw away.`,
 }
 
 func (f *conformanceFlags) addFlags(flags *pflag.FlagSet) {
-	flags.StringVarP(&f.sample, "sample", "f", "", "File with a valid object, - for standard input.")
+	flags.StringVarP(&f.sample, "sample", "f", "",
+		"File with a valid object of the resource, or - for standard input. Required without --list.")
 	flags.StringVar(&f.change, "change", "",
-		"JSON merge patch that changes the sample beyond its metadata. Without it, some checks are skipped.")
-	flags.StringVar(&f.invalid, "invalid", "", "JSON merge patch that makes the sample invalid. Likewise.")
-	flags.StringVar(&f.status, "status", "", "JSON merge patch of the status, where nobody else writes it. Likewise.")
+		"JSON merge patch that changes the sample beyond its metadata. Checks that need it are skipped without it.")
+	flags.StringVar(&f.invalid, "invalid", "",
+		"JSON merge patch that makes the sample invalid. Checks that need it are skipped without it.")
+	flags.StringVar(&f.status, "status", "", "JSON merge patch that changes the status, if no other client writes it. "+
+		"Checks that need it are skipped without it.")
 	flags.StringVar(&f.actions, "actions", "",
-		`Bodies of subresources with the verb create, by name: {"cancel": {"reason": "late"}}. Without it, their checks `+
-			"are skipped.")
+		`Bodies of subresources with the verb create, by name, such as {"cancel": {"reason": "late"}}. Checks that `+
+			"need them are skipped without them.")
 	flags.StringVar(&f.prepare, "prepare", "",
-		"File with the objects to which the sample refers. They are created in each namespace in which the run creates "+
-			"samples.")
-	flags.StringVarP(&f.format, "output", "o", "text", "One of "+strings.Join(conformance.Formats, ", ")+".")
-	flags.StringSliceVar(&f.only, "only", nil, "Ids or areas of the checks to run. Default: all.")
+		"File with objects to which the sample refers. The run creates them in each of its namespaces.")
+	flags.StringVarP(&f.format, "output", "o", "text",
+		"Output format. One of: "+strings.Join(conformance.Formats, ", ")+".")
+	flags.StringSliceVar(&f.only, "only", nil, "IDs or areas of the checks to run. The default is all checks.")
 	flags.StringSliceVar(&f.known, "known", nil,
-		"Ids of checks that are known to fail. The run fails when one of them passes.")
-	flags.BoolVar(&f.list, "list", false, "Print the checks and run none.")
-	flags.IntVar(&f.parallel, "parallel", 8, "How many checks run at a time.")
-	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "The most that the run may take, without its cleanup.")
+		"IDs of checks that are known to fail. The run fails if one of them passes.")
+	flags.BoolVar(&f.list, "list", false, "List the checks without running them.")
+	flags.IntVar(&f.parallel, "parallel", 8, "Maximum number of concurrent checks.")
+	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "Maximum duration of the run, without its cleanup.")
 	flags.BoolVar(&f.allowDisruptive, "allow-disruptive", false,
-		"Make checks that would harm others if the server failed them: for clusters that you throw away.")
+		"Run checks that damage other objects if the server fails them. Use it only on disposable clusters.")
 	flags.StringVar(&f.serverKubeconfig, "server-kubeconfig", "",
-		"Kubeconfig for the server's own port, for the checks of health, metrics and leaks.")
-	flags.StringVar(&f.auditLog, "audit-log", "",
-		"File that the server writes audit events to, for the checks of audit.")
-	flags.StringVar(&f.webhooks, "webhook-address", "",
-		"HOST:PORT to serve webhooks at, which the server reaches, for the checks of webhooks. A port of 0 is any.")
-	flags.BoolVar(&f.security, "security", false, "Make the checks of security instead.")
-	flags.StringVar(&f.url, "url", "", "https://HOST:PORT of the server itself, with --security.")
+		"Kubeconfig file for the server's own port, for checks of health, metrics and leaks.")
+	flags.StringVar(&f.auditLog, "audit-log", "", "Audit log file of the server, for checks of audit events.")
+	flags.StringVar(&f.webhooks, "webhook-address", "", "HOST:PORT on which the run serves webhooks, for checks of "+
+		"webhooks. The server must reach it. The port 0 selects a free port.")
+	flags.BoolVar(&f.security, "security", false, "Run the security checks instead.")
+	flags.StringVar(&f.url, "url", "", "URL of the server's own port, https://HOST:PORT. Required with --security.")
 	flags.StringVar(&f.serverName, "server-name", "",
-		"Name in the certificate of the server, with --security. Default: the host of --url.")
-	flags.StringVar(&f.caFile, "ca-file", "", "CA of the server's certificate, with --security.")
+		"Name in the server's certificate, with --security. The default is the host in --url.")
+	flags.StringVar(&f.caFile, "ca-file", "",
+		"PEM file with the CA of the server's certificate. Required with --security.")
 	flags.StringVar(&f.frontProxyCert, "front-proxy-cert", "",
-		"Client certificate of kube-apiserver's front proxy, with --security.")
-	flags.StringVar(&f.frontProxyKey, "front-proxy-key", "", "Its key.")
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "Path to the kubeconfig file.")
+		"PEM file with the client certificate of kube-apiserver's front proxy. Required with --security.")
+	flags.StringVar(&f.frontProxyKey, "front-proxy-key", "",
+		"PEM file with the private key of the front proxy's certificate. Required with --security.")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "Path to the kubeconfig file to use for CLI requests.")
 	names := clientcmd.RecommendedConfigOverrideFlags("")
 	clientcmd.BindOverrideFlags(&f.cluster, flags, clientcmd.ConfigOverrideFlags{CurrentContext: names.CurrentContext,
 		AuthOverrideFlags: clientcmd.AuthOverrideFlags{
@@ -152,22 +167,22 @@ func (f *conformanceFlags) run(cmd *cobra.Command, resource string) error {
 	}
 	switch {
 	case cmd.Context().Err() != nil && len(report.Left) == 0:
-		return errors.New("interrupted; what was made is deleted")
+		return errors.New("interrupted; all created objects are deleted")
 	case report.Incomplete != "":
-		return fmt.Errorf("not all checks were made: %s", report.Incomplete)
+		return fmt.Errorf("not all checks ran: %s", report.Incomplete)
 	case len(report.Unexpected()) > 0 || len(report.Left) > 0:
 		return errFailed
 	}
 	return nil
 }
 
-// target is what the flags say, or all that is wrong with them.
+// target returns the target that the flags describe, or all problems with the flags.
 func (f *conformanceFlags) target(resource string) (*conformance.Target, error) {
 	var problems []error
 	target := &conformance.Target{Resource: resource, Only: f.only, Known: f.known, Parallel: f.parallel,
 		Timeout: f.timeout, AllowDisruptive: f.allowDisruptive, AuditLog: f.auditLog, WebhookAddress: f.webhooks}
 	if !slices.Contains(conformance.Formats, f.format) {
-		problems = append(problems, fmt.Errorf("--output is %q, expected one of %s", f.format,
+		problems = append(problems, fmt.Errorf("--output is %q: must be one of %s", f.format,
 			strings.Join(conformance.Formats, ", ")))
 	}
 	for _, patch := range []struct {
@@ -180,14 +195,14 @@ func (f *conformanceFlags) target(resource string) (*conformance.Target, error) 
 		}
 		if err := yaml.Unmarshal([]byte(patch.text), patch.into); err != nil || *patch.into == nil {
 			problems = append(problems,
-				fmt.Errorf(`--%s is %q, expected a JSON merge patch, such as {"spec": {"replicas": 2}}`,
+				fmt.Errorf(`--%s is %q: must be a JSON merge patch, such as {"spec": {"replicas": 2}}`,
 					patch.flag, patch.text))
 		}
 	}
 	if f.actions != "" {
 		if err := yaml.Unmarshal([]byte(f.actions), &target.Actions); err != nil || target.Actions == nil {
 			problems = append(problems, fmt.Errorf(
-				`--actions is %q, expected bodies by subresource, such as {"cancel": {"reason": "late"}}`, f.actions))
+				`--actions is %q: must be bodies by subresource, such as {"cancel": {"reason": "late"}}`, f.actions))
 		}
 	}
 	var err error
@@ -198,7 +213,7 @@ func (f *conformanceFlags) target(resource string) (*conformance.Target, error) 
 	}
 	switch f.sample {
 	case "":
-		err = errors.New("no sample is given; set --sample to a file with a valid object")
+		err = errors.New("--sample is required: set it to a file with a valid object")
 	case "-":
 		target.Sample, err = conformance.ReadSample("/dev/stdin")
 	default:
@@ -223,13 +238,14 @@ func (f *conformanceFlags) target(resource string) (*conformance.Target, error) 
 	return target, nil
 }
 
-// direct is what the flags of --security say.
+// direct returns the direct connection that the flags of --security describe, and all problems
+// with them.
 func (f *conformanceFlags) direct() (*conformance.Direct, []error) {
 	var problems []error
 	direct := &conformance.Direct{URL: strings.TrimSuffix(f.url, "/"), ServerName: f.serverName}
 	address, err := url.Parse(f.url)
 	if err != nil || address.Scheme != "https" || address.Port() == "" || strings.Trim(address.Path, "/") != "" {
-		problems = append(problems, fmt.Errorf("--url is %q, expected https://HOST:PORT", f.url))
+		problems = append(problems, fmt.Errorf("--url is %q: must be https://HOST:PORT", f.url))
 	} else if direct.ServerName == "" {
 		direct.ServerName = address.Hostname()
 	}
@@ -242,7 +258,8 @@ func (f *conformanceFlags) direct() (*conformance.Direct, []error) {
 	return direct, problems
 }
 
-// kubectl is the one in the path, for the same cluster and user.
+// kubectl returns the command line of the kubectl in the PATH, for the same cluster and user. It
+// returns nil if there is none.
 func (f *conformanceFlags) kubectl() []string {
 	path, err := exec.LookPath("kubectl")
 	if err != nil {
@@ -261,12 +278,15 @@ func (f *conformanceFlags) kubectl() []string {
 	return command
 }
 
-// config is the way to the cluster, as kubectl finds it.
+// config returns the client configuration, found by the loading rules of kubectl.
 func (f *conformanceFlags) config() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &f.cluster).ClientConfig()
 	if err != nil {
+		if clientcmd.IsEmptyConfig(err) {
+			err = errors.New("no kubeconfig found; set --kubeconfig or KUBECONFIG")
+		}
 		return nil, fmt.Errorf("find the cluster: %w", err)
 	}
 	return config, nil

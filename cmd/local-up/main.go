@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command local-up starts a control plane with a server behind it, prints how to use it, and stops it when it is
-// interrupted. `make run` of the kit and of projects runs it, and scripts/measure.sh.
+// Command local-up starts a control plane with an extension API server, prints how to use it, and
+// stops it on interrupt. `make run` of the kit and of projects runs it, and so does
+// scripts/measure.sh.
 package main
 
 import (
@@ -40,20 +41,20 @@ type flags struct {
 
 func main() {
 	var f flags
-	flag.StringVar(&f.dir, "dir", ".run", "Directory of the state; a second run finds what the first stored.")
+	flag.StringVar(&f.dir, "dir", ".run", "Directory of the state and the logs. A later run finds the stored objects.")
 	flag.StringVar(&f.server, "server", "./cmd/extension-apiserver",
-		"Main package of the server, or the absolute path of its file.")
+		"Main package of the server, or the absolute path of its executable.")
 	flag.StringVar(&f.objects, "objects", "sample/objects",
-		"Directory with objects of the API, for the commands that are printed.")
+		"Directory with objects of the API, for the printed commands.")
 	flag.StringVar(&f.programs, "programs", "bin/"+envtest.Minor(),
-		"Link that will lead to the directory with kubectl and the other programs. Empty: none.")
+		"Path of a link to create to the directory with kubectl and the other programs. Empty creates none.")
 	flag.BoolVar(&f.externalEtcd, "external-etcd", false,
-		"Give the server an etcd of its own over TLS instead of the embedded one.")
+		"Start an external etcd with TLS for the server instead of the embedded one.")
 	flag.StringVar(&f.copyOf, "copy-of", "",
-		"File with an object of which copies are created first, in the namespace default.")
-	flag.IntVar(&f.copies, "copies", 1, "With -copy-of: how many.")
+		"File with an object of which to create copies in the namespace default.")
+	flag.IntVar(&f.copies, "copies", 1, "Number of copies, with -copy-of.")
 	flag.DurationVar(&f.measure, "measure", -1,
-		"Leave everything idle for so long, print the memory of the server, and stop.")
+		"Wait for this duration without requests, print the memory usage of the server, and stop.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -65,12 +66,12 @@ func main() {
 
 func run(ctx context.Context, f flags) (err error) {
 	began := time.Now()
-	fmt.Printf("Starting a control plane with the extension API server behind it (state and logs in %s):\n", f.dir)
+	fmt.Printf("Starting a control plane and the extension API server (state and logs are in %s):\n", f.dir)
 	e, err := envtest.Start(ctx, envtest.Options{Dir: f.dir, Server: f.server, ExternalEtcd: f.externalEtcd,
 		Progress: os.Stdout})
 	if err != nil {
 		if ctx.Err() != nil {
-			return errors.New("interrupted; everything that was started is stopped")
+			return errors.New("interrupted; all processes are stopped")
 		}
 		return err
 	}
@@ -94,7 +95,7 @@ In another terminal:
 
   export KUBECONFIG=%s PATH=%s:$PATH
 %s
-Ctrl-C stops everything. The next make run finds the objects again; make run-clean forgets them.
+Press Ctrl-C to stop. The next "make run" keeps the objects, and "make run-clean" deletes them.
 `, abs(kubeconfig), filepath.Dir(e.Binary("kubectl")), examples(f.objects))
 	<-e.Done()
 	if ctx.Err() == nil {
@@ -104,12 +105,13 @@ Ctrl-C stops everything. The next make run finds the objects again; make run-cle
 	return nil
 }
 
-// link makes a symbolic link to a directory, in the place of what was linked there.
+// link creates a symbolic link to a directory, replacing an existing link. It does nothing if
+// path is empty.
 func link(dir, path string) error {
 	if current, err := os.Readlink(path); path == "" || err == nil && current == dir {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // of the checkout
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // in the checkout
 		return err
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -118,7 +120,7 @@ func link(dir, path string) error {
 	return os.Symlink(dir, path)
 }
 
-// examples are commands for the objects in a directory.
+// examples returns a kubectl command for each YAML file in a directory.
 func examples(dir string) string {
 	var commands strings.Builder
 	files, _ := filepath.Glob(filepath.Join(dir, "*.yaml"))
@@ -128,7 +130,7 @@ func examples(dir string) string {
 	return commands.String()
 }
 
-// measure prints what the kernel says of the server's memory after it was idle.
+// measure prints the server's resident memory (VmRSS) after it was idle for the given time.
 func measure(ctx context.Context, e *envtest.Environment, idle time.Duration) error {
 	select {
 	case <-e.Done():
@@ -174,7 +176,7 @@ func createCopies(ctx context.Context, e *envtest.Environment, file string, n in
 	return creators.Wait()
 }
 
-// clientFor is for objects of the kind in the namespace default.
+// clientFor returns a client for objects of the kind in the namespace default.
 func clientFor(e *envtest.Environment, kind schema.GroupVersionKind) (dynamic.ResourceInterface, error) {
 	config, err := e.AdminConfig()
 	if err != nil {
@@ -200,7 +202,7 @@ func clientFor(e *envtest.Environment, kind schema.GroupVersionKind) (dynamic.Re
 	return client.Resource(mapping.Resource).Namespace(metav1.NamespaceDefault), nil
 }
 
-// writeKubeconfig copies the administrator's kubeconfig to where a user looks for it.
+// writeKubeconfig copies the administrator's kubeconfig to path.
 func writeKubeconfig(e *envtest.Environment, path string) error {
 	admin, err := e.AdminKubeconfig()
 	if err != nil {

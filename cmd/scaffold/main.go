@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command scaffold makes a team's project, and changes its kinds, versions and groups.
+// Command scaffold creates a project, and changes its kinds, versions and groups.
 package main
 
 import (

@@ -12,7 +12,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"scaffold": main})
 }
 
-// TestScripts: what is refused, before anything is written.
+// TestScripts checks that scaffold rejects invalid input before it writes anything.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata", RequireExplicitExec: true})
 }

@@ -14,7 +14,8 @@ import (
 	"example.com/extension-apiserver/internal/gobuild"
 )
 
-// build builds a command, if KUBEBUILDER_ASSETS is unset or right. It prints how long that takes and how far it is.
+// build compiles pkg into file and prints an estimate and the progress. It fails if
+// KUBEBUILDER_ASSETS is set but unusable.
 func build(ctx context.Context, file, pkg string) error {
 	if _, err := controlplane.Find(ctx, os.Stderr); err != nil {
 		return err
@@ -28,22 +29,23 @@ func build(ctx context.Context, file, pkg string) error {
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := log.WithProgress(os.Stderr, pkg, list, (*exec.Cmd).Run, cmd.Run); err != nil {
 		if ctx.Err() != nil {
-			return errors.New("interrupted; what is compiled is kept for the next time")
+			return errors.New("interrupted; the next build reuses the compiled packages")
 		}
 		return fmt.Errorf("go build %s: %w\n%s", pkg, err, log.Failure())
 	}
 	return nil
 }
 
-// firstRun says how long make run takes until the API is ready. On 2 CPUs it was 3 minutes where the control plane is
-// given, and 6 to 10 where not, on different machines.
+// firstRun returns an estimate of how long make run takes until the API is ready. On 2 CPUs it
+// took 3 minutes with a given control plane, and 6 to 10 minutes without one, on different
+// machines.
 func firstRun(cpus int, given bool) string {
 	if given {
-		return fmt.Sprintf("First run with %d CPUs: in an empty cache the server takes about %d minutes to compile. "+
-			"If kube-controller-manager is missing, it follows while you use the API.", cpus, 1+4/cpus)
+		return fmt.Sprintf("First run with %d CPUs: with an empty cache, compiling the server takes about %d minutes. "+
+			"If kube-controller-manager is missing, it is built while you use the API.", cpus, 1+4/cpus)
 	}
-	return fmt.Sprintf("First run with %d CPUs: in an empty cache it takes %d to %d minutes. It downloads 0.7 GB of "+
-		"modules and compiles the server, etcd, kube-apiserver and kubectl. "+
-		"kube-controller-manager follows while you use the API.",
+	return fmt.Sprintf("First run with %d CPUs: with an empty cache, it takes %d to %d minutes. It downloads 0.7 GB of "+
+		"modules, and compiles the server, etcd, kube-apiserver and kubectl. "+
+		"kube-controller-manager is built while you use the API.",
 		cpus, 1+10/cpus, 2+16/cpus)
 }

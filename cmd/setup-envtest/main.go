@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command setup-envtest builds what local control planes and tests need, into a cache that all projects of a machine
-// share. It compiles within seconds, and reports the progress of builds that take minutes. A second run does nothing.
+// Command setup-envtest builds the programs that local control planes and tests need, into a cache
+// that all projects of a machine share. It compiles within seconds, and reports the progress of
+// builds that take minutes. A second run does nothing.
 //
 // Usage:
 //
 //	setup-envtest programs [PROGRAM...]
 //	setup-envtest build FILE PACKAGE
 //
-// programs builds the programs, or all of etcd, kube-apiserver, kube-controller-manager, kube-proxy, kubectl,
-// sample-apiserver, proxy-server and proxy-agent, and prints their directory. Tests build what they need by themselves:
-// this fills the cache before them, as on a CI machine.
+// programs builds the given programs and prints their directory. Without arguments it builds etcd,
+// kube-apiserver, kube-controller-manager, kube-proxy, kubectl, sample-apiserver, proxy-server and
+// proxy-agent. Tests build the programs they need themselves; run this to fill the cache before the
+// tests, such as on a CI machine.
 //
-// build is go build for a command that starts a control plane.
+// build runs go build for a command that starts a control plane.
 package main
 
 import (
@@ -24,6 +26,24 @@ import (
 
 	"example.com/extension-apiserver/internal/controlplane"
 )
+
+const usage = `Build the programs of local control planes into a cache that all projects share.
+
+Usage:
+  setup-envtest programs [PROGRAM...]
+  setup-envtest build FILE PACKAGE
+
+Commands:
+  programs  Build programs of the control plane, by default all, and print their directory
+  build     Build a command that starts a control plane, as go build does, and print the progress
+
+Examples:
+  # Build the programs that all tests need
+  setup-envtest programs
+
+  # Build kubectl only
+  setup-envtest programs kubectl
+`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -38,7 +58,7 @@ func main() {
 	case len(args) == 3 && args[0] == "build":
 		err = build(ctx, args[1], args[2])
 	default:
-		fmt.Fprintln(os.Stderr, "usage: setup-envtest programs [PROGRAM...]\n       setup-envtest build FILE PACKAGE")
+		fmt.Fprint(os.Stderr, usage)
 		os.Exit(2)
 	}
 	if err != nil {

@@ -20,34 +20,39 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// healthPaths answer without credentials: kubelet's probes have none. They disclose the names of the checks at most.
+// healthPaths are the paths that need no credentials, because the kubelet's probes have none. They
+// disclose at most the names of the checks.
 var healthPaths = []apiserver.AnonymousAuthCondition{{Path: "/healthz"}, {Path: "/livez"}, {Path: "/readyz"}}
 
-// Sources are where trust comes from. The first two and the status are required.
+// Sources are the sources of trust. RequestHeader, ClientCA and Status are required.
 type Sources struct {
-	// RequestHeader trusts the front proxy: its CA, the names it may have and the headers it sets.
+	// RequestHeader describes the trusted front proxy: its CA, its allowed names and the headers
+	// that it sets.
 	RequestHeader *authenticatorfactory.RequestHeaderConfig
 	// ClientCA signs the certificates of the cluster's users.
 	ClientCA dynamiccertificates.CAContentProvider
-	// TokenReviews asks kube-apiserver about bearer tokens; nil means that none is accepted.
+	// TokenReviews sends bearer tokens to kube-apiserver for review. If it is nil, no token is
+	// accepted.
 	TokenReviews authenticationclient.AuthenticationV1Interface
-	// Status says whether the ConfigMap allows to trust the first two at all.
+	// Status reports whether the trust ConfigMap allows the server to trust RequestHeader and
+	// ClientCA.
 	Status func() Status
 }
 
-// Ready returns nil when the front proxy's CA and headers are there. The library loads them through informers and
-// reports ready before those have synced: until then it takes the front proxy for a client without credentials.
+// Ready returns nil when the front proxy is trusted, and its CA and headers have been loaded. The
+// library loads them through informers and reports ready before these have synced. Until then, it
+// treats the front proxy as a client without credentials.
 func (s Sources) Ready() error {
 	if err := s.Status().FrontProxy; err != nil {
 		return err
 	}
 	if _, ok := s.RequestHeader.CAContentProvider.VerifyOptions(); !ok {
-		return fmt.Errorf("no CA of the front proxy is known: expected requestheader-client-ca-file in ConfigMap " +
-			"kube-system/extension-apiserver-authentication")
+		return fmt.Errorf("the front-proxy CA is unknown: ConfigMap kube-system/extension-apiserver-authentication " +
+			"has no requestheader-client-ca-file")
 	}
 	if len(s.RequestHeader.UsernameHeaders.Value()) == 0 {
-		return fmt.Errorf("no header for the user's name is known: expected requestheader-username-headers in " +
-			"ConfigMap kube-system/extension-apiserver-authentication")
+		return fmt.Errorf("the header for user names is unknown: ConfigMap " +
+			"kube-system/extension-apiserver-authentication has no requestheader-username-headers")
 	}
 	return nil
 }
@@ -59,22 +64,22 @@ type Authenticator struct {
 	status func() Status
 }
 
-// IsFrontProxy returns whether a client that sends these certificates in the handshake is the front
-// proxy, by the trust of this moment.
+// IsFrontProxy reports whether a client that sends these certificates in the handshake is the
+// front proxy, according to the current trust.
 func (a *Authenticator) IsFrontProxy(certificates []*x509.Certificate) bool {
 	known, err := a.proxy.verified(certificates)
 	return known && err == nil && a.status().FrontProxy == nil &&
 		frontproxy.AllowsName(a.proxy.config.AllowedClientNames.Value(), certificates[0].Subject.CommonName)
 }
 
-// New builds the authenticator. DelegatingAuthenticationOptions.ApplyTo builds one too, but without a
-// way to tell which of its parts accepted a request, and with anonymous requests accepted for every
-// path: the field Anonymous of the options is not read. So the library's parts are put together here
-// in the same order, but for tokens and for the certificate of the front proxy.
+// New returns an Authenticator. DelegatingAuthenticationOptions.ApplyTo builds one too. But it
+// does not reveal which of its parts accepted a request, and it accepts anonymous requests for
+// every path, because it ignores the field Anonymous of the options. New therefore combines the
+// library's parts in the same order, except for tokens and for the certificate of the front proxy.
 func New(opts *genericoptions.DelegatingAuthenticationOptions, sources Sources) (*Authenticator, error) {
 	if sources.RequestHeader == nil || sources.ClientCA == nil || sources.Status == nil {
 		return nil, fmt.Errorf(
-			"build authenticator: the front proxy's trust, the client CA and the status of both are all required")
+			"build authenticator: the front proxy's trust, the client CA and their status are all required")
 	}
 	build := func(name string, cfg authenticatorfactory.DelegatingAuthenticatorConfig) (authenticator.Request, error) {
 		a, _, err := cfg.New()
@@ -111,12 +116,12 @@ func New(opts *genericoptions.DelegatingAuthenticationOptions, sources Sources) 
 	if err != nil {
 		return nil, err
 	}
-	// FailOnError: bad credentials are refused, never downgraded to anonymous.
+	// FailOnError: invalid credentials are rejected, never treated as anonymous.
 	return &Authenticator{union.NewFailOnError(union.New(credentials...), anonymous), proxy, sources.Status}, nil
 }
 
-// requireTrust rejects what next accepts while trusted returns an error. It has no
-// say in other requests.
+// requireTrust rejects requests that next accepts while trusted returns an error. It does not
+// affect other requests.
 func requireTrust(trusted func() error, next authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 		resp, ok, err := next.AuthenticateRequest(req)

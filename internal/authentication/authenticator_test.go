@@ -19,7 +19,8 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestNew sends requests with every kind of credentials over TLS. Only the front proxy may say who somebody else is.
+// TestNew sends requests with every kind of credentials over TLS, and checks that only the front
+// proxy may name another user.
 func TestNew(t *testing.T) {
 	proxies := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth)
 	users := newCA(t, "client-ca", x509.ExtKeyUsageClientAuth)
@@ -44,7 +45,7 @@ func TestNew(t *testing.T) {
 		path   string
 		pair   *certs.KeyPair
 		header http.Header
-		// want.Refused is a part of the reason.
+		// want.Refused is a substring of the reason.
 		want outcome
 	}{
 		{"front proxy", "/apis", proxy, http.Header{
@@ -55,7 +56,7 @@ func TestNew(t *testing.T) {
 				Extra: map[string][]string{"team": {"x", "y"}}},
 			Credential: Credential{Authenticator: RequestHeader, ProxySubject: "CN=front-proxy-client"},
 		}},
-		{"front proxy, no user", "/apis", proxy, nil, outcome{Refused: "no header with the user's name"}},
+		{"front proxy, no user", "/apis", proxy, nil, outcome{Refused: "no user name header"}},
 		{"front proxy CA, another name", "/apis", otherName, mallory, outcome{Refused: "is not in the allowed list"}},
 		{"front proxy's name, another CA", "/apis", otherCA, mallory, outcome{Refused: "unknown authority"}},
 		{"front proxy's name from the users' CA", "/apis", namedLikeProxy, mallory,
@@ -70,7 +71,7 @@ func TestNew(t *testing.T) {
 			Credential: Credential{Authenticator: BearerToken}}},
 		{"bad token", "/apis", nil, token("bad"), outcome{Refused: "no such token"}},
 		{"token that could not be checked", "/apis", nil, token("unchecked"), outcome{Refused: "cannot check it"}},
-		{"token of a user without a name", "/apis", nil, token("nameless"), outcome{Refused: "no name for it"}},
+		{"token of a user without a name", "/apis", nil, token("nameless"), outcome{Refused: "has no user name"}},
 
 		{"healthz", "/healthz", nil, nil, anonymous},
 		{"livez", "/livez", nil, nil, anonymous},
@@ -84,7 +85,7 @@ func TestNew(t *testing.T) {
 		{"below readyz", "/readyz/etcd", nil, nil, outcome{Refused: "none"}},
 		{"beside readyz", "/readyzz", nil, nil, outcome{Refused: "none"}},
 
-		// Bad credentials are never taken for none.
+		// Invalid credentials are never treated as missing ones.
 		{"readyz, bad certificate", "/readyz", otherCA, nil, outcome{Refused: "unknown authority"}},
 		{"readyz, another name", "/readyz", otherName, mallory, outcome{Refused: "is not in the allowed list"}},
 		{"readyz, bad token", "/readyz", nil, token("bad"), outcome{Refused: "no such token"}},
@@ -107,7 +108,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// noCA is the provider of a ConfigMap that was not read yet.
+// noCA is the provider for a ConfigMap that has not been read yet.
 type noCA struct {
 	dynamiccertificates.CAContentProvider
 }
@@ -125,10 +126,10 @@ func TestReady(t *testing.T) {
 		{"all there", authenticatorfactory.RequestHeaderConfig{CAContentProvider: proxies, UsernameHeaders: header},
 			""},
 		{"no CA", authenticatorfactory.RequestHeaderConfig{CAContentProvider: noCA{}, UsernameHeaders: header},
-			"expected requestheader-client-ca-file in ConfigMap kube-system/extension-apiserver-authentication"},
+			"ConfigMap kube-system/extension-apiserver-authentication has no requestheader-client-ca-file"},
 		{"no header", authenticatorfactory.RequestHeaderConfig{CAContentProvider: proxies,
 			UsernameHeaders: headerrequest.StaticStringSlice{}},
-			"expected requestheader-username-headers in ConfigMap kube-system/extension-apiserver-authentication"},
+			"ConfigMap kube-system/extension-apiserver-authentication has no requestheader-username-headers"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := ""
@@ -142,7 +143,8 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// TestNewNeedsAllSources: a part that is left out would be one way less to be recognized, in silence.
+// TestNewNeedsAllSources checks that New rejects missing sources. Without a source, an
+// authenticator would be missing without notice.
 func TestNewNeedsAllSources(t *testing.T) {
 	ca := newCA(t, "ca", x509.ExtKeyUsageClientAuth)
 	for name, drop := range map[string]func(*Sources){
@@ -161,7 +163,8 @@ func TestNewNeedsAllSources(t *testing.T) {
 	}
 }
 
-// TestIsFrontProxy: the certificate is of the front proxy's CA and name, and there is trust in it at that moment.
+// TestIsFrontProxy checks that the front proxy needs a certificate of its CA with an allowed name,
+// and current trust.
 func TestIsFrontProxy(t *testing.T) {
 	proxies, users := newCA(t, "proxies", x509.ExtKeyUsageClientAuth), newCA(t, "users", x509.ExtKeyUsageClientAuth)
 	s, status := sources(t, proxies, users), Status{}
@@ -191,7 +194,7 @@ func TestIsFrontProxy(t *testing.T) {
 	}
 }
 
-// TestNoCredential: without WithCredential there is none, and that can be told from an empty one.
+// TestNoCredential checks that a missing Credential can be distinguished from an empty one.
 func TestNoCredential(t *testing.T) {
 	if got, ok := CredentialFrom(t.Context()); ok {
 		t.Errorf("got %v, want none", got)

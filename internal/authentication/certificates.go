@@ -10,9 +10,10 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 )
 
-// certificates authenticates by the client certificate of the connection: with that of the front
-// proxy by the headers, with any other as its user. The two never mix. Where they share a CA, which
-// may be tolerated, the front proxy would otherwise be a user itself when its headers are rejected.
+// certificates authenticates by the client certificate of the connection. It authenticates
+// requests with the front proxy's certificate by their headers, and all others as the user of the
+// certificate. The two never mix. If they share a CA, which may be tolerated, the front proxy
+// would otherwise become a user itself when its headers are rejected.
 type certificates struct {
 	proxy          *verifiedProxy
 	headers, users authenticator.Request
@@ -27,7 +28,7 @@ func (c *certificates) AuthenticateRequest(req *http.Request) (*authenticator.Re
 	if isProxy {
 		resp, ok, err := c.headers.AuthenticateRequest(req)
 		if !ok && err == nil {
-			err = errors.New("the certificate is the front proxy's, but the request has no header with the user's name")
+			err = errors.New("the request has the front proxy's certificate, but no user name header")
 		}
 		return resp, ok, err
 	}

@@ -16,9 +16,9 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestS05SharedCA: where the front proxy and users share a CA, which can be tolerated, the front
-// proxy's certificate is still no user's. Where any name is tolerated too, every user's certificate
-// is the front proxy's as soon as it names a user.
+// TestS05SharedCA checks that the front proxy's certificate identifies no user even if the front
+// proxy and users share a CA, which can be tolerated. If any name is tolerated too, every user's
+// certificate counts as the front proxy's as soon as the request names a user.
 func TestS05SharedCA(t *testing.T) {
 	ca := newCA(t, "shared-ca", x509.ExtKeyUsageClientAuth)
 	proxy, alice := issueClient(t, ca, "front-proxy-client"), issueClient(t, ca, "alice", "makers")
@@ -29,15 +29,15 @@ func TestS05SharedCA(t *testing.T) {
 			Credential: Credential{Authenticator: authenticator, ProxySubject: proxySubject}}
 	}
 	asAlice := as(ClientCertificate, "", "alice", "makers")
-	const noUser = "no header with the user's name"
+	const noUser = "no user name header"
 	anyName := []string{}
 	for _, tc := range []struct {
 		name   string
-		names  []string // nil means that of the front proxy
+		names  []string // nil means the name of the front proxy
 		status func() Status
 		pair   *certs.KeyPair
 		header http.Header
-		want   outcome // Refused is a part of the reason
+		want   outcome // Refused is a substring of the reason
 	}{
 		{"the front proxy names a user", nil, allowed, proxy, header("X-Remote-User", "bob"),
 			as(RequestHeader, "CN=front-proxy-client", "bob")},
@@ -78,7 +78,7 @@ func TestS05SharedCA(t *testing.T) {
 				t.Errorf("refused: got %q, want %q", got.Refused, tc.want.Refused)
 			}
 			if got.Refused != "" {
-				return // what was recorded of a rejected request is read by nobody
+				return // nothing reads the record of a rejected request
 			}
 			if tc.want.Credential.ProxySubject != "" {
 				tc.want.Credential.ProxySHA256 = certs.Fingerprint(tc.pair.Certificate)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 )
 
-// Names of the authenticators, as IdentityReview shows them.
+// Names of the authenticators, as IdentityReview reports them.
 const (
 	RequestHeader     = "RequestHeader"
 	ClientCertificate = "ClientCertificate"
@@ -21,9 +21,11 @@ const (
 
 // Credential describes how a request was authenticated.
 type Credential struct {
-	// Authenticator is the name of the authenticator that accepted the request; empty before authentication.
+	// Authenticator is the name of the authenticator that accepted the request; empty before
+	// authentication.
 	Authenticator string
-	// ProxySubject is the subject of the front proxy's client certificate, with RequestHeader only.
+	// ProxySubject is the subject of the front proxy's client certificate. It is set with
+	// RequestHeader only.
 	ProxySubject string
 	// ProxySHA256 is the SHA-256 of that certificate, in hexadecimal.
 	ProxySHA256 string
@@ -31,9 +33,9 @@ type Credential struct {
 
 type credentialKey struct{}
 
-// WithCredential adds an empty Credential to the context of each request. It must run before authentication. The
-// context holds a pointer, because an authenticator cannot replace the context. user.Info cannot hold it: impersonation
-// and the group adder create a new one.
+// WithCredential adds an empty Credential to the context of each request. It must run before
+// authentication. The context holds a pointer, because an authenticator cannot replace the
+// context. user.Info cannot hold it: impersonation and the group adder create a new one.
 func WithCredential(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		handler.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), credentialKey{}, &Credential{})))

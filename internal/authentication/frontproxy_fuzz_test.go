@@ -23,16 +23,17 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// proxied is how a request of the front proxy came through authentication.
+// proxied is the result of authenticating a request from the front proxy.
 type proxied struct {
-	user       user.Info // nil where it was refused
+	user       user.Info // nil if the request was rejected
 	credential Credential
 	left       http.Header
-	sha256     string // of the certificate that was shown
+	sha256     string // of the certificate in the request
 }
 
-// frontProxy returns what sends headers with the certificate of the front proxy through the filter that the server has
-// before all handlers. The certificate is put into the request: what is tried is what the headers say.
+// frontProxy returns a function that sends headers with the certificate of the front proxy through
+// the filter that the server runs before all handlers. The function sets the certificate in the
+// request without TLS, because the tests vary only the headers.
 func frontProxy(f *testing.F) func(*testing.T, http.Header) proxied {
 	f.Helper()
 	proxies := newCA(f, "front-proxy-ca", x509.ExtKeyUsageClientAuth)
@@ -69,9 +70,9 @@ func frontProxy(f *testing.F) func(*testing.T, http.Header) proxied {
 	}
 }
 
-// FuzzFrontProxyHeaders: whatever headers come with the certificate of the front proxy, the user is the first value of
-// the one header for it, with exactly the groups and extras that the others say, and no handler sees them. Without that
-// value the proxy is nobody.
+// FuzzFrontProxyHeaders checks that, with any headers and the certificate of the front proxy, the
+// user is the first value of the user header, with exactly the groups and extras of the other
+// headers, and that no handler sees these headers. Without a user name, the request is rejected.
 func FuzzFrontProxyHeaders(f *testing.F) {
 	send := frontProxy(f)
 	for _, block := range []string{
@@ -97,7 +98,7 @@ func FuzzFrontProxyHeaders(f *testing.F) {
 		f.Add(block)
 	}
 	f.Fuzz(func(t *testing.T, block string) {
-		// The standard library makes the same keys of the names in HTTP/1 and HTTP/2.
+		// The standard library canonicalizes header names equally in HTTP/1 and HTTP/2.
 		req, err := http.ReadRequest(bufio.NewReader(strings.NewReader("GET /apis HTTP/1.1\r\nHost: localhost\r\n" +
 			block + "\r\n\r\n")))
 		if err != nil {
@@ -122,7 +123,8 @@ func FuzzFrontProxyHeaders(f *testing.F) {
 	})
 }
 
-// FuzzFrontProxyUser: a user arrives as kube-apiserver has it, which writes the headers with the function used here.
+// FuzzFrontProxyUser checks that a user arrives as kube-apiserver knows it. kube-apiserver writes
+// the headers with the function used here.
 func FuzzFrontProxyUser(f *testing.F) {
 	send := frontProxy(f)
 	f.Add("bob", "42", "a", "system:masters", "team", "x")
@@ -140,7 +142,7 @@ func FuzzFrontProxyUser(f *testing.F) {
 			}
 			return
 		}
-		// Names of headers have no case, so neither have the keys.
+		// Header names are case-insensitive, and therefore the keys are, too.
 		lower := []byte(key)
 		for i, c := range lower {
 			if 'A' <= c && c <= 'Z' {
@@ -160,7 +162,7 @@ func checkUser(t *testing.T, want *user.DefaultInfo, got proxied) {
 	}
 	info := &user.DefaultInfo{Name: got.user.GetName(), UID: got.user.GetUID(), Groups: got.user.GetGroups(),
 		Extra: got.user.GetExtra()}
-	// The values of headers whose names mean the same key come in no order.
+	// The values of headers whose names decode to the same key have no order.
 	if diff := cmp.Diff(want, info, cmpopts.EquateEmpty(),
 		cmp.FilterPath(func(p cmp.Path) bool { return strings.Contains(p.String(), "Extra") },
 			cmpopts.SortSlices(strings.Compare))); diff != "" {
@@ -172,7 +174,8 @@ func checkUser(t *testing.T, want *user.DefaultInfo, got proxied) {
 	}
 }
 
-// checkLeft: a handler gets every header but those that say who the user is.
+// checkLeft checks that a handler receives every header except those that describe the user and
+// its credentials.
 func checkLeft(t *testing.T, sent, left http.Header) {
 	t.Helper()
 	want := sent.Clone()
@@ -189,7 +192,9 @@ func checkLeft(t *testing.T, sent, left http.Header) {
 
 func first(values []string) string { return append(slices.Clone(values), "")[0] }
 
-// groupsOf adds to the groups that are sent the one of all who are known; nobody says of himself that he is not.
+// groupsOf returns the sent groups without empty ones, and adds system:authenticated as the
+// library does. The library does not add it for the anonymous user or for a user in
+// system:unauthenticated.
 func groupsOf(name string, sent []string) []string {
 	groups := slices.DeleteFunc(slices.Clone(sent), func(group string) bool { return group == "" })
 	if name == user.Anonymous || slices.Contains(groups, user.AllAuthenticated) ||
@@ -209,7 +214,8 @@ func extraOf(header http.Header) map[string][]string {
 	return extra
 }
 
-// extraKey decodes the percent-encoded key of a header for an extra, once. What is no encoding stays as it is.
+// extraKey decodes the percent-encoded key of a header for an extra, once. An invalid encoding
+// stays unchanged.
 func extraKey(name string) (string, bool) {
 	const prefix = "x-remote-extra-"
 	lower := strings.ToLower(name)

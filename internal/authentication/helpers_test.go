@@ -51,8 +51,8 @@ func staticCA(t testing.TB, ca *certs.CA) dynamiccertificates.CAContentProvider 
 	return provider
 }
 
-// tokenReviews asks a server that knows the token "good", and two others too little. The library sends its requests
-// past the methods that the fake clientset has.
+// tokenReviews returns a client of a server that accepts the token "good", and that responds
+// incorrectly to two others. Requests use the REST client, which the fake clientset does not have.
 func tokenReviews(t testing.TB) authenticationclient.AuthenticationV1Interface {
 	t.Helper()
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -84,7 +84,8 @@ func tokenReviews(t testing.TB) authenticationclient.AuthenticationV1Interface {
 	return client.AuthenticationV1()
 }
 
-// sources trusts as the ConfigMap of a cluster says: proxies named front-proxy-client, and the token "good".
+// sources returns Sources like those from the ConfigMap of a cluster: front proxies named
+// front-proxy-client, and the token "good".
 func sources(t testing.TB, proxies, users *certs.CA) Sources {
 	t.Helper()
 	return Sources{
@@ -104,16 +105,16 @@ func sources(t testing.TB, proxies, users *certs.CA) Sources {
 
 func allowed() Status { return Status{} }
 
-// outcome is what came of a request.
+// outcome is the result of a request.
 type outcome struct {
 	User       *user.DefaultInfo
 	Credential Credential
-	// Refused holds the reason if credentials were bad, "none" if there were none.
+	// Refused is the reason if credentials were rejected, or "none" if there were none.
 	Refused string
 }
 
-// server answers over real TLS with the outcome of each request. Like the library's, it asks for a client certificate
-// and leaves it to the authenticator to judge it.
+// server responds over real TLS with the outcome of each request. Like the library's server, it
+// requests a client certificate and leaves it to the authenticator to verify it.
 type server struct {
 	*httptest.Server
 	roots *x509.CertPool
@@ -140,7 +141,7 @@ func newServer(t *testing.T, s Sources) *server {
 			out.Refused = "none"
 		default:
 			extra := maps.Clone(resp.User.GetExtra())
-			// The fingerprint of the certificate, for audit logs; the certificates are new in each run.
+			// The fingerprint of the certificate, for audit logs. It differs in each run.
 			delete(extra, user.CredentialIDKey)
 			if len(extra) == 0 {
 				extra = nil
@@ -164,12 +165,13 @@ func tlsPair(pair *certs.KeyPair) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{pair.Certificate.Raw}, PrivateKey: pair.Key}
 }
 
-// get sends a request, with the client certificate if there is one.
+// get sends a request, with the client certificate unless pair is nil.
 func (s *server) get(t *testing.T, path string, pair *certs.KeyPair, header http.Header) outcome {
 	t.Helper()
 	config := &tls.Config{RootCAs: s.roots, MinVersion: tls.VersionTLS13}
 	if pair != nil {
-		// Not Certificates: a client would leave out one that the server does not announce.
+		// Not Certificates: a client would omit a certificate whose issuer the server does not
+		// announce.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			certificate := tlsPair(pair)
 			return &certificate, nil

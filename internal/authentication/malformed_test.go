@@ -21,7 +21,7 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// following are the sources that a server has: the library's controllers and ours follow the same
+// following returns the Sources of a server: the library's controllers and Trust follow the same
 // ConfigMap.
 func following(t *testing.T, client kubernetes.Interface) Sources {
 	t.Helper()
@@ -58,8 +58,9 @@ func following(t *testing.T, client kubernetes.Interface) Sources {
 	}
 }
 
-// TestS12MalformedKey: an update revokes a name and has a typo in another key. The library rejects
-// such an update as a whole and keeps trusting the name.
+// TestS12MalformedKey checks that the server rejects the front proxy after an update that revokes
+// its name and has a typo in another key. The library rejects such an update as a whole, and
+// continues to trust the name.
 func TestS12MalformedKey(t *testing.T) {
 	proxies, users := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth),
 		newCA(t, "client-ca", x509.ExtKeyUsageClientAuth)

@@ -28,12 +28,12 @@ import (
 	"example.com/extension-apiserver/internal/fairness"
 )
 
-// newTokens authenticates bearer tokens in the two places where clients put them, as DelegatingAuthenticatorConfig
-// does.
+// newTokens returns an authenticator of bearer tokens in the two places where clients put them, as
+// DelegatingAuthenticatorConfig does.
 func newTokens(opts *genericoptions.DelegatingAuthenticationOptions,
 	client rest.Interface) (authenticator.Request, error) {
 	if opts.WebhookRetryBackoff == nil {
-		return nil, errors.New("build authenticator of tokens: no backoff for retries is set")
+		return nil, errors.New("build token authenticator: a backoff for retries is required")
 	}
 	tokens := cache.New(tokenReviewer{client, *opts.WebhookRetryBackoff, opts.TokenRequestTimeout}, false,
 		opts.CacheTTL, opts.CacheTTL)
@@ -42,15 +42,15 @@ func newTokens(opts *genericoptions.DelegatingAuthenticationOptions,
 }
 
 const (
-	// addressReviews is how many tokens of one address are reviewed at a time. The client sends 200
-	// TokenReviews a second, in the order of the requests: 10 of them delay others by 50 ms.
+	// addressReviews is how many tokens of one address are reviewed at a time. The client sends
+	// 200 TokenReviews per second, in the order of the requests: 10 of them delay others by 50 ms.
 	addressReviews = 10
-	// addressReviewsWaiting is how many more of them may wait. Others are rejected.
+	// addressReviewsWaiting is how many more of them may wait. Further ones are rejected.
 	addressReviewsWaiting = 100
 )
 
-// withAddressLimit lets an address that sends many tokens wait for its own reviews. Who sends them is
-// not known before they are reviewed. Requests without a token do not wait.
+// withAddressLimit makes an address that sends many tokens wait for its own reviews. The sender of
+// a token is unknown before the review. Requests without a token do not wait.
 func withAddressLimit(next authenticator.Request) authenticator.Request {
 	places := fairness.New(fairness.Limits{PerKey: addressReviews, Queued: addressReviewsWaiting})
 	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
@@ -60,15 +60,16 @@ func withAddressLimit(next authenticator.Request) authenticator.Request {
 		address := fairness.ClientKey(req.RemoteAddr)
 		release, err := places.Take(req.Context(), address)
 		if err != nil {
-			return nil, false, fmt.Errorf("review tokens of %s: %w", address, err)
+			return nil, false, fmt.Errorf("review token from %s: %w", address, err)
 		}
 		defer release()
 		return next.AuthenticateRequest(req)
 	})
 }
 
-// tokenReviewer asks kube-apiserver about a token. The library's does too, but logs the token from verbosity 8 on, as a
-// part of the request, and believes an answer that has an error or no name in it.
+// tokenReviewer sends a token to kube-apiserver in a TokenReview. The library's authenticator does
+// so too, but it logs the token, as a part of the request, at verbosity 8 and higher. It also
+// accepts a response that has an error or no user name.
 type tokenReviewer struct {
 	client  rest.Interface
 	backoff wait.Backoff
@@ -82,7 +83,7 @@ func (r tokenReviewer) AuthenticateToken(ctx context.Context, token string) (*au
 		ctx, cancel = context.WithTimeout(ctx, r.timeout)
 		defer cancel()
 	}
-	// client-go logs what it sends to the logger of the context: this one drops it.
+	// client-go logs requests to the logger of the context. This logger discards them.
 	ctx = klog.NewContext(ctx, klog.New(nil))
 	wanted, limited := authenticator.AudiencesFrom(ctx)
 	var status authenticationv1.TokenReviewStatus
@@ -90,7 +91,7 @@ func (r tokenReviewer) AuthenticateToken(ctx context.Context, token string) (*au
 		status, err = r.ask(ctx, authenticationv1.TokenReviewSpec{Token: token, Audiences: wanted})
 		return err
 	}, webhook.DefaultShouldRetry); err != nil {
-		return nil, false, fmt.Errorf("ask kube-apiserver about a token: %w", err)
+		return nil, false, fmt.Errorf("create TokenReview: %w", err)
 	}
 	switch {
 	case status.Error != "":
@@ -98,11 +99,11 @@ func (r tokenReviewer) AuthenticateToken(ctx context.Context, token string) (*au
 	case !status.Authenticated:
 		return nil, false, nil
 	case status.User.Username == "":
-		return nil, false, errors.New("kube-apiserver knows a token but no name for it")
+		return nil, false, errors.New("the TokenReview is authenticated, but has no user name")
 	}
 	audiences := wanted.Intersect(status.Audiences)
 	if limited && len(audiences) == 0 {
-		return nil, false, fmt.Errorf("the token is for the audiences %q, expected one of %q", status.Audiences, wanted)
+		return nil, false, fmt.Errorf("the token has the audiences %q, and one of %q is required", status.Audiences, wanted)
 	}
 	extra := map[string][]string{}
 	for key, values := range status.User.Extra {

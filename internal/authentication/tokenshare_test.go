@@ -14,8 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 )
 
-// TestS15ShareByAddress: one address's tokens wait for each other, are rejected when too many wait, and
-// do not hold up those of another address.
+// TestS15ShareByAddress checks that tokens of one address wait for each other, are rejected when
+// too many wait, and do not delay tokens of another address.
 func TestS15ShareByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reviewed, running, most atomic.Int32

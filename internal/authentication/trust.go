@@ -22,16 +22,16 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// Status is what a state of the trust ConfigMap allows; nil means that it does.
+// Status reports what a state of the trust ConfigMap allows. A nil field means that it is allowed.
 type Status struct {
-	// FrontProxy is why all front-proxy identities are rejected.
+	// FrontProxy is the reason to reject all front-proxy identities.
 	FrontProxy error
-	// Clients is why all client certificates of users are rejected.
+	// Clients is the reason to reject all client certificates of users.
 	Clients error
 }
 
-// Evaluate evaluates the ConfigMap, nil standing for one that does not exist. Tolerated are names
-// of frontproxy.Weaknesses.
+// Evaluate evaluates the ConfigMap; nil means that it does not exist. tolerated contains names of
+// frontproxy.Weaknesses.
 func Evaluate(cm *corev1.ConfigMap, tolerated sets.Set[string]) Status {
 	return statusOf(frontproxy.Evaluate(cm), tolerated)
 }
@@ -57,37 +57,36 @@ func errorOf(p frontproxy.Problem) error {
 	return errors.New(text)
 }
 
-// Trust follows the ConfigMap. The library follows it too, but keeps what it read last when the
+// Trust follows the ConfigMap. The library follows it too, but keeps its last content when the
 // ConfigMap is deleted or does not parse (https://issues.k8s.io/140130), and accepts weak trust.
 type Trust struct {
 	informer cache.SharedIndexInformer
 	status   atomic.Pointer[Status]
 }
 
-// NewTrust follows the ConfigMap from when Run is called.
+// NewTrust returns a Trust that follows the ConfigMap once Run is called.
 func NewTrust(client kubernetes.Interface, tolerated sets.Set[string]) (*Trust, error) {
 	t := &Trust{informer: coreinformers.NewFilteredConfigMapInformer(client, frontproxy.Namespace, 0, cache.Indexers{},
 		func(options *metav1.ListOptions) {
 			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField,
 				frontproxy.ConfigMapName).String()
 		})}
-	unread := fmt.Errorf("ConfigMap %s/%s was not read yet", frontproxy.Namespace, frontproxy.ConfigMapName)
+	unread := fmt.Errorf("ConfigMap %s/%s has not been read yet", frontproxy.Namespace, frontproxy.ConfigMapName)
 	t.status.Store(&Status{unread, unread})
 	evaluate := func(cm *corev1.ConfigMap) {
 		evaluated := frontproxy.Evaluate(cm)
 		s := statusOf(evaluated, tolerated)
 		t.status.Store(&s)
 		if s.FrontProxy != nil {
-			klog.ErrorS(s.FrontProxy, "All front-proxy identities are rejected")
+			klog.ErrorS(s.FrontProxy, "Rejecting all front-proxy identities")
 		}
 		if other := otherHeaders(evaluated); len(other) > 0 {
-			klog.InfoS("WARNING: the front proxy's headers have other names than usual; such a kube-apiserver "+
-				"passes the usual ones of its clients on "+
-				"(https://issues.k8s.io/119631), so nothing behind it may believe those", "keys",
+			klog.InfoS("WARNING: the front proxy's headers have unusual names; such a kube-apiserver forwards the usual "+
+				"headers of its clients (https://issues.k8s.io/119631), so no server behind it may trust them", "keys",
 				strings.Join(other, ", "))
 		}
 		if len(tolerated) > 0 {
-			klog.InfoS("WARNING: weak trust in the front proxy is tolerated", "weaknesses",
+			klog.InfoS("WARNING: accepting weak trust in the front proxy", "weaknesses",
 				strings.Join(sets.List(tolerated), ", "))
 		}
 	}
@@ -99,7 +98,8 @@ func NewTrust(client kubernetes.Interface, tolerated sets.Set[string]) (*Trust, 
 	return t, err
 }
 
-// otherHeaders returns the keys of the ConfigMap that do not name the headers that every kube-apiserver has by default.
+// otherHeaders returns the keys of the ConfigMap whose headers differ from the default headers of
+// kube-apiserver.
 func otherHeaders(s frontproxy.Status) []string {
 	var keys []string
 	for _, header := range []struct {
@@ -118,8 +118,8 @@ func otherHeaders(s frontproxy.Status) []string {
 	return keys
 }
 
-// Run follows until the context ends.
+// Run follows the ConfigMap until the context ends.
 func (t *Trust) Run(ctx context.Context) { t.informer.Run(ctx.Done()) }
 
-// Status is that of the state that was seen last.
+// Status returns the evaluation of the ConfigMap as last observed.
 func (t *Trust) Status() Status { return *t.status.Load() }

@@ -21,7 +21,7 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// published is the ConfigMap as kube-apiserver makes it.
+// published returns the ConfigMap as kube-apiserver creates it.
 func published(proxies, users *certs.CA) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: frontproxy.Namespace,
 		Name: frontproxy.ConfigMapName}, Data: map[string]string{
@@ -34,8 +34,9 @@ func published(proxies, users *certs.CA) *corev1.ConfigMap {
 	}}
 }
 
-// TestS11Tolerated: what lets others than the front proxy name any user is rejected, unless it is
-// tolerated by name. The flag for that is named; nothing else can be tolerated.
+// TestS11Tolerated checks that trust that lets clients other than the front proxy name any user is
+// rejected, unless it is tolerated by name. The error names the flag for that. Nothing else can be
+// tolerated.
 func TestS11Tolerated(t *testing.T) {
 	proxies, users := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth),
 		newCA(t, "client-ca", x509.ExtKeyUsageClientAuth)
@@ -87,7 +88,8 @@ func TestS11Tolerated(t *testing.T) {
 	}
 }
 
-// TestS12Trust: trust follows the ConfigMap, and ends with it. Nothing is trusted before it was read.
+// TestS12Trust checks that trust follows the ConfigMap and ends with it, and that nothing is
+// trusted before it has been read.
 func TestS12Trust(t *testing.T) {
 	cm := published(newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth),
 		newCA(t, "client-ca", x509.ExtKeyUsageClientAuth))
@@ -122,7 +124,8 @@ func TestS12Trust(t *testing.T) {
 	becomes("made again", true)
 }
 
-// TestS12Refused: without the ConfigMap's word the right certificates count for nothing, and health says why.
+// TestS12Refused checks that valid certificates are rejected without the ConfigMap, and that
+// health reports the reason.
 func TestS12Refused(t *testing.T) {
 	proxies, users := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth),
 		newCA(t, "client-ca", x509.ExtKeyUsageClientAuth)
@@ -145,7 +148,7 @@ func TestS12Refused(t *testing.T) {
 				t.Errorf("%s while the ConfigMap is gone: %t: refused %q", name, gone, got)
 			}
 		}
-		// kube-apiserver vouches for tokens itself.
+		// kube-apiserver authenticates tokens itself.
 		if got := s.get(t, "/apis", nil, token).Refused; got != "" {
 			t.Errorf("token: refused %q, want accepted", got)
 		}
@@ -155,7 +158,7 @@ func TestS12Refused(t *testing.T) {
 	}
 }
 
-// TestS18NoTokens: a server that takes no tokens does not ask about them.
+// TestS18NoTokens checks that a server that accepts no tokens does not send TokenReviews.
 func TestS18NoTokens(t *testing.T) {
 	ca := newCA(t, "ca", x509.ExtKeyUsageClientAuth)
 	src := sources(t, ca, newCA(t, "client-ca", x509.ExtKeyUsageClientAuth))

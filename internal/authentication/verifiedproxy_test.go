@@ -23,7 +23,7 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// changingTrust is a bundle that a test changes.
+// changingTrust is a CA bundle that a test changes.
 type changingTrust struct {
 	dynamiccertificates.CAContentProvider
 	bundle atomic.Pointer[[]byte]
@@ -39,7 +39,7 @@ func (c *changingTrust) VerifyOptions() (x509.VerifyOptions, bool) {
 		roots.AppendCertsFromPEM(c.CurrentCABundleContent())
 }
 
-// names are those that a test allows.
+// names are the allowed names, which a test changes.
 type names struct{ atomic.Pointer[[]string] }
 
 func (n *names) set(names ...string) { n.Store(&names) }
@@ -47,13 +47,13 @@ func (n *names) set(names ...string) { n.Store(&names) }
 // Value implements headerrequest.StringSliceProvider.
 func (n *names) Value() []string { return *n.Load() }
 
-// proxyRig is the authenticator with all that it depends on in the hands of a test.
+// proxyRig is a verifiedProxy whose dependencies are controlled by a test.
 type proxyRig struct {
 	*verifiedProxy
 	trust    *changingTrust
 	names    *names
-	clock    atomic.Int64 // is added to the time
-	verified atomic.Int32 // how often certificates were verified
+	clock    atomic.Int64 // offset that is added to the time
+	verified atomic.Int32 // number of verifications
 }
 
 func newProxyRig(t testing.TB, ca *certs.CA) *proxyRig {
@@ -75,8 +75,8 @@ func newProxyRig(t testing.TB, ca *certs.CA) *proxyRig {
 	return r
 }
 
-// want asks who sends a request over a connection with these certificates, and whether they were
-// verified for the answer.
+// want checks whether the front proxy is recognized on a connection with these certificates, and
+// whether they were verified again.
 func (r *proxyRig) want(t *testing.T, when string, proxy, verified bool, chain ...*x509.Certificate) {
 	t.Helper()
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
@@ -89,8 +89,8 @@ func (r *proxyRig) want(t *testing.T, when string, proxy, verified bool, chain .
 	}
 }
 
-// TestRememberedProxy: what was verified is remembered for the very same certificates and CAs, and
-// nothing else is.
+// TestRememberedProxy checks that a verification is cached for exactly the same certificates and
+// CAs only.
 func TestRememberedProxy(t *testing.T) {
 	ca, next := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth),
 		newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth)
@@ -131,7 +131,8 @@ func TestRememberedProxy(t *testing.T) {
 	r.want(t, "the clock is right again", true, false, cert)
 }
 
-// TestRememberedChain: an intermediate counts like the rest. It must be there, and ends the memory with its own end.
+// TestRememberedChain checks that an intermediate certificate must be present, and that the cached
+// verification expires with it.
 func TestRememberedChain(t *testing.T) {
 	root, rootKey := selfMade(t, "root", nil, nil, time.Hour)
 	intermediate, intermediateKey := selfMade(t, "intermediate", root, rootKey, time.Minute)
@@ -144,7 +145,8 @@ func TestRememberedChain(t *testing.T) {
 	r.want(t, "after the intermediate expired", false, true, leaf, intermediate)
 }
 
-// TestRememberedProxies: there is room for many, and not for ever more.
+// TestRememberedProxies checks that the cache has room for many certificates, but a limited
+// number.
 func TestRememberedProxies(t *testing.T) {
 	ca := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth)
 	r := newProxyRig(t, ca)
@@ -156,7 +158,8 @@ func TestRememberedProxies(t *testing.T) {
 	}
 }
 
-// selfMade is a certificate as certs would not make it: with an intermediate. No parent makes a root.
+// selfMade returns a certificate that the package certs would not create, with an intermediate as
+// issuer. Without a parent, it is a root.
 func selfMade(t testing.TB, name string, parent *x509.Certificate, parentKey *ecdsa.PrivateKey,
 	lifetime time.Duration) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
@@ -185,8 +188,8 @@ func selfMade(t testing.TB, name string, parent *x509.Certificate, parentKey *ec
 	return cert, key
 }
 
-// BenchmarkFrontProxy compares a front proxy that was verified before with one that is verified
-// each time, as the library does.
+// BenchmarkFrontProxy compares a cached front proxy with one that is verified each time, as the
+// library does.
 func BenchmarkFrontProxy(b *testing.B) {
 	ca := newCA(b, "front-proxy-ca", x509.ExtKeyUsageClientAuth)
 	r := newProxyRig(b, ca)

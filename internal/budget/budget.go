@@ -10,28 +10,32 @@ import (
 	"time"
 )
 
-// Budget gives the next share to the user who had least for the shortest time since it began to wait, as in start-time
-// fair queueing, and to each in the order in which it asked. A user who has as much as one may have is passed over.
+// Budget gives the next share to the waiting user with the lowest use, as in start-time fair
+// queueing. The use of a user is the sum of its shares multiplied by the time for which it held
+// them. For a new user, it starts at the present use of the others. Requests of one user are
+// served in order. A user who has reached the limit of a user is skipped.
 type Budget struct {
 	total, perUser int64
 
 	mutex    sync.Mutex
 	taken    int64
 	reserved int64
-	users    map[string]*userShares // who have a share or wait for one
+	users    map[string]*userShares // users that have a share or wait for one
 	queue    []*waiting
-	now      float64 // the used of the user who got the last share, before that
+	now      float64 // highest use of a user when it got a share
 }
 
-// userShares are those of a user. waits is how many it waits for; used is the sum of its shares times the seconds that
-// it had them, and of what others had used when it came.
+// userShares holds the shares of a user. waits is the number of its waiting requests. used is the
+// sum of its shares multiplied by the seconds for which it held them, plus the use of the others
+// when it arrived.
 type userShares struct {
 	taken int64
 	waits int
 	used  float64
 }
 
-// waiting is a request that waits for a share. ready is closed when it has it, and since is when that was.
+// waiting is a request that waits for a share. ready is closed when it gets the share, and since
+// is the time at which it did.
 type waiting struct {
 	user  string
 	share int64
@@ -44,8 +48,9 @@ func New(total, perUser int64) *Budget {
 	return &Budget{total: total, perUser: perUser, users: map[string]*userShares{}}
 }
 
-// Take waits for a share until the context ends. One that is larger than the total counts for the total. Call release,
-// once, to give it back. A request that has a share must not ask for another: it might wait for itself.
+// Take waits for a share until the context ends. A share that is larger than the total counts as
+// the total. Call release, once, to return it. A request that has a share must not take another,
+// because it might wait for itself.
 func (b *Budget) Take(ctx context.Context, user string, share int64) (release func(), err error) {
 	w := &waiting{user: user, share: min(share, b.total), ready: make(chan struct{})}
 	release = func() {
@@ -75,7 +80,7 @@ func (b *Budget) Take(ctx context.Context, user string, share int64) (release fu
 	if i >= 0 {
 		b.leaveQueue(i)
 		b.forget(user)
-		b.admitWaiting() // those behind it
+		b.admitWaiting() // requests behind it
 	}
 	b.mutex.Unlock()
 	if i < 0 {
@@ -84,8 +89,9 @@ func (b *Budget) Take(ctx context.Context, user string, share int64) (release fu
 	return nil, context.Cause(ctx)
 }
 
-// Reserve takes an amount from the total for something that is not waited for, or gives it back if it is negative. What
-// one user may have remains for shares; one that is larger is given while there is no other.
+// Reserve takes an amount from the total for a purpose that does not wait, or returns it if amount
+// is negative. The limit of one user remains available for shares. A larger share is given while
+// there is no other.
 func (b *Budget) Reserve(amount int64) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -93,14 +99,14 @@ func (b *Budget) Reserve(amount int64) {
 	b.admitWaiting()
 }
 
-// InUse returns what is taken in all, without what is reserved.
+// InUse returns the total of all shares, without reserved amounts.
 func (b *Budget) InUse() int64 {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	return b.taken
 }
 
-// admitWaiting gives shares to those who wait as long as the next one fits.
+// admitWaiting gives shares to waiting requests as long as the next one fits.
 func (b *Budget) admitWaiting() {
 	for i := b.next(); i >= 0; i = b.next() {
 		w := b.queue[i]
@@ -117,7 +123,7 @@ func (b *Budget) admitWaiting() {
 	}
 }
 
-// next returns the place in the queue of who is next, or -1.
+// next returns the index in the queue of the next request, or -1 if there is none.
 func (b *Budget) next() int {
 	next := -1
 	for i, w := range b.queue {
@@ -137,7 +143,7 @@ func (b *Budget) leaveQueue(i int) {
 	b.queue = slices.Delete(b.queue, i, i+1)
 }
 
-// forget deletes the entry of a user, unless the user has a share or a request that waits.
+// forget deletes the entry of a user, unless the user has a share or a waiting request.
 func (b *Budget) forget(name string) {
 	if user := b.users[name]; user.taken == 0 && user.waits == 0 {
 		delete(b.users, name)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestOrder: shares are given in order; a user who has enough is passed over, and nobody else.
+// TestOrder checks that shares are given in order, and that only users at their limit are skipped.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(10, 6)
@@ -37,7 +37,7 @@ func TestOrder(t *testing.T) {
 		}
 		want := func(names ...string) {
 			t.Helper()
-			slices.Sort(served) // those that are served at once are so in any order
+			slices.Sort(served) // shares that are given at the same time have no order
 			slices.Sort(names)
 			if !slices.Equal(served, names) {
 				t.Fatalf("got %v served, want %v", served, names)
@@ -45,7 +45,7 @@ func TestOrder(t *testing.T) {
 		}
 		take("a1", "a", 6)
 		want("a1")
-		take("a2", "a", 1) // has enough
+		take("a2", "a", 1) // is at the limit of a user
 		take("b1", "b", 3) // passes a2
 		want("a1", "b1")
 		take("c1", "c", 5) // waits for the total
@@ -67,7 +67,8 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// TestFair: who has had shares for a shorter time is next, even if others have waited for longer.
+// TestFair checks that the user who has had shares for a shorter time is next, even if others have
+// waited longer.
 func TestFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(2, 2)
@@ -96,8 +97,8 @@ func TestFair(t *testing.T) {
 	})
 }
 
-// TestReserve: requests get no share of a reserved amount. The budget of one user remains, and a larger share is given
-// while no other is in use.
+// TestReserve checks that requests get no share of a reserved amount. The limit of one user
+// remains available, and a larger share is given while no other is in use.
 func TestReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, served := New(12, 4), 0
@@ -141,7 +142,7 @@ func TestReserve(t *testing.T) {
 	})
 }
 
-// TestTakeEnds: a request that gives up has no share, and lets those behind it pass.
+// TestTakeEnds checks that a request that gives up has no share, and lets requests behind it pass.
 func TestTakeEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(10, 10)

@@ -13,7 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Whatever differs from what was asked for is named, all at once, and nothing changes.
+// TestAcceptRefuses: Accept reports all differences from the request at once and changes
+// nothing.
 func TestAcceptRefuses(t *testing.T) {
 	from := elsewhere(t)
 	serving, err := ReadKeyPair(filepath.Join(from, ServingCADir))
@@ -38,10 +39,10 @@ func TestAcceptRefuses(t *testing.T) {
 			"number of subject attributes"}},
 		"expired": {func(c *x509.Certificate, _ *AcceptOptions) {
 			c.NotBefore, c.NotAfter = epoch.Add(-day), epoch.Add(-time.Hour)
-		}, []string{"it expired at"}},
+		}, []string{"expired at"}},
 		"not yet valid": {func(c *x509.Certificate, _ *AcceptOptions) {
 			c.NotBefore, c.NotAfter = epoch.Add(day), epoch.Add(2*day)
-		}, []string{"it did not verify"}},
+		}, []string{"verification failed"}},
 		"too long": {func(c *x509.Certificate, _ *AcceptOptions) {
 			c.NotBefore, c.NotAfter = epoch,
 				epoch.Add(400*day)
@@ -54,15 +55,15 @@ func TestAcceptRefuses(t *testing.T) {
 		}, []string{"after its CA at"}},
 		"CA of another": {func(_ *x509.Certificate, o *AcceptOptions) {
 			o.CAFile = filepath.Join(from, KonnectivityAgentCADir, CertFile)
-		}, []string{"it was signed by CN=widgets-serving-ca@"}},
+		}, []string{"signed by CN=widgets-serving-ca@"}},
 		"CA for clients": {func(_ *x509.Certificate, o *AcceptOptions) {
 			o.CAFile = filepath.Join(from, FrontProxyCADir, CertFile)
-		}, []string{"expected a CA for [serverAuth]", "it was signed by"}},
+		}, []string{"expected a CA for [serverAuth]", "signed by"}},
 		"a leaf as CA": {func(_ *x509.Certificate, o *AcceptOptions) {
 			o.CAFile = filepath.Join(from, ServingDir, CertFile)
-		}, []string{"expected a CA certificate", "it was signed by"}},
+		}, []string{"expected a CA certificate", "signed by"}},
 		"no CA": {func(_ *x509.Certificate, o *AcceptOptions) { o.CAFile = "" },
-			[]string{"give it with --ca"}},
+			[]string{"set --ca"}},
 		"CA file gone": {func(_ *x509.Certificate, o *AcceptOptions) { o.CAFile = "nowhere" },
 			[]string{"expected a readable file: " + notFound}},
 		"two in a file": {func(_ *x509.Certificate, o *AcceptOptions) { o.CertFile = "chain" },
@@ -126,14 +127,14 @@ func TestAcceptKeepsToItsCA(t *testing.T) {
 	_, err := Accept(t.Context(), accept)
 	wantError(t, err, "to change the CA, move "+filepath.Join(dir, ServingCADir)+" away first")
 
-	// The key of a CA whose certificate is lost must not go with a certificate that comes in its place.
+	// The key of a CA whose certificate is lost must not be combined with another certificate.
 	remove(ServingCADir+"/..data/tls.crt")(t, dir)
 	before := contents(t, dir)
 	_, err = Accept(t.Context(), accept)
-	wantError(t, err, "expected the certificate of the key beside it")
+	wantError(t, err, "expected the certificate that matches the key")
 	if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
 		t.Errorf("a refusal changed files:\n%s", diff)
 	}
 	_, err = Accept(t.Context(), AcceptOptions{Dir: dir, Name: FrontProxyClientDir, CertFile: cert, Now: at(epoch)})
-	wantError(t, err, "expected a pending request, found none; make one with certgen request front-proxy-client")
+	wantError(t, err, "expected a pending request, found none; create one with certgen request front-proxy-client")
 }

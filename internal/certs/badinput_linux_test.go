@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// asNobody runs do on a thread that the kernel treats as an ordinary user in all that concerns files, also where tests
-// run as root. The thread ends with the goroutine.
+// asNobody runs do on a thread that has an ordinary user's file permissions, even if the tests
+// run as root. The thread exits with the goroutine.
 func asNobody(t *testing.T, do func()) {
 	t.Helper()
 	const nobody = 65534
@@ -34,7 +34,8 @@ func asNobody(t *testing.T, do func()) {
 	<-done
 }
 
-// A directory in which nothing can be written: the error names it, and nothing is half done.
+// TestUnwritableDirectories: in a directory that is not writable, Init returns an error about
+// permissions and changes no files.
 func TestUnwritableDirectories(t *testing.T) {
 	open := func(t *testing.T, path string) {
 		if err := os.Chmod(path, 0o777); err != nil {
@@ -55,7 +56,7 @@ func TestUnwritableDirectories(t *testing.T) {
 		"without permissions": {func(t *testing.T, dir string) { mustInit(t, initOptions(dir, epoch)) }, "pki"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// t.TempDir's parent may be closed to others.
+			// The parent directory of t.TempDir may be inaccessible to other users.
 			root, err := os.MkdirTemp("", "certs-") //nolint:usetesting // for the reason above
 			if err != nil {
 				t.Fatal(err)
@@ -69,12 +70,12 @@ func TestUnwritableDirectories(t *testing.T) {
 			}
 			tc.prepare(t, pki)
 			before := contents(t, root)
-			if os.Getuid() != 0 { // the owner may write; take that away for the while of the test
+			if os.Getuid() != 0 { // the owner can write; remove that permission for the test
 				setModes(t, pki, 0o555)
 				defer setModes(t, pki, 0o755)
 			}
 			asNobody(t, func() {
-				// 61 days on, all leaves are due.
+				// After 61 days, all leaves are due.
 				_, err := Init(t.Context(), initOptions(filepath.Join(root, tc.dir), epoch.Add(61*day)))
 				_, refused := errors.AsType[*RefusedError](err)
 				if !refused && !errors.Is(err, fs.ErrPermission) {
@@ -88,7 +89,7 @@ func TestUnwritableDirectories(t *testing.T) {
 	}
 }
 
-// openLock lets others take the lock and read the keys, so that it is the writing that fails.
+// openLock lets other users take the lock and read the keys, so that only writing fails.
 func openLock(t *testing.T, dir string) {
 	t.Helper()
 	for _, file := range []string{lockFile, ServingCADir + "/tls.key", ServingDir + "/tls.key", FrontProxyCADir +

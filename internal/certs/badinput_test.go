@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Two at once: one waits for the other, and both leave one consistent set.
+// TestTwoInitsAtOnce: concurrent calls of Init wait for each other and leave one consistent set.
 func TestTwoInitsAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	var wg sync.WaitGroup
@@ -45,23 +45,24 @@ func TestTwoInitsAtOnce(t *testing.T) {
 	}
 }
 
-// An expired CA signs nothing, whoever asks; a leaf never outlives its CA.
+// TestExpiredCASignsNothing: an expired CA signs nothing, so a leaf never outlives its CA.
 func TestExpiredCASignsNothing(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
 	after := at(epoch.Add(CALifetime + time.Second))
 	_, err := ReadCA(filepath.Join(dir, ServingCADir), after)
-	wantError(t, err, "it expired at 2031-11-20T06:00:00Z")
+	wantError(t, err, "expired at 2031-11-20T06:00:00Z")
 	ca, err := ReadCA(filepath.Join(dir, ServingCADir), at(epoch))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ca.now = after
 	_, err = ca.IssueServing(ServingOptions{DNSNames: []string{"widgets.demo.svc"}})
-	wantError(t, err, "it expired at")
+	wantError(t, err, "expired at")
 }
 
-// Runs that were cut short at every step: the next one completes them and keeps all that was whole.
+// TestInitAfterHalfARun: Init completes a run that was interrupted at any step and keeps
+// everything that is complete.
 func TestInitAfterHalfARun(t *testing.T) {
 	rename := func(dir, from, to string) error { return os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)) }
 	for name, tc := range map[string]struct {
@@ -104,10 +105,10 @@ func TestInitAfterHalfARun(t *testing.T) {
 			}
 			want := map[string]string{}
 			for _, p := range []string{ServingCADir, ServingDir, FrontProxyCADir, FrontProxyClientDir} {
-				want[p] = "kept"
+				want[p] = "unchanged"
 			}
 			for _, p := range tc.made {
-				want[p] = "made"
+				want[p] = "created"
 			}
 			got := map[string]string{}
 			for name, action := range actions(mustInit(t, initOptions(dir, epoch))) {
@@ -123,8 +124,8 @@ func TestInitAfterHalfARun(t *testing.T) {
 	}
 }
 
-// Whatever is signed is signed before the first file is written: when that fails for the second CA, the first one's
-// leaves are as they were.
+// TestNothingIsWrittenWhenSigningFails: Init signs everything before it writes the first file.
+// If signing fails for the second CA, the first CA's leaves do not change.
 func TestNothingIsWrittenWhenSigningFails(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
@@ -133,11 +134,12 @@ func TestNothingIsWrittenWhenSigningFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As if the signer had a fault that its result shows: cfssl takes this name for an address.
+	// Simulate a signer fault that only the result shows: cfssl interprets this name as an
+	// address.
 	chains[1].leaves[0].want.dnsNames = []string{"10.0.0.1"}
 	before := contents(t, dir)
 	_, err = initLocked(chains, opts)
-	wantError(t, err, "the signer did not do what was asked")
+	wantError(t, err, "check issued certificate: differences from the request")
 	if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
 		t.Errorf("files changed:\n%s", diff)
 	}

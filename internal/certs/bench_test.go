@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// BenchmarkInit makes all sets, ten pairs, each time in a new directory, and writes them to disk. The bound is in
-// docs/measurements.md.
+// BenchmarkInit creates all sets, ten key pairs, in a new directory on disk for each iteration.
+// The limit is in docs/reference/measurements.md.
 func BenchmarkInit(b *testing.B) {
 	opts := allSets("")
 	dir := b.TempDir()

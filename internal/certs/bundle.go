@@ -14,13 +14,15 @@ import (
 	"time"
 )
 
-// Bundle is a list of certificates that are trusted, or shown, together.
+// Bundle is a list of certificates that are trusted or presented together.
 type Bundle []*x509.Certificate
 
-// ParseBundle reads PEM that holds certificates and nothing else: at least one, no other block type, no headers in a
-// block, no text after the last one. It is strict because readers differ: some skip a bad block and some refuse the
-// whole file. A block with headers is loaded by crypto/tls, skipped by crypto/x509 and client-go, refused by OpenSSL.
-// Text before a block, as OpenSSL writes it, is allowed; so are CRLF line ends.
+// ParseBundle parses PEM data that contains only CERTIFICATE blocks. It returns an error if data
+// contains no certificate, another block type, a block with headers, or text after the last
+// block. It is strict because readers differ: some skip a bad block, others reject the whole
+// file. For a block with headers, crypto/tls loads it, crypto/x509 and client-go skip it, and
+// OpenSSL rejects it. ParseBundle accepts text before a block, as OpenSSL writes it, and CRLF
+// line endings.
 func ParseBundle(data []byte) (Bundle, error) {
 	c := ReadPEM(data)
 	switch {
@@ -33,7 +35,8 @@ func ParseBundle(data []byte) (Bundle, error) {
 	return c.Certificates, nil
 }
 
-// ReadBundle reads files as ParseBundle does. What is wrong with them is *RefusedError, joined.
+// ReadBundle reads and concatenates files as ParseBundle does. It joins the errors, one
+// *RefusedError per file.
 func ReadBundle(paths ...string) (Bundle, error) {
 	var out Bundle
 	var errs []error
@@ -53,7 +56,7 @@ func ReadBundle(paths ...string) (Bundle, error) {
 	return out, errors.Join(errs...)
 }
 
-// parseCertificate reads exactly one certificate.
+// parseCertificate parses data that contains exactly one certificate.
 func parseCertificate(data []byte) (*x509.Certificate, error) {
 	b, err := ParseBundle(data)
 	if err == nil && len(b) != 1 {
@@ -65,7 +68,8 @@ func parseCertificate(data []byte) (*x509.Certificate, error) {
 	return b[0], nil
 }
 
-// ReadCertificateFile reads a file with exactly one certificate. What is wrong with it is *RefusedError.
+// ReadCertificateFile reads a file that contains exactly one certificate. All errors are
+// *RefusedError.
 func ReadCertificateFile(path string) (*x509.Certificate, error) {
 	b, err := ReadBundle(path)
 	if err == nil && len(b) != 1 {
@@ -77,7 +81,8 @@ func ReadCertificateFile(path string) (*x509.Certificate, error) {
 	return b[0], nil
 }
 
-// PEM encodes the certificates in order: CERTIFICATE blocks only, LF line ends, one newline at the end.
+// PEM encodes the certificates in order, as CERTIFICATE blocks with LF line endings and a final
+// newline.
 func (b Bundle) PEM() []byte {
 	var out []byte
 	for _, cert := range b {
@@ -86,13 +91,15 @@ func (b Bundle) PEM() []byte {
 	return out
 }
 
-// Contains compares whole certificates, not subjects: two generations of a CA may share a subject.
+// Contains reports whether b contains cert. It compares whole certificates, not subjects,
+// because two generations of a CA may share a subject.
 func (b Bundle) Contains(cert *x509.Certificate) bool {
 	return slices.ContainsFunc(b, cert.Equal)
 }
 
-// Merge returns the union of b and more without doubles and without those expired at now, oldest first, so that the
-// same set always gives the same bytes.
+// Merge returns the union of b and more, without duplicates and without certificates that have
+// expired at now. The result is sorted oldest first, so the same certificates always give the
+// same bytes.
 func (b Bundle) Merge(now time.Time, more ...*x509.Certificate) Bundle {
 	var out Bundle
 	for _, cert := range slices.Concat(b, more) {
@@ -106,7 +113,7 @@ func (b Bundle) Merge(now time.Time, more ...*x509.Certificate) Bundle {
 	return out
 }
 
-// Pool returns the certificates as trust anchors.
+// Pool returns the certificates as a pool of trust anchors.
 func (b Bundle) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	for _, cert := range b {
@@ -115,8 +122,9 @@ func (b Bundle) Pool() *x509.CertPool {
 	return pool
 }
 
-// ParseCAs returns what peers may trust of a file that was read from path: CAs only, sorted, none twice, none that has
-// expired. What is wrong with it is a *RefusedError.
+// ParseCAs parses a CA bundle that was read from path. It returns the CAs sorted, without
+// duplicates and without those that have expired at now. It returns *RefusedError if the data is
+// malformed, contains a certificate that is not a CA, or contains no valid CA.
 func ParseCAs(data []byte, path string, now time.Time) (Bundle, error) {
 	all, err := ParseBundle(data)
 	if err != nil {
@@ -125,22 +133,22 @@ func ParseCAs(data []byte, path string, now time.Time) (Bundle, error) {
 	for _, cert := range all {
 		if !cert.IsCA {
 			return nil, &RefusedError{Path: path, Reason: fmt.Sprintf(
-				"expected CAs only, found %s; take the file of the CA that signed it", cert.Subject)}
+				"expected CAs only, found %s; use the file of the CA that signed it", cert.Subject)}
 		}
 	}
 	bundle := all.Merge(now)
 	if len(bundle) == 0 {
 		return nil, &RefusedError{Path: path,
-			Reason: "expected a CA that is valid, found only expired ones; make a new one: certgen init"}
+			Reason: "expected a valid CA, found only expired ones; issue a new one: certgen init"}
 	}
 	return bundle, nil
 }
 
-// Without returns a copy that lacks those certificates.
+// Without returns a copy of b without the given certificates.
 func (b Bundle) Without(remove ...*x509.Certificate) Bundle {
 	return slices.DeleteFunc(slices.Clone(b), Bundle(remove).Contains)
 }
 
-// LenientBundle reads what x509.CertPool.AppendCertsFromPEM, and so kube-aggregator, takes from a caBundle: it passes
-// over everything that it cannot use.
+// LenientBundle parses a caBundle as x509.CertPool.AppendCertsFromPEM, and therefore
+// kube-aggregator, does: it skips everything that it cannot use.
 func LenientBundle(data []byte) Bundle { return ReadPEM(data).Certificates }

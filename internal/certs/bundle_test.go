@@ -55,7 +55,7 @@ func TestParseBundle(t *testing.T) {
 	}
 }
 
-// TestHeadersAreReadDifferently is why ParseBundle and ParsePrivateKey refuse headers.
+// TestHeadersAreReadDifferently shows why ParseBundle and ParsePrivateKey reject headers.
 func TestHeadersAreReadDifferently(t *testing.T) {
 	leaf := issueServing(t, newServingCA(t), "a.b.svc")
 	cert, key := withHeader(leaf.CertPEM), withHeader(leaf.KeyPEM)
@@ -112,7 +112,7 @@ func TestParseCAs(t *testing.T) {
 	}
 }
 
-// FuzzParseBundle: no input may crash the parser, and what it accepts must come back the same.
+// FuzzParseBundle: no input crashes the parser, and accepted input survives a round trip.
 func FuzzParseBundle(f *testing.F) {
 	ca, err := NewCA(CAOptions{Name: "fuzz", Usage: x509.ExtKeyUsageServerAuth})
 	if err != nil {

@@ -13,47 +13,54 @@ import (
 )
 
 const (
-	// CALifetime is as long as cfssl's default for a CA, half of kubeadm's.
+	// CALifetime equals cfssl's default for a CA and is half of kubeadm's.
 	CALifetime = 5 * 365 * 24 * time.Hour
-	// LeafLifetime is cert-manager's default: long enough to survive a broken renewal for weeks.
+	// LeafLifetime is cert-manager's default. It leaves weeks to repair a broken renewal.
 	LeafLifetime = 90 * 24 * time.Hour
-	// MaxLeafLifetime is the longest that TLS clients of browsers accept (CA/Browser Forum ballot SC-22).
+	// MaxLeafLifetime is the longest lifetime that browsers accept (CA/Browser Forum ballot
+	// SC-22).
 	MaxLeafLifetime = 398 * 24 * time.Hour
 
-	// backdate lets a new certificate be used by machines whose clock is late; certutil of client-go takes 1 h too.
+	// backdate makes a new certificate valid on machines whose clocks are behind. client-go's
+	// cert utilities backdate by 1 h too.
 	backdate = time.Hour
 )
 
-// CAOptions describe a new certificate authority.
+// CAOptions describes a new certificate authority.
 type CAOptions struct {
-	// Name begins the common name, which is made unique for each generation: two CAs with one subject and two keys
-	// confuse clients that look up issuers by subject.
+	// Name is the prefix of the common name. A suffix makes the common name unique for each
+	// generation, because two CAs with the same subject and different keys confuse clients that
+	// look up issuers by subject.
 	Name string
-	// Usage is what the CA's leaves may be used for: x509.ExtKeyUsageServerAuth or x509.ExtKeyUsageClientAuth.
-	// Verifiers apply it to the whole chain, so a serving CA cannot make a client certificate that anyone accepts.
+	// Usage is the extended key usage of the CA's leaves: x509.ExtKeyUsageServerAuth or
+	// x509.ExtKeyUsageClientAuth. Verifiers apply it to the whole chain, so nobody accepts a
+	// client certificate that a serving CA signed.
 	Usage x509.ExtKeyUsage
-	// MutualTLS adds the other of the two usages, for a CA that both ends of a connection come from, as konnectivity
-	// wants it. Each leaf still has one.
+	// MutualTLS adds the other of the two usages, for a CA that signs both ends of a connection,
+	// as konnectivity requires. Each leaf still has a single usage.
 	MutualTLS bool
-	// PermittedDNS and PermittedIPs limit the names of a serving CA's leaves; with PermittedDNS alone, IP addresses
-	// are excluded altogether. Both empty means no limit.
+	// PermittedDNS and PermittedIPs limit the names in a serving CA's leaves. If only
+	// PermittedDNS is set, all IP addresses are excluded. If both are empty, names are not
+	// limited.
 	PermittedDNS, PermittedIPs []string
-	// Lifetime counts from now; 0 means CALifetime.
+	// Lifetime starts now; 0 means CALifetime.
 	Lifetime time.Duration
 	KeyType  KeyType // empty means ECDSAP256
-	// Now is the clock; nil means time.Now. The CA keeps it for the leaves that it issues.
+	// Now returns the current time; nil means time.Now. The CA uses it for the leaves that it
+	// issues.
 	Now func() time.Time
 }
 
-// CA signs leaves. It has the least power that its leaves need: their extended key usages, no CAs below it, and for a
-// serving CA only the names that it was made for, if they were given.
+// CA signs leaves. Its certificate is limited to its leaves' extended key usages and path length
+// 0. A serving CA is also limited to the names in its options, if any.
 type CA struct {
 	KeyPair
-	remote *RemoteSigner // has the key, where there is none
+	remote *RemoteSigner // holds the key if KeyPair has none
 	now    func() time.Time
 }
 
-// NewCA makes a key and a self-signed CA. Wrong options give *InvalidError, all at once.
+// NewCA generates a key and a self-signed CA certificate. For invalid options, it returns all
+// *InvalidErrors joined.
 func NewCA(opts CAOptions) (*CA, error) {
 	now := clock(opts.Now)
 	s, err := opts.spec(now().Truncate(time.Second))
@@ -70,7 +77,7 @@ func NewCA(opts CAOptions) (*CA, error) {
 	}
 	cert, err := sign(s, request, KeyPair{Key: key})
 	if err != nil {
-		return nil, fmt.Errorf("make CA %s: %w", opts.Name, err)
+		return nil, fmt.Errorf("create CA %s: %w", opts.Name, err)
 	}
 	pair, err := newKeyPair(cert, key)
 	if err != nil {
@@ -79,8 +86,8 @@ func NewCA(opts CAOptions) (*CA, error) {
 	return &CA{KeyPair: *pair, now: now}, nil
 }
 
-// ParseCA reads a CA that may sign at now (nil means time.Now): certificate and key match, it is a CA, and its
-// validity has begun and not ended.
+// ParseCA parses a CA's certificate and key. It returns an error unless they match, the
+// certificate is a CA, and it is valid at now (nil means time.Now).
 func ParseCA(certPEM, keyPEM []byte, now func() time.Time) (*CA, error) {
 	pair, err := ParseKeyPair(certPEM, keyPEM)
 	if err != nil {
@@ -94,7 +101,7 @@ func (o CAOptions) spec(now time.Time) (spec, error) {
 	errs := []error{Require("name", o.Name, "the CA's name, such as widgets-serving-ca")}
 	if o.Usage != x509.ExtKeyUsageServerAuth && o.Usage != x509.ExtKeyUsageClientAuth {
 		errs = append(errs, &InvalidError{"usage", fmt.Sprint(o.Usage),
-			"expected serverAuth or clientAuth; make one CA for each"})
+			"expected serverAuth or clientAuth; create one CA for each"})
 	}
 	dns, err := parseAll("permitted-dns", o.PermittedDNS, normalizeDNSName)
 	errs = append(errs, err)
@@ -102,14 +109,15 @@ func (o CAOptions) spec(now time.Time) (spec, error) {
 	errs = append(errs, err)
 	if len(ips) > 0 && len(dns) == 0 {
 		errs = append(errs, &InvalidError{"permitted-ip", strings.Join(o.PermittedIPs, ","),
-			"expected permitted DNS names as well; alone it would leave every DNS name allowed"})
+			"expected permitted DNS names as well; IP constraints alone permit every DNS name"})
 	}
 	if len(dns) > 0 && o.Usage == x509.ExtKeyUsageClientAuth {
-		// The same constraint on a directory name would be no help: Go refuses it as an unknown critical extension.
+		// A constraint on directory names would not help: Go rejects it as an unknown critical
+		// extension.
 		errs = append(errs, &InvalidError{"permitted-dns", strings.Join(dns, ","),
-			"expected none for a client CA; DNS constraints say nothing about user names"})
+			"expected none for a client CA; DNS constraints do not apply to user names"})
 	}
-	errs = append(errs, ValidateLeaf(o.Lifetime, o.KeyType, true)) // a CA may last longer than a leaf
+	errs = append(errs, ValidateLeaf(o.Lifetime, o.KeyType, true)) // a CA may outlive MaxLeafLifetime
 	if err := errors.Join(errs...); err != nil {
 		return spec{}, err
 	}
@@ -123,10 +131,11 @@ func (o CAOptions) spec(now time.Time) (spec, error) {
 	return s, nil
 }
 
-// maxCommonName is ub-common-name of RFC 5280 appendix A.1. Go does not enforce it, others do.
+// maxCommonName is ub-common-name in RFC 5280 appendix A.1. Go does not enforce it, but other
+// implementations do.
 const maxCommonName = 64
 
-// generationName is unique and shows when the CA was made.
+// generationName returns a unique common name that contains the CA's creation time.
 func generationName(name string, now time.Time) string {
 	id := make([]byte, 4)
 	_, _ = rand.Read(id) // never fails (crypto/rand)
@@ -134,9 +143,9 @@ func generationName(name string, now time.Time) string {
 	return name[:min(len(name), maxCommonName-len(suffix))] + suffix
 }
 
-// ValidateLeaf returns what is wrong with the lifetime and the key type of new leaves, as *InvalidError joined by
-// errors.Join. 0 and empty are the defaults. A lifetime above MaxLeafLifetime must be allowed, as it always is for a
-// CA.
+// ValidateLeaf returns an *InvalidError for each problem with the lifetime and key type of new
+// leaves, joined by errors.Join. A lifetime of 0 and an empty key type select the defaults.
+// allowLongLived permits a lifetime above MaxLeafLifetime; callers always set it for a CA.
 func ValidateLeaf(lifetime time.Duration, keyType KeyType, allowLongLived bool) error {
 	var err error
 	if lifetime != 0 && lifetime < time.Second {
@@ -144,8 +153,8 @@ func ValidateLeaf(lifetime time.Duration, keyType KeyType, allowLongLived bool) 
 	}
 	if !allowLongLived && lifetime > MaxLeafLifetime {
 		err = &InvalidError{"lifetime", lifetime.String(),
-			fmt.Sprintf("expected at most %s (398 days), the most that TLS clients accept; "+
-				"renew more often instead; certgen init allows it with --allow-long-lived", MaxLeafLifetime)}
+			fmt.Sprintf("expected at most %s (398 days), the limit of TLS clients; "+
+				"use a shorter lifetime, or allow it with --allow-long-lived", MaxLeafLifetime)}
 	}
 	return errors.Join(err, keyType.validate())
 }

@@ -20,7 +20,7 @@ import (
 
 var widgets = Service{Name: "widgets", Namespace: "demo"}
 
-// profile is the part of a certificate that does not change from one issue to the next.
+// profile contains the properties that two certificates for the same spec share.
 type profile struct {
 	KeyUsage    x509.KeyUsage
 	ExtKeyUsage []x509.ExtKeyUsage
@@ -104,8 +104,8 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// Basic constraints and name constraints must be critical (RFC 5280 sections 4.2.1.9 and 4.2.1.10), or a verifier that
-// does not know them would pass over them.
+// TestCriticalExtensions: basic constraints and name constraints are critical (RFC 5280 sections
+// 4.2.1.9 and 4.2.1.10). Otherwise a verifier that does not support them would ignore them.
 func TestCriticalExtensions(t *testing.T) {
 	ca := newCA(t, CAOptions{Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: widgets.DNSNames()})
 	got := map[string]bool{}
@@ -161,7 +161,7 @@ func TestParseCA(t *testing.T) {
 		want      string
 	}{
 		"good":            {ca.CertPEM, ca.KeyPEM, epoch, ""},
-		"key of another":  {ca.CertPEM, other.KeyPEM, epoch, "belongs to another certificate"},
+		"key of another":  {ca.CertPEM, other.KeyPEM, epoch, "the key does not match the certificate"},
 		"leaf":            {leaf.CertPEM, leaf.KeyPEM, epoch, "expected a CA certificate"},
 		"expired":         {ca.CertPEM, ca.KeyPEM, epoch.Add(CALifetime + time.Second), "expired at"},
 		"not yet valid":   {ca.CertPEM, ca.KeyPEM, epoch.Add(-2 * time.Hour), "clock"},
@@ -183,7 +183,8 @@ func TestParseCA(t *testing.T) {
 	}
 }
 
-// A CA made by other tools often has an RSA key. It may sign; a weak one may not, cfssl would use SHA-1 with it.
+// TestParseCAFromElsewhere: ParseCA accepts RSA keys, which are common in CAs that other tools
+// create. It rejects a weak one, with which cfssl would use SHA-1.
 func TestParseCAFromElsewhere(t *testing.T) {
 	for bits, want := range map[int]string{2048: "",
 		1024: "expected ECDSA P-256 or stronger, or RSA of at least 2048 bits, found RSA 1024"} {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// CertificateInfo is what a person or a script wants to know of a certificate. It holds nothing secret.
+// CertificateInfo describes a certificate for people and scripts. It contains no secrets.
 type CertificateInfo struct {
 	RequestInfo
 	Issuer             string    `json:"issuer"`
@@ -27,12 +27,13 @@ type CertificateInfo struct {
 	RenewAt            time.Time `json:"renewAt"`
 	ResidualSeconds    int64     `json:"residualSeconds"` // negative once expired
 	DaysLeft           int       `json:"daysLeft"`        // whole days, rounded down
-	SHA256             string    `json:"sha256"`          // of the DER
+	SHA256             string    `json:"sha256"`          // of the DER encoding
 	SubjectKeyID       string    `json:"subjectKeyID,omitempty"`
 	AuthorityKeyID     string    `json:"authorityKeyID,omitempty"`
 }
 
-// RequestInfo is what requests and certificates have in common: whom they are for.
+// RequestInfo is the part of the description that requests and certificates share: the subject,
+// names, usages and key type.
 type RequestInfo struct {
 	Subject      string   `json:"subject"`
 	DNSNames     []string `json:"dnsNames,omitempty"`
@@ -41,9 +42,10 @@ type RequestInfo struct {
 	KeyType      string   `json:"keyType"`
 }
 
-// Describe reads cert at the moment now.
+// Describe returns the description of cert at time now.
 func Describe(cert *x509.Certificate, now time.Time) CertificateInfo {
-	// Certificates know whole seconds only; without this a new one would have a day less than it was asked for.
+	// Certificates store whole seconds. Without truncation, a new certificate would show one day
+	// less than its requested lifetime.
 	left := cert.NotAfter.Sub(now.Truncate(time.Second))
 	info := CertificateInfo{
 		RequestInfo: RequestInfo{
@@ -66,7 +68,7 @@ func Describe(cert *x509.Certificate, now time.Time) CertificateInfo {
 		SubjectKeyID:       hex.EncodeToString(cert.SubjectKeyId),
 		AuthorityKeyID:     hex.EncodeToString(cert.AuthorityKeyId),
 	}
-	// MaxPathLen 0 without MaxPathLenZero, and -1, both mean that there is no limit.
+	// MaxPathLen 0 without MaxPathLenZero, and MaxPathLen -1, both mean that there is no limit.
 	if cert.IsCA && (cert.MaxPathLen > 0 || cert.MaxPathLenZero) {
 		info.PathLength = &cert.MaxPathLen
 	}
@@ -76,7 +78,7 @@ func Describe(cert *x509.Certificate, now time.Time) CertificateInfo {
 	return info
 }
 
-// keyUsageNames spells key usages as RFC 5280 section 4.2.1.3 does.
+// keyUsageNames returns the names of the key usages from RFC 5280 section 4.2.1.3.
 func keyUsageNames(usage x509.KeyUsage) []string {
 	out := []string{}
 	for bit := x509.KeyUsageDigitalSignature; bit <= x509.KeyUsageDecipherOnly; bit <<= 1 {
@@ -87,7 +89,8 @@ func keyUsageNames(usage x509.KeyUsage) []string {
 	return out
 }
 
-// extKeyUsageNames spells extended key usages as RFC 5280 section 4.2.1.12 does, those unknown to Go as their OID.
+// extKeyUsageNames returns the names of the extended key usages from RFC 5280 section 4.2.1.12.
+// It returns the OID of a usage that Go does not know.
 func extKeyUsageNames(usages []x509.ExtKeyUsage, unknown []asn1.ObjectIdentifier) []string {
 	return append(toStrings(usages), toStrings(unknown)...)
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// FuzzCertificate: any bytes that the standard library takes for a certificate can be judged, described and encoded
-// again.
+// FuzzCertificate: any certificate that the standard library parses can be checked, described
+// and encoded again.
 func FuzzCertificate(f *testing.F) {
 	ca, err := NewCA(CAOptions{Name: "fuzz", Usage: x509.ExtKeyUsageServerAuth, Now: at(epoch)})
 	if err != nil {

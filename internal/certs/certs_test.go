@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// epoch is the present of tests that do not say otherwise.
+// epoch is the default current time in tests.
 var epoch = time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
 
 func at(t time.Time) func() time.Time { return func() time.Time { return t } }
@@ -54,7 +54,8 @@ func issueServing(t *testing.T, ca *CA, names ...string) *KeyPair {
 	return pair
 }
 
-// forge signs template with the issuer's key and none of this package's rules, as a thief of the key would.
+// forge signs template with the issuer's key, without this package's validation, as a thief of
+// the key could.
 func forge(t *testing.T, issuer KeyPair, template *x509.Certificate) KeyPair {
 	t.Helper()
 	key, err := NewKey()
@@ -64,7 +65,7 @@ func forge(t *testing.T, issuer KeyPair, template *x509.Certificate) KeyPair {
 	return forgeWithKey(t, issuer, template, key)
 }
 
-// forgeWithKey makes a self-signed certificate when issuer is empty.
+// forgeWithKey creates a self-signed certificate if issuer is empty.
 func forgeWithKey(t *testing.T, issuer KeyPair, template *x509.Certificate, key crypto.Signer) KeyPair {
 	t.Helper()
 	if template.NotAfter.IsZero() {
@@ -88,7 +89,8 @@ func forgeWithKey(t *testing.T, issuer KeyPair, template *x509.Certificate, key 
 	return *pair
 }
 
-// verifyServing does what kube-aggregator's TLS client does with an APIService's caBundle.
+// verifyServing verifies cert with an APIService's caBundle, as kube-aggregator's TLS client
+// does.
 func verifyServing(cert *x509.Certificate, caBundle []byte, serverName string) error {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(caBundle) {
@@ -98,7 +100,7 @@ func verifyServing(cert *x509.Certificate, caBundle []byte, serverName string) e
 	return err
 }
 
-// verifyClient does what the request-header authenticator does with a client certificate.
+// verifyClient verifies a client certificate as the request-header authenticator does.
 func verifyClient(cert *x509.Certificate, caBundle []byte) error {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(caBundle) {
@@ -110,10 +112,10 @@ func verifyClient(cert *x509.Certificate, caBundle []byte) error {
 	return err
 }
 
-// wantError fails unless err exists and speaks of want.
-// notFound is what the system says of a file that is not there.
+// notFound is the operating system's error text for a file that does not exist.
 var notFound = syscall.Errno(2).Error()
 
+// wantError reports a test error unless err contains want.
 func wantError(t *testing.T, err error, want string) {
 	t.Helper()
 	if err == nil || !strings.Contains(filepath.ToSlash(err.Error()), filepath.ToSlash(want)) {

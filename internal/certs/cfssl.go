@@ -16,18 +16,20 @@ import (
 	"github.com/cloudflare/cfssl/signer/local"
 )
 
-// cfssl's logger is global and writes each serial number to standard error, where only our errors belong. What it
-// says is in the errors that its functions return.
+// cfssl's global logger writes each serial number to standard error, which is reserved for our
+// errors. Nothing is lost: cfssl's functions return the same information as errors.
 func init() { log.Level = log.LevelFatal }
 
-// sign has cfssl sign the key in the request as s asks, and takes nothing else from the request. An issuer without a
-// certificate makes a root of the issuer's own key. Only this file and that of the remote signer know cfssl;
-// another signer needs only this function, since the result is compared with s in any case.
+// sign signs the key in request with cfssl. All other properties come from s; nothing else is
+// taken from the request. If issuer has no certificate, sign returns a root certificate for the
+// issuer's own key. Only this file and remote.go use cfssl. Another signer needs to replace only
+// this function, because the result is always compared with s.
 func sign(s spec, request *x509.CertificateRequest, issuer KeyPair) (*x509.Certificate, error) {
-	// One signer per signature: for a root, cfssl's signer stores the new certificate in itself.
+	// Use a new signer for each signature: for a root, cfssl's signer stores the new certificate
+	// in itself.
 	cfssl, err := local.NewSigner(issuer.Key, issuer.Certificate, signer.DefaultSigAlgo(issuer.Key), policyFor(s))
 	if err != nil {
-		return nil, fmt.Errorf("make cfssl signer: %w", err)
+		return nil, fmt.Errorf("create cfssl signer: %w", err)
 	}
 	order, err := signRequestFor(s, request)
 	if err != nil {
@@ -44,20 +46,21 @@ func sign(s spec, request *x509.CertificateRequest, issuer KeyPair) (*x509.Certi
 	return cert, s.checkIssued(cert, cmp.Or(issuer.Certificate, cert), request.PublicKey)
 }
 
-// policyFor makes the one profile that s needs.
+// policyFor returns a signing policy with the single profile that s needs.
 //
-// It is the default one, which cfssl takes for every name that it does not know, without a word; cfssl's own default
-// allows server and client authentication for a year. Usages that cfssl does not know it ignores, and a certificate
-// without any would be good for every purpose: checkIssued refuses it.
+// It is the default profile because cfssl silently falls back to that for every unknown profile
+// name; cfssl's own default allows server and client authentication for a year. cfssl also
+// ignores usages that it does not know. A certificate without usages would be valid for every
+// purpose, so checkIssued rejects it.
 func policyFor(s spec) *config.Signing {
 	profile := &config.SigningProfile{
-		Expiry: time.Minute, // cfssl demands one; signRequestFor says when the certificate ends
+		Expiry: time.Minute, // required by cfssl; signRequestFor sets the real expiry
 		Usage:  cfsslUsages(s),
-		// Nothing of a CSR but its key. Without a whitelist cfssl copies names, and a CSR's own basic constraints, into
-		// the certificate. CopyExtensions stays off for the same reason: in v1.6 it lets a CSR override usages and
-		// names.
+		// Take nothing but the key from a CSR. Without a whitelist, cfssl copies the CSR's names
+		// and basic constraints into the certificate. CopyExtensions stays off for the same
+		// reason: in v1.6 it lets a CSR override usages and names.
 		CSRWhitelist: &config.CSRWhitelist{PublicKey: true, PublicKeyAlgorithm: true, SignatureAlgorithm: true},
-		// In cfssl a zero path length must be said twice, or it means "no limit".
+		// cfssl needs both fields for a zero path length; MaxPathLen 0 alone means "no limit".
 		CAConstraint: config.CAConstraint{IsCA: s.isCA, MaxPathLen: 0, MaxPathLenZero: s.isCA},
 	}
 	if s.constraints != nil {
@@ -66,7 +69,8 @@ func policyFor(s spec) *config.Signing {
 	return &config.Signing{Default: profile}
 }
 
-// cfsslUsages spells the usages of s as cfssl's config.KeyUsage and config.ExtKeyUsage do.
+// cfsslUsages returns the usages of s as cfssl's config.KeyUsage and config.ExtKeyUsage spell
+// them.
 func cfsslUsages(s spec) []string {
 	out := []string{"digital signature"}
 	if s.isCA {
@@ -80,7 +84,7 @@ func cfsslUsages(s spec) []string {
 	return out
 }
 
-// signRequestFor says to cfssl what is in s; all that comes from the request is its key.
+// signRequestFor returns cfssl's sign request for s. Only the key comes from request.
 func signRequestFor(s spec, request *x509.CertificateRequest) (*signer.SignRequest, error) {
 	subject := &signer.Subject{CN: s.commonName}
 	for _, group := range s.groups {
@@ -89,10 +93,12 @@ func signRequestFor(s spec, request *x509.CertificateRequest) (*signer.SignReque
 	order := &signer.SignRequest{
 		Request: string(encodeRequest(request)),
 		Subject: subject,
-		// Never nil: nil would let the names of the CSR through. cfssl guesses the kind of each entry, which
-		// is safe for names that normalizeDNSName and netip accepted, and checked afterwards in any case.
+		// Hosts must not be nil: nil would let the names in the CSR through. cfssl guesses the
+		// type of each entry. That is safe for names that normalizeDNSName and netip have
+		// accepted, and checkIssued compares the result with s in any case.
 		Hosts: append(append([]string{}, s.dnsNames...), s.ips...),
-		// Set both: cfssl does not end a leaf with its CA, and rounds to the minute.
+		// Set both times: cfssl does not limit a leaf to its CA's lifetime, and it rounds to the
+		// minute.
 		NotBefore: s.notBefore,
 		NotAfter:  s.notAfter,
 	}
@@ -101,7 +107,7 @@ func signRequestFor(s spec, request *x509.CertificateRequest) (*signer.SignReque
 		if err != nil {
 			return nil, err
 		}
-		for _, ext := range constrained.Extensions { // cfssl's profiles know nothing of it
+		for _, ext := range constrained.Extensions { // cfssl's profiles do not support name constraints
 			order.Extensions = append(order.Extensions, signer.Extension{ID: config.OID(ext.Id), Critical: ext.Critical,
 				Value: hex.EncodeToString(ext.Value)})
 		}

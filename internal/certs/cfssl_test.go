@@ -26,7 +26,7 @@ func leafSpec(names ...string) spec {
 	}
 }
 
-// plainRequest asks for nothing.
+// plainRequest returns a request without names and usages.
 func plainRequest(t *testing.T) *x509.CertificateRequest {
 	t.Helper()
 	key, err := NewKey()
@@ -40,7 +40,7 @@ func plainRequest(t *testing.T) *x509.CertificateRequest {
 	return request
 }
 
-// rawSigner is cfssl with our policy, without what sign does around it.
+// rawSigner returns cfssl's signer with our policy, but without the other steps of sign.
 func rawSigner(t *testing.T, ca *CA, s spec) *local.Signer {
 	t.Helper()
 	cfssl, err := local.NewSigner(ca.Key, ca.Certificate, signer.DefaultSigAlgo(ca.Key), policyFor(s))
@@ -50,7 +50,8 @@ func rawSigner(t *testing.T, ca *CA, s spec) *local.Signer {
 	return cfssl
 }
 
-// cfssl signs with its default profile when it does not know a name. Ours is the one there is.
+// anyProfileIsOurs: for an unknown profile name, cfssl signs with its default profile. That must
+// be the only profile, ours.
 func anyProfileIsOurs(t *testing.T) {
 	ca, s := newServingCA(t), leafSpec("a.b.svc")
 	request := plainRequest(t)
@@ -81,7 +82,8 @@ func unknownUsageIsRefused(t *testing.T) {
 	wantError(t, err, "extended key usages: expected")
 }
 
-// A default profile that is missing or has no expiry makes cfssl refuse the policy; a lint level makes it fail.
+// policyIsValid: cfssl rejects a policy whose default profile is missing or has no expiry, and
+// fails if a lint level is set.
 func policyIsValid(t *testing.T) {
 	for _, s := range []spec{leafSpec("a.b.svc"), {isCA: true, usage: x509.ExtKeyUsageClientAuth},
 		{isCA: true, mutual: true, usage: x509.ExtKeyUsageClientAuth}} {
@@ -91,7 +93,8 @@ func policyIsValid(t *testing.T) {
 	}
 }
 
-// To the second, whatever the profiles of cfssl round and default.
+// timesAreExact: validity is exact to the second, despite the rounding and defaults of cfssl's
+// profiles.
 func timesAreExact(t *testing.T) {
 	now := time.Date(2026, 11, 21, 6, 30, 31, 999, time.UTC)
 	ca := newCA(t, CAOptions{Usage: x509.ExtKeyUsageServerAuth, Now: at(now)})
@@ -112,8 +115,8 @@ func lifeOfCAIsTheOptions(t *testing.T) {
 	}
 }
 
-// There is no renewal: what takes the place of a CA differs in subject, serial, key and key identifier, and has all of
-// the extensions.
+// renewedCAIsANewOne: there is no renewal of a CA. A replacement differs in subject, serial, key
+// and key identifier, and has all extensions.
 func renewedCAIsANewOne(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
@@ -138,7 +141,8 @@ func renewedCAIsANewOne(t *testing.T) {
 	}
 }
 
-// cfssl takes a name with a port for a URI and says nothing; the certificate then has no name that any client asks for.
+// guessedNameIsCaught: cfssl silently treats a name with a port as a URI. The resulting
+// certificate would have no name that any client uses.
 func guessedNameIsCaught(t *testing.T) {
 	ca := newServingCA(t)
 	for name, want := range map[string]string{
@@ -154,7 +158,8 @@ func guessedNameIsCaught(t *testing.T) {
 		_, err := sign(leafSpec(name), plainRequest(t), ca.KeyPair)
 		wantError(t, err, want)
 	}
-	// These stay DNS names, so that nothing differs afterwards: they must not get so far.
+	// These remain DNS names, so checkIssued finds no difference. IssueServing must reject them
+	// earlier.
 	for _, name := range []string{"", "10.0.0.0/24", "[::1]", "10.0.0.1:443"} {
 		if _, err := ca.IssueServing(ServingOptions{DNSNames: []string{name}}); err == nil {
 			t.Errorf("the name %q was signed", name)
@@ -162,7 +167,8 @@ func guessedNameIsCaught(t *testing.T) {
 	}
 }
 
-// cfssl logs each signature to standard error, which is for certgen's errors.
+// signerIsSilent: cfssl must not log signatures to standard error, which is reserved for
+// certgen's errors.
 func signerIsSilent(t *testing.T) {
 	var out bytes.Buffer
 	defer stdlog.SetOutput(stdlog.Writer())
@@ -177,7 +183,7 @@ func signerIsSilent(t *testing.T) {
 	}
 }
 
-// Roots that are made at the same time do not get into each other's way.
+// rootsAtOnce: roots that are created concurrently do not affect each other.
 func rootsAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
@@ -218,7 +224,8 @@ func keysAreEncodedAlike(t *testing.T) {
 	wantError(t, KeyType("ed25519").validate(), "refuse Ed25519")
 }
 
-// RFC 5280 section 4.1.2.2: positive and at most 20 octets; CA/Browser Forum: at least 64 random bits.
+// TestSerialsAreRandomAndShort: serials are positive and have at most 20 octets (RFC 5280
+// section 4.1.2.2), and at least 64 random bits (CA/Browser Forum).
 func TestSerialsAreRandomAndShort(t *testing.T) {
 	ca, seen := newServingCA(t), map[string]bool{}
 	for range 20 {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// greedyRequest asks for all that a request can ask for.
+// greedyRequest returns a request that asks for everything a request can contain.
 func greedyRequest(t *testing.T, key crypto.Signer) *x509.CertificateRequest {
 	t.Helper()
 	marshal := func(v any) []byte {
@@ -48,7 +48,8 @@ func greedyRequest(t *testing.T, key crypto.Signer) *x509.CertificateRequest {
 	return request
 }
 
-// A request must not bring anything but its key: in cfssl v1.6 its extensions can override usages, names and CA.
+// requestBringsOnlyItsKey: nothing but the key is taken from a request. In cfssl v1.6, a
+// request's extensions can override usages, names and CA.
 func requestBringsOnlyItsKey(t *testing.T) {
 	servers, clients := newServingCA(t), newClientCA(t)
 	key, err := NewKey()
@@ -79,7 +80,8 @@ func requestBringsOnlyItsKey(t *testing.T) {
 	}
 }
 
-// A policy is made for one certificate: that of a leaf cannot make a CA, that of a CA has no usages of leaves.
+// policyIsForOneKind: a policy is for one certificate. A leaf's policy cannot issue a CA, and a
+// CA's policy has no usages of leaves.
 func policyIsForOneKind(t *testing.T) {
 	if policy := policyFor(leafSpec("a.b.svc")); policy.Default.CAConstraint.IsCA || len(policy.Profiles) != 0 {
 		t.Errorf("the policy of a leaf makes CAs: %+v", policy)
@@ -90,7 +92,8 @@ func policyIsForOneKind(t *testing.T) {
 	}
 }
 
-// Go, and cfssl with it, leaves the identifier of the issuer out where issuer and subject are the same.
+// leafNamedLikeItsCAIsCaught: if issuer and subject are equal, Go, and therefore cfssl, omits
+// the authority key identifier.
 func leafNamedLikeItsCAIsCaught(t *testing.T) {
 	ca := newClientCA(t)
 	_, err := ca.IssueClient(ClientOptions{User: ca.Certificate.Subject.CommonName})

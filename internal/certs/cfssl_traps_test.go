@@ -4,7 +4,8 @@ package certs
 
 import "testing"
 
-// TestCfsslTraps shows that surprising behaviour of cfssl v1.6.5 cannot affect certificates that this package issues.
+// TestCfsslTraps shows that surprising behaviour of cfssl v1.6.5 cannot affect the certificates
+// that this package issues.
 func TestCfsslTraps(t *testing.T) {
 	for _, trap := range []struct {
 		name string

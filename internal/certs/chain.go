@@ -14,28 +14,29 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy/sharedca"
 )
 
-// chain is a CA and its leaves: what they must be, what was found, and what is done about it. Its steps are plan, which
-// reads and decides, issue, which signs in memory, and save, which alone writes.
+// chain is a CA and its leaves, with the wanted state, the state found on disk and the resulting
+// decisions. Its steps are plan, which reads and decides, issue, which signs in memory, and
+// save, which writes the files.
 type chain struct {
 	now     time.Time
 	ca      authority
 	leaves  []*leaf
-	remote  *RemoteSigner // has the CA's key
-	userCAs Bundle        // the CAs of the cluster's users, none of which may be here
+	remote  *RemoteSigner // holds the CA's key
+	userCAs Bundle        // the CAs that sign the cluster's users; none of them may be used here
 }
 
 type authority struct {
 	pairDir
-	options CAOptions // for a CA made now
+	options CAOptions // for a new CA
 	issuer  *CA       // set by issue
 }
 
 type leaf struct {
 	pairDir
-	reuse      bool // it is written again for the sake of its bundle, with the certificate and key that are there
-	want       spec // what it must be, times excepted
+	reuse      bool // write the bundle again, with the existing certificate and key
+	want       spec // the wanted certificate, except for its times
 	afterwards string
-	pair       *KeyPair // set by issue, with trust, unless it is kept
+	pair       *KeyPair // set by issue together with trust, unless the leaf is kept
 	trust      Bundle
 }
 
@@ -43,12 +44,13 @@ func (i *Item) note(format string, args ...any) {
 	i.Notes = append(i.Notes, fmt.Sprintf(format, args...))
 }
 
-// RenewAt is when a third of the certificate's life is left: time enough to repair a renewal that does not work.
+// RenewAt returns the time at which a third of the certificate's lifetime is left. That leaves
+// time to repair a failing renewal.
 func RenewAt(cert *x509.Certificate) time.Time {
 	return cert.NotAfter.Add(-cert.NotAfter.Sub(cert.NotBefore) / 3)
 }
 
-// pairs are what was found of the CA and its leaves.
+// pairs returns the key pairs of the CA and its leaves.
 func (c *chain) pairs() []*pairDir {
 	out := []*pairDir{&c.ca.pairDir}
 	for _, l := range c.leaves {
@@ -66,7 +68,7 @@ func (c *chain) load() error {
 	return nil
 }
 
-// plan reads the directories and decides. It writes nothing.
+// plan reads the directories and decides what to do. It writes nothing.
 func (c *chain) plan(allowNewCA bool) error {
 	if err := c.load(); err != nil {
 		return err
@@ -83,7 +85,7 @@ func (c *chain) plan(allowNewCA bool) error {
 		return nil
 	}
 	if c.remote != nil {
-		return refusal // a new CA would have its key here
+		return refusal // a new CA's key would be stored here
 	}
 	if !allowNewCA {
 		refusal.OnlyNewCA = true
@@ -94,9 +96,10 @@ func (c *chain) plan(allowNewCA bool) error {
 	return nil
 }
 
-// checkUserCAs returns an error if one of our CAs and a CA of users share a key, or one signed the other. Servers that
-// trust our CA as that of the front proxy or of konnectivity's agents would then trust every user's certificate. A new
-// CA does not help while the old one remains in a bundle.
+// checkUserCAs returns an error if one of our CAs and a CA of users share a key, or one signed
+// the other. Servers that trust our CA for the front proxy or for konnectivity's agents would
+// then trust every user's certificate. A new CA does not help while the old one remains in a
+// bundle.
 func (c *chain) checkUserCAs() error {
 	for _, d := range c.pairs() {
 		file, ours := BundleFile, d.bundle
@@ -107,9 +110,9 @@ func (c *chain) checkUserCAs() error {
 			for _, users := range c.userCAs {
 				if relation := sharedca.Relation(cert, users); relation != "" {
 					return &RefusedError{Path: d.file(file), Reason: fmt.Sprintf(
-						"expected a CA of its own, found one that %s %s, which signs users (--client-ca); "+
-							"a user's certificate could pass for any user; move this pair and its leaves away and let "+
-							"certgen make new ones", relation, users.Subject)}
+						"expected a dedicated CA, found one that %s %s, which signs users (--client-ca); "+
+							"any user with a certificate could impersonate every other user; move this CA and its "+
+							"certificates away and let certgen issue new ones", relation, users.Subject)}
 				}
 			}
 		}
@@ -117,7 +120,7 @@ func (c *chain) checkUserCAs() error {
 	return nil
 }
 
-// checkKeyNeeded refuses when a leaf must be signed and the CA's key is not here.
+// checkKeyNeeded returns an error if a leaf must be signed and the CA's key is not available.
 func (c *chain) checkKeyNeeded() *RefusedError {
 	if c.ca.decision.Action != Kept || c.ca.key != nil || c.remote != nil {
 		return nil
@@ -126,27 +129,28 @@ func (c *chain) checkKeyNeeded() *RefusedError {
 	for _, l := range c.leaves {
 		if l.decision.Action != Kept && !l.reuse {
 			needed = append(needed,
-				fmt.Sprintf("%s must be signed again (%s; certgen request %s asks for it where the key is)",
+				fmt.Sprintf("%s must be signed again (%s; create a request with certgen request %s)",
 					l.file(CertFile), l.decision.Reason, l.name))
 		}
 	}
 	if len(needed) == 0 {
 		return nil
 	}
-	return &RefusedError{Path: c.ca.file(KeyFile), Reason: "expected the CA's key, found none, but " +
+	return &RefusedError{Path: c.ca.file(KeyFile), Reason: "expected the CA's key, found none; " +
 		strings.Join(needed, ", ")}
 }
 
-// planCA decides about the CA, or refuses because it would have to be replaced while it is still trusted.
+// planCA decides what to do with the CA. It returns an error if the CA would have to be replaced
+// while it is still trusted.
 func (c *chain) planCA() (Item, *RefusedError) {
 	found := &c.ca
 	if c.remote != nil && (!found.certSeen || found.keySeen) {
 		return Item{}, &RefusedError{Path: found.path(), Reason: fmt.Sprintf(
-			"expected the certificate of the CA whose key %s has, and no key; "+
-				"put it in %s, or leave --signer out", c.remote.URL, found.file(CertFile))}
+			"expected the certificate of the CA whose key %s holds, and no key; "+
+				"store it in %s, or remove --signer", c.remote.URL, found.file(CertFile))}
 	}
 	if !found.certSeen && !found.keySeen {
-		// Somebody may have taken the whole CA to a safe place. A new one would break what works.
+		// The CA may have been moved to a safe place. A new CA would break leaves that work.
 		for _, l := range c.leaves {
 			if l.cert != nil && !c.now.After(l.cert.NotAfter) {
 				return Item{}, &RefusedError{Path: found.path(),
@@ -154,28 +158,28 @@ func (c *chain) planCA() (Item, *RefusedError) {
 						l.file(CertFile), timeText(l.cert.NotAfter))}
 			}
 		}
-		return Item{Action: Made, Reason: "there was none"}, nil
+		return Item{Action: Made, Reason: "not found"}, nil
 	}
 	if refusal := c.checkCA(); refusal != nil {
 		return Item{}, refusal
 	}
-	return Item{Action: Kept, Reason: "it is valid and may sign what is needed",
+	return Item{Action: Kept, Reason: "valid, and permits the required names",
 		Notes: append(found.notes, c.caNotes()...)}, nil
 }
 
-// checkCA returns why the CA that was found cannot be used, and nil when it can.
+// checkCA returns the reason why the existing CA cannot be used, or nil.
 func (c *chain) checkCA() *RefusedError {
 	found := &c.ca
 	cert, key := found.file(CertFile), found.file(KeyFile)
 	switch {
 	case !found.certSeen:
-		return &RefusedError{Path: cert, Reason: "expected the certificate of the key beside it, found none"}
+		return &RefusedError{Path: cert, Reason: "expected the certificate that matches the key, found none"}
 	case found.certErr != nil:
 		return &RefusedError{Path: cert, Reason: found.certErr.Error()}
 	case found.keyErr != nil:
 		return &RefusedError{Path: key, Reason: found.keyErr.Error()}
 	case found.key != nil && !SamePublicKey(found.cert.PublicKey, found.key.Public()):
-		return &RefusedError{Path: key, Reason: "expected the key of the certificate beside it, found another"}
+		return &RefusedError{Path: key, Reason: "expected the key that matches the certificate, found another"}
 	}
 	for _, l := range c.leaves {
 		if err := checkIssuer(found.cert, l.want, c.now); err != nil {
@@ -185,33 +189,33 @@ func (c *chain) checkCA() *RefusedError {
 	return nil
 }
 
-// caNotes says where a CA that is kept could be better.
+// caNotes returns possible improvements to a CA that is kept.
 func (c *chain) caNotes() []string {
 	var d Item
 	cert, want := c.ca.cert, spec{isCA: true, usage: c.ca.options.Usage, mutual: c.ca.options.MutualTLS}.extKeyUsages()
 	if c.remote != nil {
-		d.note("its key is with %s", c.remote.URL)
+		d.note("the key is in %s", c.remote.URL)
 	} else if c.ca.key == nil {
-		d.note("its key is not here; its leaves can only be replaced where the key is")
+		d.note("the key is stored elsewhere; certgen cannot renew the certificates of this CA here")
 	}
 	if c.now.After(RenewAt(cert)) {
-		d.note("less than a third of its life is left (until %s): plan its rotation", timeText(cert.NotAfter))
+		d.note("less than a third of the lifetime is left (until %s): plan the rotation of the CA", timeText(cert.NotAfter))
 	}
 	if len(cert.ExtKeyUsage) != len(want) || slices.ContainsFunc(want,
 		func(u x509.ExtKeyUsage) bool { return !slices.Contains(cert.ExtKeyUsage, u) }) {
-		d.note("its extended key usages are %s; %s alone would be enough",
+		d.note("the extended key usages are %s; %s is sufficient",
 			extKeyUsageNames(cert.ExtKeyUsage, cert.UnknownExtKeyUsage), extKeyUsageNames(want, nil))
 	}
 	if len(c.ca.options.PermittedDNS) > 0 && len(cert.PermittedDNSDomains) == 0 {
-		d.note("it has no name constraints: with its key a certificate for any host can be made")
+		d.note("no name constraints: the CA can sign certificates for any host")
 	}
 	if !c.ca.options.KeyType.matches(cert.PublicKey) {
-		d.note("its key is %s; only a new CA would have the type that was asked for", keyType(cert.PublicKey))
+		d.note("the key is %s; only a new CA would get the requested key type", keyType(cert.PublicKey))
 	}
 	return d.Notes
 }
 
-// planLeaves decides about the leaves once it is known what becomes of their CA.
+// planLeaves decides what to do with the leaves. It runs after the decision about their CA.
 func (c *chain) planLeaves() {
 	for _, l := range c.leaves {
 		if l.decision = c.planLeaf(l); l.decision.Action == Replaced && !l.reuse && l.afterwards != "" {
@@ -223,33 +227,33 @@ func (c *chain) planLeaves() {
 func (c *chain) planLeaf(l *leaf) Item {
 	l.reuse = false
 	if !l.certSeen && !l.keySeen {
-		return Item{Action: Made, Reason: "there was none"}
+		return Item{Action: Made, Reason: "not found"}
 	}
 	if c.ca.decision.Action != Kept {
-		return Item{Action: Replaced, Reason: "its CA is new"}
+		return Item{Action: Replaced, Reason: "CA replaced"}
 	}
 	if reason := c.checkLeaf(l); reason != "" {
 		return Item{Action: Replaced, Reason: reason}
 	}
-	kept := Item{Action: Kept, Reason: "it is valid and what was asked for", Notes: l.notes}
+	kept := Item{Action: Kept, Reason: "up to date", Notes: l.notes}
 	if c.now.After(RenewAt(l.cert)) {
 		if l.cert.NotAfter.Before(c.ca.cert.NotAfter) {
-			return Item{Action: Replaced, Reason: fmt.Sprintf("less than a third of its life was left (until %s)",
+			return Item{Action: Replaced, Reason: fmt.Sprintf("less than a third of the lifetime was left (until %s)",
 				timeText(l.cert.NotAfter))}
 		}
-		kept.note("it is due, but a new one would end no later: it ends with its CA")
+		kept.note("due for renewal, but a new certificate would not be valid longer: it expires with its CA")
 	}
 	if !l.want.keyType.matches(l.cert.PublicKey) {
-		kept.note("its key is %s; the next one will have the type that was asked for", keyType(l.cert.PublicKey))
+		kept.note("the key is %s; the next key will have the requested type", keyType(l.cert.PublicKey))
 	}
 	if !l.bundle.Contains(c.ca.cert) {
 		kept.Action, l.reuse = Replaced, true
-		kept.Reason = BundleFile + " did not hold its CA; certificate and key stay the same"
+		kept.Reason = BundleFile + " did not contain the CA; certificate and key are unchanged"
 	}
 	return kept
 }
 
-// checkLeaf returns why the leaf that was found is not right, or "".
+// checkLeaf returns the reason why the existing leaf must be replaced, or "".
 func (c *chain) checkLeaf(l *leaf) string {
 	switch {
 	case !l.certSeen:
@@ -261,46 +265,48 @@ func (c *chain) checkLeaf(l *leaf) string {
 	case l.keyErr != nil:
 		return KeyFile + " was damaged: " + l.keyErr.Error()
 	case !SamePublicKey(l.cert.PublicKey, l.key.Public()):
-		return KeyFile + " was not the key of " + CertFile
+		return KeyFile + " did not match " + CertFile
 	}
 	return strings.Join(l.want.problems(l.cert, c.ca.cert, c.now), "; ")
 }
 
-// problems lists why cert is not what s asks of a leaf of the CA, for a person to read.
+// problems returns the reasons, as readable text, why cert is not the leaf of ca that s
+// describes.
 func (s spec) problems(cert, ca *x509.Certificate, now time.Time) []string {
 	var out []string
 	if cert.CheckSignatureFrom(ca) != nil {
-		out = append(out, fmt.Sprintf("it was signed by %s, not by %s", cert.Issuer, ca.Subject))
+		out = append(out, fmt.Sprintf("signed by %s, not by %s", cert.Issuer, ca.Subject))
 	}
 	if now.After(cert.NotAfter) {
-		out = append(out, "it expired at "+timeText(cert.NotAfter))
+		out = append(out, "expired at "+timeText(cert.NotAfter))
 	}
 	out = append(out, s.mismatches(cert)...)
 	if err := s.verify(cert, Bundle{ca}, now); err != nil && len(out) == 0 {
-		out = append(out, "it did not verify: "+err.Error())
+		out = append(out, "verification failed: "+err.Error())
 	}
 	return out
 }
 
-// checkIssuer returns why the CA cannot sign what s asks for.
+// checkIssuer returns the reason why the CA cannot sign a leaf for s, or nil.
 func checkIssuer(ca *x509.Certificate, s spec, now time.Time) error {
 	if reason := unusableCA(ca, s.usage, now); reason != "" {
 		return errors.New(reason)
 	}
 	if names := forbidden(ca, s.dnsNames, s.ips); len(names) > 0 {
-		return fmt.Errorf("expected a CA that may sign %s, found name constraints (%s)", strings.Join(names, ", "),
+		return fmt.Errorf("expected a CA that permits %s, found name constraints (%s)", strings.Join(names, ", "),
 			constraintsOf(ca))
 	}
 	return checkStrength(ca.PublicKey)
 }
 
-// CheckSigner returns why a CA may not sign a serving certificate with the names of leaf.
+// CheckSigner returns an error if ca may not sign a serving certificate with the names of leaf.
 func CheckSigner(ca, leaf *x509.Certificate, now time.Time) error {
 	return checkIssuer(ca, spec{usage: x509.ExtKeyUsageServerAuth, dnsNames: leaf.DNSNames,
 		ips: toStrings(leaf.IPAddresses)}, now)
 }
 
-// issue makes what was decided, in memory: whatever can be refused or fail in signing does so before a file changes.
+// issue signs the planned certificates in memory. Refusals and signing errors therefore occur
+// before any file changes.
 func (c *chain) issue() error {
 	if err := c.issueCA(); err != nil {
 		return err
@@ -323,11 +329,11 @@ func (c *chain) issueLeaves() error {
 			return err
 		}
 		if l.cert = l.pair.Certificate; l.cert.NotAfter.Equal(c.ca.cert.NotAfter) {
-			l.decision.note("it ends with its CA: rotate the CA before that")
+			l.decision.note("expires together with its CA: rotate the CA first")
 		}
-		// The CAs that are in the bundle already may be there for a rotation.
+		// CAs that the bundle already contains may be there for a rotation.
 		if l.trust = l.bundle.Merge(c.now, c.ca.cert); len(l.trust) > 1 {
-			l.decision.note("%s holds %d CAs, so that what an older one signed stays accepted",
+			l.decision.note("%s contains %d CAs, so certificates of an older CA remain trusted",
 				BundleFile, len(l.trust))
 		}
 	}
@@ -345,12 +351,12 @@ func (c *chain) issueCA() (err error) {
 	}
 	c.ca.cert = c.ca.issuer.Certificate
 	if c.ca.certSeen || c.ca.keySeen {
-		c.ca.decision.note("the old one is in %s; delete it when nothing trusts it any more",
+		c.ca.decision.note("the old CA is in %s; delete it when no client trusts it any more",
 			RetiredDir(c.ca.path(), c.now))
 	}
 	if c.ca.decision.Action == Replaced {
 		for _, l := range c.leaves {
-			c.ca.decision.note("whatever trusts only the old CA refuses the new %s certificate until it gets %s",
+			c.ca.decision.note("clients that trust only the old CA refuse the new %s certificate until they get %s",
 				l.name, l.file(BundleFile))
 		}
 	}
@@ -361,17 +367,17 @@ const retiredTime = "20060102T150405Z"
 
 var retiredName = regexp.MustCompile(`\.old-\d{8}T\d{6}Z$`)
 
-// RetiredDir is where the CA in dir goes with its key when it is replaced at now, since it may yet be needed: to go
-// back to it, or to repair it.
+// RetiredDir returns the directory to which a CA and its key move when they are replaced at now.
+// They are kept for a rollback or a repair.
 func RetiredDir(dir string, now time.Time) string {
 	return dir + ".old-" + now.UTC().Format(retiredTime)
 }
 
-// IsRetired tells by its name whether dir holds a CA that was replaced.
+// IsRetired reports whether dir has the name of a retired CA directory.
 func IsRetired(dir string) bool { return retiredName.MatchString(dir) }
 
-// save writes what was issued, the CA before its leaves: a run that stops in between leaves a leaf of another CA, which
-// the next run replaces, and never a leaf without its CA.
+// save writes the issued certificates, the CA before its leaves. An interrupted run can leave a
+// leaf of another CA, which the next run replaces. It never leaves a leaf without its CA.
 func (c *chain) save() error {
 	if err := c.saveCA(); err != nil {
 		return err
@@ -399,7 +405,8 @@ func (c *chain) saveCA() error {
 	return c.ca.store.Write(c.ca.name, c.ca.issuer.Files(nil))
 }
 
-// items reports the CA and its leaves. What is random is left out of a dry run: the next run will have it otherwise.
+// items returns the report items for the CA and its leaves. A dry run omits random values,
+// because the next run generates different ones.
 func (c *chain) items(dryRun bool) []Item {
 	var out []Item
 	for _, d := range c.pairs() {
@@ -412,11 +419,11 @@ func (c *chain) items(dryRun bool) []Item {
 	return out
 }
 
-// item completes what was decided about the pair with what it is now.
+// item returns the decision about the key pair with a description of its current certificate.
 func (d *pairDir) item(now time.Time) Item {
 	out := d.decision
 	out.Name, out.Path, out.Certificate = d.name, d.path(), new(Describe(d.cert, now))
-	// Only a CA's decision can change trust, and only by replacing it.
+	// Only a CA's decision can change trust, and only by replacing the CA.
 	out.TrustChanged = d.cert.IsCA && out.Action == Replaced
 	return out
 }

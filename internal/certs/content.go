@@ -11,37 +11,40 @@ import (
 	"strings"
 )
 
-// Content is what a PEM file holds: what lenient readers take from it, and where strict ones would differ.
+// Content is the parsed content of a PEM file: what lenient readers load from it, and where
+// strict readers differ.
 //
-// x509.CertPool.AppendCertsFromPEM and tls.X509KeyPair skip what they cannot use; client-go's ParseCertsPEM, which
-// loads CA files, refuses a file with one bad certificate; OpenSSL refuses blocks with headers; pem.Decode, below all
-// of them but OpenSSL, steps over damaged blocks in silence. What is taken here is what crypto/x509 and crypto/tls
-// take, since they decide at the aggregator and in TLS. Text before a block, as OpenSSL writes it, is no problem.
+// x509.CertPool.AppendCertsFromPEM and tls.X509KeyPair skip what they cannot use. client-go's
+// ParseCertsPEM, which loads CA files, rejects a file with one bad certificate. OpenSSL rejects
+// blocks with headers. All of them except OpenSSL use pem.Decode, which silently skips damaged
+// blocks. Content holds what crypto/x509 and crypto/tls load, because they decide in the
+// aggregator and in TLS. Text before a block, as OpenSSL writes it, is not a problem.
 type Content struct {
 	Certificates Bundle
-	Key          crypto.Signer // the first one, however weak; nil if there is none or it cannot be used
+	Key          crypto.Signer // the first key, even a weak one; nil if there is no usable key
 	KeyBlocks    int
-	CRLF         bool // line ends are CRLF, which certgen's own readers take
+	CRLF         bool // line endings are CRLF, which certgen's own readers accept
 	Problems     []Problem
 
 	certificateBlocks int
-	foreign           string // type of the first block that is no certificate
+	foreign           string // type of the first block that is not a certificate
 }
 
-// Problem is a difference between readers, said so that "found" can stand before it. It holds nothing of a key.
+// Problem is a difference between readers. Its text completes "found …" and contains no key
+// material.
 type Problem struct {
 	Text    string
-	Warning bool // readers that matter take the rest of the file as it is meant
+	Warning bool // relevant readers load the rest of the file as intended
 }
 
 func (c *Content) problem(warning bool, format string, args ...any) {
 	c.Problems = append(c.Problems, Problem{fmt.Sprintf(format, args...), warning})
 }
 
-// pemBegin is in the first line of every PEM block, whole or damaged.
+// pemBegin starts the first line of every PEM block, whole or damaged.
 var pemBegin = []byte("-----BEGIN ")
 
-// ReadPEM reads all of data.
+// ReadPEM parses all PEM blocks in data. It reports malformed data in Problems.
 func ReadPEM(data []byte) *Content {
 	c := &Content{CRLF: bytes.Contains(data, []byte("\r\n"))}
 	blocks, rest := 0, data
@@ -54,14 +57,14 @@ func ReadPEM(data []byte) *Content {
 	}
 	switch begun := bytes.Count(data, pemBegin); {
 	case begun > blocks:
-		c.problem(false, "damaged PEM blocks (%d of %d), which readers skip without a word", begun-blocks, begun)
+		c.problem(false, "damaged PEM blocks (%d of %d), which readers skip silently", begun-blocks, begun)
 	case blocks == 0:
 		c.problem(false, "no PEM block in %d bytes", len(data))
 	case len(bytes.TrimSpace(rest)) > 0:
-		c.problem(true, "text after the last PEM block; is the file whole, and the right one?")
+		c.problem(true, "text after the last PEM block; check that this is the right file, and complete")
 	}
 	if c.KeyBlocks > 1 {
-		c.problem(true, "%d private keys, of which servers load the first", c.KeyBlocks)
+		c.problem(true, "%d private keys; servers load the first", c.KeyBlocks)
 	}
 	return c
 }
@@ -75,10 +78,10 @@ func (c *Content) add(block *pem.Block) {
 		c.foreign = block.Type
 	}
 	switch {
-	case block.Type == "EC PARAMETERS": // OpenSSL writes it before a key, and readers of keys skip it
+	case block.Type == "EC PARAMETERS": // OpenSSL writes it before a key, and key readers skip it
 	case block.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED"):
 		c.KeyBlocks++
-		c.problem(false, "a block %q: the key is encrypted, and servers have no password for it; write it again: "+
+		c.problem(false, "a block %q: the key is encrypted, and servers have no password for it; decrypt it: "+
 			"openssl pkcs8 -topk8 -nocrypt", block.Type)
 	case strings.HasSuffix(block.Type, blockPrivateKey):
 		if c.KeyBlocks++; c.KeyBlocks == 1 {
@@ -93,7 +96,7 @@ func (c *Content) addCertificate(block *pem.Block) {
 	c.certificateBlocks++
 	if len(block.Headers) > 0 {
 		c.problem(false, "certificate %d in a block with headers: crypto/tls loads it, crypto/x509 and client-go "+
-			"skip it, OpenSSL refuses the file; take the headers out", c.certificateBlocks)
+			"skip it, OpenSSL refuses the file; remove the headers", c.certificateBlocks)
 		return
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
@@ -120,13 +123,13 @@ func (c *Content) addKey(block *pem.Block) {
 		return
 	}
 	if len(block.Headers) > 0 {
-		c.problem(true, "a block %q with headers, which OpenSSL refuses; write it again: openssl pkcs8 -topk8 -nocrypt",
+		c.problem(true, "a block %q with headers, which OpenSSL refuses; convert it: openssl pkcs8 -topk8 -nocrypt",
 			block.Type)
 	}
 	var ok bool
 	if c.Key, ok = key.(crypto.Signer); !ok || err != nil {
-		// The parser's own words may hold bytes of the key.
+		// The parser's error text may contain bytes of the key.
 		c.Key = nil
-		c.problem(false, "a block %q with no usable key in it; is it cut off?", block.Type)
+		c.problem(false, "a block %q without a usable key; the block may be truncated", block.Type)
 	}
 }

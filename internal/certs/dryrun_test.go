@@ -13,9 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// A dry run tells what the next run does, whatever state the directory is in, and writes nothing.
+// TestDryRun: a dry run reports what the next run does in any state of the directory, and writes
+// nothing.
 func TestDryRun(t *testing.T) {
-	cut := func(t *testing.T, dir string) { // a write that stopped before its links
+	cut := func(t *testing.T, dir string) { // a write that stopped before it created its links
 		for _, name := range []string{CertFile, KeyFile, BundleFile} {
 			if err := os.Remove(filepath.Join(dir, ServingDir, name)); err != nil {
 				t.Fatal(err)
@@ -74,23 +75,24 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// What would be refused is refused, also in places where nothing can be written.
+// TestDryRunRefuses: a dry run returns the same errors as a real run, even where nothing can be
+// written.
 func TestDryRunRefuses(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
 	opts := initOptions(dir, epoch)
 	opts.DryRun, opts.DNSNames = true, []string{"a.example.com"}
 	_, err := Init(t.Context(), opts)
-	wantError(t, err, "expected a CA that may sign a.example.com")
+	wantError(t, err, "expected a CA that permits a.example.com")
 	if runtime.GOOS == "windows" {
-		return // it says that what would be below a file is not there, so that is found when files are written
+		return // Windows reports a path below a file as not found, so only writing detects it
 	}
 	opts.Dir = filepath.Join(dir, ServingDir, CertFile)
 	_, err = Init(t.Context(), opts)
 	wantError(t, err, "not a directory")
 }
 
-// Others may hold the lock for as long as they like.
+// TestDryRunTakesNoLock: a dry run succeeds while another process holds the lock.
 func TestDryRunTakesNoLock(t *testing.T) {
 	dir := t.TempDir()
 	unlock, err := Dir(dir).Lock(t.Context())

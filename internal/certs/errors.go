@@ -4,9 +4,9 @@ package certs
 
 import "fmt"
 
-// InvalidError says that one input is wrong. Reason holds what was expected and what to do instead.
+// InvalidError reports one invalid input. Reason states the expected value and a remedy.
 type InvalidError struct {
-	Field  string // the option's name as certgen's flags spell it, such as "dns"
+	Field  string // the option's name as in certgen's flags, such as "dns"
 	Value  string
 	Reason string
 }
@@ -15,7 +15,7 @@ func (e *InvalidError) Error() string {
 	return fmt.Sprintf("%s %q: %s", e.Field, e.Value, e.Reason)
 }
 
-// Require returns an InvalidError for an option that is empty.
+// Require returns an *InvalidError if value is empty, otherwise nil.
 func Require(field, value, want string) error {
 	if value != "" {
 		return nil
@@ -23,29 +23,31 @@ func Require(field, value, want string) error {
 	return &InvalidError{field, "", "expected " + want}
 }
 
-// RefusedError says that the files found on disk forbid an operation. Nothing was changed.
+// RefusedError reports that the files on disk prevent an operation. Nothing was changed.
 type RefusedError struct {
-	Path   string // the file or directory that is in the way
-	Reason string // what was expected, what was found, what to do
-	// OnlyNewCA says that with what is there a new CA is the only way to go on, which InitOptions.AllowNewCA allows.
+	Path   string // the file or directory that prevents the operation
+	Reason string // what was expected, what was found, and a remedy
+	// OnlyNewCA reports that only a new CA allows the operation to continue.
+	// InitOptions.AllowNewCA permits that.
 	OnlyNewCA bool
 }
 
 func (e *RefusedError) Error() string {
 	text := fmt.Sprintf("%s: %s", e.Path, e.Reason)
 	if e.OnlyNewCA {
-		text += "; put that right (from a backup?), or allow a new CA with --allow-new-ca, which everything that " +
-			"trusts the old one must then be told of"
+		text += "; restore it from a backup, or allow a new CA with --allow-new-ca; all clients that trust the old " +
+			"CA then need the new one"
 	}
 	return text
 }
 
-// Flatten lists the single errors that errors.Join put together, in order, so that each can have its own line.
+// Flatten returns the individual errors in a tree of errors joined by errors.Join, in order, so
+// that callers can print one per line.
 func Flatten(err error) []error {
 	if err == nil {
 		return nil
 	}
-	// Not errors.As: it would look through a wrapper and lose the wrapper's text.
+	// Do not use errors.As: it would look inside a wrapper and lose the wrapper's text.
 	joined, ok := any(err).(interface{ Unwrap() []error })
 	if !ok {
 		return []error{err}

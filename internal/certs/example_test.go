@@ -12,7 +12,8 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// The certificates of a control plane on one machine: one CA for servers, one for users.
+// This example issues the certificates of a control plane on one machine, with one CA for
+// servers and one for users.
 func Example() {
 	dir, err := os.MkdirTemp("", "pki")
 	if err != nil {

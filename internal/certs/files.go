@@ -16,48 +16,53 @@ import (
 	"strings"
 )
 
-// The files of a pair, named as in a Secret of type kubernetes.io/tls.
+// The files of a key pair, named as in a Secret of type kubernetes.io/tls.
 const (
 	CertFile   = "tls.crt"
 	KeyFile    = "tls.key"
 	BundleFile = "ca.crt" // of a leaf: the CAs that its peers should trust
 )
 
-// File permissions. A key is for its owner alone; whoever runs under another user gets a copy of its own.
+// File permissions. Only the owner can read a key; a process that runs as another user needs its
+// own copy.
 const (
 	keyMode  fs.FileMode = 0o600
 	certMode fs.FileMode = 0o644
 	dirMode  fs.FileMode = 0o755
-	// caDirMode: nobody else has business where the key of a CA is.
+	// caDirMode denies access to all other users in a directory that holds a CA's key.
 	caDirMode fs.FileMode = 0o700
 )
 
 const (
-	dataLink      = "..data" // the name that kubelet uses for the same purpose
+	dataLink      = "..data" // kubelet uses this name for the same purpose
 	versionPrefix = "..v-"
 	linkPrefix    = "..link-"
 )
 
-// Write stores the pair as tls.crt and tls.key in dir and, unless it is empty, the bundle as ca.crt. See WriteFiles.
+// Write stores the key pair as tls.crt and tls.key in dir, and a non-empty bundle as ca.crt. See
+// WriteFiles.
 func (p *KeyPair) Write(dir string, bundle Bundle) error { return WriteFiles(dir, p.Files(bundle)) }
 
-// WriteFiles replaces the set of files in dir in one step, and makes dir where it is missing. Callers must not write
-// to one directory at the same time (see Dir.Lock).
+// WriteFiles replaces the set of files in dir in one step and creates dir if it is missing.
+// Callers must not write to the same directory concurrently (see Dir.Lock).
 //
-// Two renames, one for the certificate and one for its key, would leave a pair that does not match if the machine
-// stopped in between. So the files go into a new directory, and one rename of the symlink ..data makes all of them
-// current, as in a Secret that kubelet mounts:
+// Two renames, one for the certificate and one for its key, would leave a mismatched key pair if
+// the machine stopped between them. WriteFiles therefore writes the files to a new directory.
+// One rename of the symlink ..data makes all of them current, as in a Secret that kubelet
+// mounts:
 //
-//	tls.crt -> ..data/tls.crt    tls.key -> ..data/tls.key    ..data -> ..v-123    ..v-123/{tls.crt,tls.key}
+//	tls.crt -> ..data/tls.crt    tls.key -> ..data/tls.key
+//	..data  -> ..v-123           ..v-123/{tls.crt,tls.key}
 //
-// The paths dir/tls.crt and dir/tls.key never change, nor does what they mean for a mount of dir, since every link is
-// relative. Links that are missing are made before the rename, so that a version is complete once it is current; and
-// before that, plain files become links to a version of what they hold. The directory of the version before is removed
-// at the end, which also tells servers to reload: their watch follows the symlinks and sees the old file go, and would
-// not see the rename of ..data.
+// The paths dir/tls.crt and dir/tls.key never change. They also work in a mount of dir, because
+// every link is relative. Before the rename, plain files become links to a version with the same
+// content. Missing links are created before the rename too, so that a version is complete when
+// it becomes current. Last, WriteFiles removes the previous version's directory. This also makes
+// servers reload: their watch follows the symlinks and detects the removal of the old file, but
+// not the rename of ..data.
 //
-// On Windows, where not every user may make symlinks and none can be replaced in one step, they are plain files,
-// replaced one by one.
+// On Windows, WriteFiles uses plain files and replaces them one by one. There, not every user
+// may create symlinks, and a symlink cannot be replaced in one step.
 func WriteFiles(dir string, files Files) error {
 	if err := makeDir(dir); err != nil {
 		return err
@@ -85,7 +90,8 @@ func WriteFiles(dir string, files Files) error {
 	return errors.Join(removeKey(dir, files), removeOld(dir, version))
 }
 
-// removeKey removes the key of a certificate that came without one: it is that of another certificate.
+// removeKey removes a key that belongs to another certificate, if files has a certificate
+// without a key.
 func removeKey(dir string, files Files) error {
 	if _, ok := files[KeyFile]; ok || files[CertFile].Data == nil {
 		return nil
@@ -93,7 +99,8 @@ func removeKey(dir string, files Files) error {
 	return removeIfExists(filepath.Join(dir, KeyFile))
 }
 
-// replaceFiles replaces files one by one. Who reads between two of them finds a pair that does not match.
+// replaceFiles replaces files one by one. A concurrent reader may see a key pair that does not
+// match.
 func replaceFiles(dir string, files Files) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		write := func(tmp string) error { return writeFile(tmp, files[name]) }
@@ -116,11 +123,11 @@ func holdsCAKey(files Files) bool {
 	return err == nil && cert.IsCA && len(files[KeyFile].Data) > 0
 }
 
-// writeVersion writes files into a new directory that nothing points to yet, and returns its name.
+// writeVersion writes files to a new directory that no link refers to yet and returns its name.
 func writeVersion(dir string, files Files) (string, error) {
 	path, err := os.MkdirTemp(dir, versionPrefix)
 	if err != nil {
-		return "", fmt.Errorf("make directory: %w", err)
+		return "", fmt.Errorf("create directory: %w", err)
 	}
 	for name, f := range files {
 		err = errors.Join(err, writeFile(filepath.Join(path, name), f))
@@ -131,7 +138,8 @@ func writeVersion(dir string, files Files) (string, error) {
 	return filepath.Base(path), nil
 }
 
-// writeFile makes a file that must not exist. The mode is narrow before the first byte is written.
+// writeFile creates a file and fails if it exists. The restrictive mode is set before the first
+// byte is written.
 func writeFile(path string, file File) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, keyMode)
 	if err != nil {
@@ -144,14 +152,14 @@ func writeFile(path string, file File) error {
 	return nil
 }
 
-// ReplaceLink makes dir/name a symlink to target in one step, whatever file it was before.
+// ReplaceLink makes dir/name a symlink to target in one step and replaces an existing file.
 func ReplaceLink(dir, target, name string) error {
 	link := func(tmp string) error { return os.Symlink(target, tmp) }
 	return atomically(filepath.Join(dir, linkPrefix+name), filepath.Join(dir, name), link, os.Rename)
 }
 
-// linkPlainFiles makes links of files that are none yet, to a version with the same content, so that the next one
-// replaces all at once.
+// linkPlainFiles replaces plain files with links to a version with the same content. The next
+// version can then replace all of them at once.
 func linkPlainFiles(dir string, names []string) error {
 	names = append([]string{CertFile, KeyFile, BundleFile}, names...)
 	if !slices.ContainsFunc(names, func(name string) bool {
@@ -174,7 +182,8 @@ func linkPlainFiles(dir string, names []string) error {
 	return linkFiles(dir, slices.Sorted(maps.Keys(present)))
 }
 
-// switchTo makes a version current, unless there was an error, or removes it.
+// switchTo makes a version current if err is nil. Otherwise, or if that fails, it removes the
+// version.
 func switchTo(dir, version string, err error) error {
 	if err == nil {
 		err = ReplaceLink(dir, version, dataLink)
@@ -185,7 +194,7 @@ func switchTo(dir, version string, err error) error {
 	return err
 }
 
-// linkFiles gives links to the current version those names that are none.
+// linkFiles creates the missing links to the current version.
 func linkFiles(dir string, names []string) error {
 	for _, name := range names {
 		link := filepath.Join(dataLink, name)
@@ -199,8 +208,8 @@ func linkFiles(dir string, names []string) error {
 	return nil
 }
 
-// removeOld removes what earlier versions, and runs that did not come to their end, left in dir: their directories,
-// temporary links, and links to files that the current version no longer has.
+// removeOld removes leftovers of earlier versions and interrupted runs from dir: their
+// directories, temporary links, and links to files that the current version no longer has.
 func removeOld(dir, current string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -223,7 +232,7 @@ func removeOld(dir, current string) error {
 	return nil
 }
 
-// makeDir makes dir and the directories above it, and stores each new name on disk.
+// makeDir creates dir and its parents and syncs each new name to disk.
 func makeDir(dir string) error {
 	if info, err := os.Stat(dir); err == nil {
 		if !info.IsDir() {
@@ -239,12 +248,13 @@ func makeDir(dir string) error {
 		}
 	}
 	if err := os.Mkdir(dir, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("make directory: %w", err)
+		return fmt.Errorf("create directory: %w", err)
 	}
 	return syncDir(parent)
 }
 
-// syncDir stores the names in a directory, as fsync of a file stores its content. Windows cannot do that.
+// syncDir syncs the names in a directory to disk, as fsync on a file syncs its content. Windows
+// does not support this.
 func syncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -259,8 +269,9 @@ func syncDir(dir string) error {
 	return nil
 }
 
-// CreateFile makes a file in one step, complete or not at all. A file that is there already with the same bytes gets
-// the mode; one with other bytes is refused with *RefusedError, since nobody knows what would be lost with it.
+// CreateFile creates a complete file in one step. If the file exists with the same content,
+// CreateFile only sets its mode. If it exists with other content, CreateFile returns
+// *RefusedError, because the existing content may be needed.
 func CreateFile(path string, file File) error {
 	switch found, err := os.ReadFile(path); {
 	case err == nil && bytes.Equal(found, file.Data):
@@ -276,21 +287,23 @@ func CreateFile(path string, file File) error {
 	if err := makeDir(dir); err != nil {
 		return err
 	}
-	// A link fails where the name exists, a rename would replace a file that was made meanwhile.
+	// A link fails if the name exists. A rename would replace a file that was created in the
+	// meantime.
 	return atomically(filepath.Join(dir, ".certgen-"+rand.Text()), path,
 		func(tmp string) error { return writeFile(tmp, file) }, os.Link)
 }
 
-// atomically has create make the file tmp, and put, os.Rename or os.Link, give it the name path in the same directory.
+// atomically calls create to write the file tmp, and put (os.Rename or os.Link) to give it the
+// name path in the same directory.
 func atomically(tmp, path string, create func(tmp string) error, put func(tmp, path string) error) error {
-	err := removeIfExists(tmp) // of a run that was cut short
+	err := removeIfExists(tmp) // left by an interrupted run
 	if err == nil {
 		err = create(tmp)
 	}
 	if err == nil {
 		err = put(tmp, path)
 	}
-	if err := errors.Join(err, removeIfExists(tmp)); err != nil { // a rename has left nothing
+	if err := errors.Join(err, removeIfExists(tmp)); err != nil { // after a rename, tmp no longer exists
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return syncDir(filepath.Dir(path))

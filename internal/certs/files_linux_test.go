@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// Servers of k8s.io/apiserver watch tls.crt and tls.key with inotify, which follows the symlinks, and reload only
-// after an event. Nothing but the end of the old file gives one.
+// TestWatchersOfAPairAreWoken: a write gives inotify watches of tls.crt and tls.key an event.
+// Servers based on k8s.io/apiserver watch these files, follow the symlinks, and reload only
+// after an event. Only the removal of the old file causes one.
 func TestWatchersOfAPairAreWoken(t *testing.T) {
 	ca, dir := newServingCA(t), t.TempDir()
 	if err := issueServing(t, ca, "a.b.svc").Write(dir, nil); err != nil {
@@ -34,7 +35,8 @@ func TestWatchersOfAPairAreWoken(t *testing.T) {
 	}
 }
 
-// TestDirectoryOfCA: nobody else sees what is beside the key of a CA; a leaf's directory is for its server too.
+// TestDirectoryOfCA: only the owner can access the directory with a CA's key. A leaf's directory
+// is accessible to other users, such as its server's.
 func TestDirectoryOfCA(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, InitOptions{Dir: dir, Service: Service{Name: "widgets", Namespace: "demo"}})
@@ -45,7 +47,7 @@ func TestDirectoryOfCA(t *testing.T) {
 	}
 }
 
-// A mode is what was asked for, whatever the umask is.
+// TestWriteModeDespiteUmask: files have the requested mode regardless of the umask.
 func TestWriteModeDespiteUmask(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	dir := t.TempDir()

@@ -14,7 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// modeText is how the mode of a file is listed: Windows knows but one for files that can be written.
+// modeText returns a file's mode as listings show it. Windows has only one mode for writable
+// files.
 func modeText(mode fs.FileMode) string {
 	if runtime.GOOS == "windows" {
 		mode = 0o666
@@ -22,7 +23,7 @@ func modeText(mode fs.FileMode) string {
 	return mode.String()
 }
 
-// tree lists dir as "name mode" or "name -> target", versions by their prefix only.
+// tree lists dir as "name mode" or "name -> target". Versions appear only with their prefix.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -54,7 +55,8 @@ func tree(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// Where there are no symlinks, a pair is two plain files and what was beside the pair before goes too.
+// TestReplaceFiles: without symlinks, a key pair is two plain files, and other files of the
+// previous set are removed.
 func TestReplaceFiles(t *testing.T) {
 	ca, dir := newServingCA(t), t.TempDir()
 	first, second := issueServing(t, ca, "a.b.svc"), issueServing(t, ca, "a.b.svc")
@@ -70,7 +72,7 @@ func TestReplaceFiles(t *testing.T) {
 	if diff := cmp.Diff(want, tree(t, dir)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
-	// The key of a certificate that is gone goes too.
+	// The key of a removed certificate is removed too.
 	if err := replaceFiles(dir, Files{CertFile: {Data: ca.CertPEM, Mode: certMode}}); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +84,8 @@ func TestReplaceFiles(t *testing.T) {
 	}
 }
 
-// TestKeyGoesWithItsCertificate: also a key that somebody put there as a plain file.
+// TestKeyGoesWithItsCertificate: a new certificate without a key removes the old key, even if
+// that is a plain file.
 func TestKeyGoesWithItsCertificate(t *testing.T) {
 	ca, dir := newServingCA(t), t.TempDir()
 	for name, data := range map[string][]byte{CertFile: ca.CertPEM, KeyFile: ca.KeyPEM} {

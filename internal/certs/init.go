@@ -14,90 +14,99 @@ import (
 	"time"
 )
 
-// APIVersion names the form of the JSON documents. While it is alpha a release may change it, as with APIs of
-// Kubernetes.
+// APIVersion is the version of the JSON documents. While it is alpha, a release may change them
+// incompatibly, as with Kubernetes APIs.
 const APIVersion = "certgen.example.com/v1alpha1"
 
-// lockWait is how long Locked waits for another one in the same directory. An Init takes some 10 ms.
+// lockWait is how long Locked waits for a concurrent call in the same directory. Init takes
+// about 10 ms.
 const lockWait = 5 * time.Second
 
-// InitOptions say which certificates a directory must hold.
+// InitOptions describes the certificates that a directory must contain.
 type InitOptions struct {
 	Dir      string
 	Store    Store    // nil means the directory Dir
 	With     []string // sets besides the serving set, see SetNames; nil means SetFrontProxy, an empty list none
 	Service  Service
-	DNSNames []string // of the serving certificate, besides those of the Service
-	IPs      []string // likewise
-	// KonnectivityServerNames are the DNS names and IP addresses by which kube-apiserver dials konnectivity's server;
-	// nil means this machine. KonnectivityAgentServerNames are those by which agents dial it; they have no default.
+	DNSNames []string // of the serving certificate, in addition to those of the Service
+	IPs      []string // IP addresses of the serving certificate
+	// KonnectivityServerNames are the DNS names and IP addresses by which kube-apiserver dials
+	// konnectivity's server; nil means this machine. KonnectivityAgentServerNames are those by
+	// which agents dial it; they have no default.
 	KonnectivityServerNames, KonnectivityAgentServerNames []string
 
-	KeyType        KeyType       // of keys made now; a strong key of another type is kept
-	Lifetime       time.Duration // of leaves made now; 0 means 90 days, for konnectivity 365 days
+	KeyType        KeyType       // of new keys; an existing strong key of another type is kept
+	Lifetime       time.Duration // of new leaves; 0 means 90 days, for konnectivity 365 days
 	AllowLongLived bool          // allow a Lifetime above MaxLeafLifetime
-	// ClientCAFiles hold the CAs of the cluster's users. None of them may be one of ours: whoever has a user's
-	// certificate could claim to be the front proxy, and with that to be anybody.
+	// ClientCAFiles contain the CAs of the cluster's users. None of them may be one of our CAs.
+	// Otherwise, any user who has a certificate could claim to be the front proxy, and through
+	// it any other user.
 	ClientCAFiles []string
-	// Signer has the key of the serving CA, whose certificate must be there; nil means that the key is there too. What
-	// the CA's key is needed for is then asked from it, and the CA is never replaced.
+	// Signer has the key of the serving CA, whose certificate must exist in Dir; nil means that
+	// the key is in Dir too. With a Signer, all signatures that need the CA's key come from it,
+	// and the CA is never replaced.
 	Signer *RemoteSigner
-	// AllowNewCA lets a CA that cannot be used, as one that has expired, be moved aside and replaced. Without it that
-	// is refused, because whatever trusts the old CA must then learn to trust the new one.
+	// AllowNewCA allows an unusable CA, such as an expired one, to be moved aside and replaced.
+	// Without it, Init returns an error, because every client that trusts the old CA must first
+	// learn to trust the new one.
 	AllowNewCA bool
-	// DryRun reports what would be done and writes nothing, not even a lock: another Init may change files meanwhile.
+	// DryRun reports the planned changes and writes nothing, not even a lock. Another Init may
+	// therefore change files meanwhile.
 	DryRun bool
 	Now    func() time.Time // nil means time.Now
 }
 
-// Report says what a command did, in the order in which it did it.
+// Report describes what a command did, in order.
 type Report struct {
 	APIVersion string `json:"apiVersion"`
-	// InitReport, RequestReport, SignReport, AcceptReport, KubeconfigReport, ApplyReport or RenewReport
+	// Kind is InitReport, RequestReport, SignReport, AcceptReport, KubeconfigReport, ApplyReport
+	// or RenewReport.
 	Kind   string   `json:"kind"`
-	DryRun bool     `json:"dryRun"` // nothing was written; what is random in a certificate is left out
+	DryRun bool     `json:"dryRun"` // nothing was written; random values in certificates are omitted
 	Items  []Item   `json:"items"`
-	Next   []string `json:"next,omitempty"` // commands to run now
+	Next   []string `json:"next,omitempty"` // commands to run next
 }
 
-// NewReport returns a report of that kind.
+// NewReport returns a report of the given kind.
 func NewReport(kind string, items ...Item) *Report {
 	return &Report{APIVersion: APIVersion, Kind: kind, Items: append([]Item{}, items...)} // never null in JSON
 }
 
-// Item is what was done about one pair, file or object.
+// Item describes the action on one key pair, file or object.
 type Item struct {
-	Name   string `json:"name,omitempty"` // of the pair's directory, or of whom the certificate is for
-	Path   string `json:"path"`           // of an object its kind and name
+	Name   string `json:"name,omitempty"` // the key pair's directory, or the certificate's subject
+	Path   string `json:"path"`           // for an object, its kind and name
 	Action Action `json:"action"`
 	Reason string `json:"reason"`
-	// TrustChanged is true when a CA took the place of another: its leaves are refused wherever only the old one
-	// is trusted.
+	// TrustChanged is true if a CA replaced another one. Clients that trust only the old CA
+	// reject the new CA's leaves.
 	TrustChanged bool             `json:"trustChanged,omitempty"`
-	Notes        []string         `json:"notes,omitempty"`       // what a person should know or do
-	Certificate  *CertificateInfo `json:"certificate,omitempty"` // that was made or kept
-	Request      *RequestInfo     `json:"request,omitempty"`     // that was made or kept
+	Notes        []string         `json:"notes,omitempty"`       // information and recommended actions
+	Certificate  *CertificateInfo `json:"certificate,omitempty"` // that was created or kept
+	Request      *RequestInfo     `json:"request,omitempty"`     // that was created or kept
 }
 
-// Action is what was done.
+// Action is the action that a command took.
 type Action string
 
 // The actions.
 const (
-	Made     Action = "made"
-	Kept     Action = "kept"
+	Made     Action = "created"
+	Kept     Action = "unchanged"
 	Replaced Action = "replaced"
 )
 
-// Init makes the certificates of an extension API server in a directory and keeps those that are there and right.
-// The serving set is always made, the others where With names them. The keys of CAs have directories of their own, so
-// that a pod can be given a leaf and nothing more.
+// Init creates the certificates of an extension API server in a directory and keeps existing
+// ones that are still correct. It always creates the serving certificates, and the other sets if
+// With lists them. The keys of CAs have their own directories, so that a pod can get a leaf and
+// nothing else.
 //
-// A leaf is replaced when anything about it is not right or less than a third of its life is left. A CA is replaced
-// only with AllowNewCA. Otherwise *RefusedError tells what is in the way; wrong options give
-// *InvalidError. Either are joined, and no certificate or key has changed then: everything is decided and signed
-// before the first file is written. Init waits up to 5 s for another one in Dir. A run that was cut short is completed
-// by the next.
+// Init replaces a leaf if any of its properties is wrong, or if less than a third of its
+// lifetime is left. It replaces a CA only with AllowNewCA. If files on disk prevent the
+// operation, it returns *RefusedErrors. Invalid options return *InvalidErrors. Both are joined,
+// and no certificate or key has changed then: Init decides and signs everything before it writes
+// the first file. Init waits up to 5 s for a concurrent Init in Dir. The next run completes an
+// interrupted one.
 func Init(ctx context.Context, opts InitOptions) (*Report, error) {
 	chains, err := opts.chains(opts.cas())
 	if err != nil {
@@ -111,7 +120,7 @@ func Init(ctx context.Context, opts InitOptions) (*Report, error) {
 
 func (o InitOptions) store() Store { return cmp.Or(o.Store, Store(Dir(o.Dir))) }
 
-// Locked runs do while it holds the store's lock, for which it waits up to 5 s.
+// Locked runs do while it holds the store's lock. It waits up to 5 s for the lock.
 func Locked[T any](ctx context.Context, store Store, do func() (T, error)) (out T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
@@ -158,13 +167,13 @@ func initLocked(chains []*chain, opts InitOptions) (*Report, error) {
 	return report, nil
 }
 
-// Validate returns an InvalidError for each wrong value, joined.
+// Validate returns an *InvalidError for each invalid value, joined.
 func (o InitOptions) Validate() error {
 	_, err := o.chains(o.cas())
 	return err
 }
 
-// cas are those of the sets that With asks for, in the order of the table.
+// cas returns the CAs of the sets that With selects, in the order of the table.
 func (o InitOptions) cas() []caDef {
 	with := o.With
 	if with == nil {
@@ -176,7 +185,7 @@ func (o InitOptions) cas() []caDef {
 	})
 }
 
-// chains validates the options of the CAs and describes them with their leaves.
+// chains validates the options and returns the wanted CAs with their leaves.
 func (o InitOptions) chains(cas []caDef) ([]*chain, error) {
 	errs := []error{o.validateCommon()}
 	var out []*chain
@@ -204,23 +213,23 @@ func (o InitOptions) chains(cas []caDef) ([]*chain, error) {
 	return out, errors.Join(errs...)
 }
 
-// validateCommon checks what belongs to no set.
+// validateCommon validates the options that do not belong to a particular set.
 func (o InitOptions) validateCommon() error {
 	var errs []error
 	if o.Dir == "" && o.Store == nil {
 		errs = append(errs, &InvalidError{"dir", o.Dir,
-			"expected the directory for the certificates, such as ./pki; it is made if missing"})
+			"expected the directory for the certificates, such as ./pki; certgen creates it"})
 	}
 	for _, name := range o.With {
 		if !slices.Contains(SetNames(), name) {
 			errs = append(errs, &InvalidError{"with", name, "expected " + strings.Join(SetNames(), " or ") +
-				"; the serving set is always made"})
+				"; the serving certificates are always issued"})
 		}
 	}
 	if names := slices.Concat(o.KonnectivityServerNames, o.KonnectivityAgentServerNames); len(names) > 0 &&
 		!slices.Contains(o.With, SetKonnectivity) {
 		errs = append(errs, &InvalidError{"with", strings.Join(o.With, ","),
-			fmt.Sprintf("expected the set %s, for %s; add it, or leave the names out",
+			fmt.Sprintf("expected %s, for %s; add it, or remove the names",
 				SetKonnectivity, strings.Join(names, ","))})
 	}
 	if o.Signer != nil {
@@ -229,7 +238,8 @@ func (o InitOptions) validateCommon() error {
 	return errors.Join(append(errs, ValidateLeaf(o.Lifetime, o.KeyType, o.AllowLongLived))...)
 }
 
-// servingNames are those of the Service and those that were asked for besides.
+// servingNames returns the spec of the serving certificate, with the names of the Service and
+// the additional names in the options.
 func servingNames(o *InitOptions) (spec, error) {
 	dns, dnsErr := parseAll("dns", o.DNSNames, normalizeDNSName)
 	_, ipErr := parseAll("ip", o.IPs, parseIP)

@@ -16,7 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What Init must not do without being told: make a CA that nobody trusts.
+// TestInitRefusesToReplaceACA: Init replaces a CA only with AllowNewCA, because nobody trusts
+// the new one yet.
 func TestInitRefusesToReplaceACA(t *testing.T) {
 	moreNames := func(o *InitOptions) { o.DNSNames = []string{"widgets.example.com"} }
 	for name, tc := range map[string]struct {
@@ -33,7 +34,7 @@ func TestInitRefusesToReplaceACA(t *testing.T) {
 		"certificate damaged": {overwrite(ServingCADir+"/tls.crt", "-----BEGIN CERTIFICATE-----\n"), nil, 0,
 			ServingCADir + "/tls.crt", "damaged PEM block"},
 		"certificate gone": {remove(ServingCADir + "/tls.crt"), nil, 0, ServingCADir + "/tls.crt",
-			"expected the certificate of the key"},
+			"expected the certificate that matches the key"},
 		"key of another": {overwrite(ServingCADir+"/tls.key", "file:"+FrontProxyCADir+"/tls.key"), nil, 0,
 			ServingCADir + "/tls.key", "found another"},
 		"CA of another kind": {func(t *testing.T, dir string) {
@@ -44,12 +45,12 @@ func TestInitRefusesToReplaceACA(t *testing.T) {
 		"key gone, leaf due": {remove(ServingCADir + "/tls.key"), nil, 61 * day, ServingCADir + "/tls.key",
 			"must be signed again (less than a third"},
 		"more names": {nil, moreNames, 0, ServingCADir + "/tls.crt",
-			"expected a CA that may sign widgets.example.com"},
+			"expected a CA that permits widgets.example.com"},
 		"address": {nil, func(o *InitOptions) { o.IPs = []string{"10.0.0.1"} }, 0, ServingCADir + "/tls.crt",
-			"expected a CA that may sign 10.0.0.1"},
+			"expected a CA that permits 10.0.0.1"},
 		"another service": {nil, func(o *InitOptions) { o.Service.Name = "gadgets" }, 0, ServingCADir + "/tls.crt",
-			"expected a CA that may sign gadgets.demo.svc, gadgets.demo, gadgets"},
-		"clock far behind": {nil, nil, -2 * day, ServingCADir + "/tls.crt", "is this machine's clock right"},
+			"expected a CA that permits gadgets.demo.svc, gadgets.demo, gadgets"},
+		"clock far behind": {nil, nil, -2 * day, ServingCADir + "/tls.crt", "check the clock of this machine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -87,7 +88,8 @@ func TestInitRefusesToReplaceACA(t *testing.T) {
 	}
 }
 
-// An expired CA is replaced on demand only: by whose clock did it expire, and who trusts it still?
+// TestInitReplacesAnExpiredCA: Init replaces an expired CA only with AllowNewCA. The clock may
+// be wrong, and the old CA may still be trusted.
 func TestInitReplacesAnExpiredCA(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
@@ -96,7 +98,7 @@ func TestInitReplacesAnExpiredCA(t *testing.T) {
 	before := contents(t, dir)
 	_, err := Init(t.Context(), opts)
 	wantError(t, err, ServingCADir)
-	wantError(t, err, "it expired at 2031-11-20T06:00:00Z; put that right (from a backup?), or allow a new CA with "+
+	wantError(t, err, "expired at 2031-11-20T06:00:00Z; restore it from a backup, or allow a new CA with "+
 		"--allow-new-ca")
 	if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
 		t.Errorf("the refusal changed files (-before +after):\n%s", diff)
@@ -121,7 +123,8 @@ func TestInitReplacesAnExpiredCA(t *testing.T) {
 	}
 }
 
-// While the old CA is valid its leaves may still be served somewhere, so ca.crt holds both.
+// TestInitKeepsTheOldCAInTheBundle: ca.crt contains both CAs while the old one is valid, because
+// its leaves may still be in use.
 func TestInitKeepsTheOldCAInTheBundle(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
@@ -132,7 +135,7 @@ func TestInitKeepsTheOldCAInTheBundle(t *testing.T) {
 	opts := initOptions(dir, epoch)
 	opts.DNSNames, opts.AllowNewCA = []string{"widgets.example.com"}, true
 	report := mustInit(t, opts)
-	if got := actions(report)[FrontProxyCADir]; !strings.HasPrefix(got, "kept") {
+	if got := actions(report)[FrontProxyCADir]; !strings.HasPrefix(got, "unchanged") {
 		t.Errorf("front-proxy CA %s, want it kept", got)
 	}
 	bundle := readPEM(t, dir, ServingDir, BundleFile)
@@ -153,45 +156,47 @@ func TestInitWithoutACAKey(t *testing.T) {
 	remove(ServingCADir+"/tls.key")(t, dir)
 	report := mustInit(t, initOptions(dir, epoch))
 	if item := report.Items[0]; item.Action != Kept || !strings.Contains(strings.Join(item.Notes, " "),
-		"its key is not here") {
+		"the key is stored elsewhere") {
 		t.Errorf("got %s %q, want the CA kept and a note", item.Action, item.Notes)
 	}
 	// The bundle needs no signature.
 	remove(ServingDir+"/..data/ca.crt")(t, dir)
 	if got := actions(mustInit(t, initOptions(dir, epoch)))[ServingDir]; !strings.Contains(got,
-		"ca.crt did not hold its CA") {
+		"ca.crt did not contain the CA") {
 		t.Errorf("got %q, want the bundle written again", got)
 	}
 }
 
-// A CA near its end cuts its leaves short; replacing such a leaf would gain nothing.
+// TestInitNearTheEndOfACA: a leaf expires no later than its CA. Init does not replace such a
+// leaf, because a new one would not be valid for longer.
 func TestInitNearTheEndOfACA(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
 	end := epoch.Add(CALifetime)
 	report := mustInit(t, initOptions(dir, end.Add(-10*day)))
 	if item := report.Items[1]; !item.Certificate.NotAfter.Equal(end) ||
-		!strings.Contains(strings.Join(item.Notes, " "), "ends with its CA") {
+		!strings.Contains(strings.Join(item.Notes, " "), "expires together with its CA") {
 		t.Errorf("leaf until %s, notes %q; want it to end with its CA at %s, and a note", item.Certificate.NotAfter,
 			item.Notes, end)
 	}
-	if notes := strings.Join(report.Items[0].Notes, " "); !strings.Contains(notes, "plan its rotation") {
+	if notes := strings.Join(report.Items[0].Notes, " "); !strings.Contains(notes, "plan the rotation") {
 		t.Errorf("got notes %q, want a word on rotation", notes)
 	}
 	report = mustInit(t, initOptions(dir, end.Add(-time.Hour)))
 	if item := report.Items[1]; item.Action != Kept || !strings.Contains(strings.Join(item.Notes, " "),
-		"would end no later") {
+		"would not be valid longer") {
 		t.Errorf("got %s %q, want the leaf kept and a note", item.Action, item.Notes)
 	}
 }
 
-// The CA directory is lost and so was its leaf's validity: nobody can be trusting it.
+// TestInitStartsOverAfterAnExpiredLeaf: if the CA directory is lost and the leaf has expired,
+// Init creates a new CA, because nothing that works depends on the old one.
 func TestInitStartsOverAfterAnExpiredLeaf(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
 	remove(ServingCADir)(t, dir)
 	report := mustInit(t, initOptions(dir, epoch.Add(91*day)))
-	if got := actions(report)[ServingCADir]; got != "made: there was none" {
+	if got := actions(report)[ServingCADir]; got != "created: not found" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -214,16 +219,17 @@ func TestInitUsesACAMadeElsewhere(t *testing.T) {
 	if notes := strings.Join(item.Notes, " "); item.Action != Kept ||
 		item.Certificate.SHA256 != Fingerprint(foreign.Certificate) ||
 		strings.Contains(notes, "chmod 600") != (runtime.GOOS != "windows") ||
-		!strings.Contains(notes, "[serverAuth] alone") || !strings.Contains(notes, "no name constraints") {
+		!strings.Contains(notes, "[serverAuth] is sufficient") || !strings.Contains(notes, "no name constraints") {
 		t.Errorf("got %s %q, want it kept with notes on its mode and its power", item.Action, item.Notes)
 	}
 }
 
-// What cannot be read may be anything, so not even --allow-new-ca replaces it.
+// TestInitRefusesWhatItCannotRead: even with AllowNewCA, Init does not replace a file that it
+// cannot read, because the content may be needed.
 func TestInitRefusesWhatItCannotRead(t *testing.T) {
 	for _, file := range []string{ServingCADir + "/tls.key", ServingDir + "/tls.crt", FrontProxyClientDir + "/ca.crt"} {
 		dir := t.TempDir()
-		// A directory in the place of a file fails to be read for root too.
+		// Reading a directory as a file fails for root too.
 		if err := makeDir(filepath.Join(dir, file)); err != nil {
 			t.Fatal(err)
 		}

@@ -14,41 +14,41 @@ import (
 
 func TestInitReplacesLeaves(t *testing.T) {
 	const file = "file:"
-	kept := map[string]string{ServingCADir: "kept: it is valid", FrontProxyCADir: "kept: it is valid",
-		FrontProxyClientDir: "kept: it is valid"}
+	kept := map[string]string{ServingCADir: "unchanged: valid", FrontProxyCADir: "unchanged: valid",
+		FrontProxyClientDir: "unchanged: up to date"}
 	for name, tc := range map[string]struct {
 		spoil func(t *testing.T, dir string)
 		after time.Duration
 		want  map[string]string
 	}{
 		"due": {nil, 61 * day, map[string]string{
-			ServingDir:          "replaced: less than a third of its life was left",
-			FrontProxyClientDir: "replaced: less than a third of its life was left",
+			ServingDir:          "replaced: less than a third of the lifetime was left",
+			FrontProxyClientDir: "replaced: less than a third of the lifetime was left",
 		}},
-		"expired": {nil, 91 * day, map[string]string{ServingDir: "replaced: it expired at",
-			FrontProxyClientDir: "replaced: it expired at"}},
-		"gone": {remove(ServingDir), 0, map[string]string{ServingDir: "made: there was none"}},
+		"expired": {nil, 91 * day, map[string]string{ServingDir: "replaced: expired at",
+			FrontProxyClientDir: "replaced: expired at"}},
+		"gone": {remove(ServingDir), 0, map[string]string{ServingDir: "created: not found"}},
 		"no key": {remove(ServingDir + "/..data/tls.key"), 0,
 			map[string]string{ServingDir: "replaced: tls.key was missing"}},
 		"no certificate": {remove(ServingDir + "/..data/tls.crt"), 0,
 			map[string]string{ServingDir: "replaced: tls.crt was missing"}},
-		"version gone": {remove(ServingDir + "/..data/"), 0, map[string]string{ServingDir: "made: there was none"}},
+		"version gone": {remove(ServingDir + "/..data/"), 0, map[string]string{ServingDir: "created: not found"}},
 		"damaged": {overwrite(ServingDir+"/tls.crt", "what"), 0,
 			map[string]string{ServingDir: "replaced: tls.crt was damaged"}},
 		"key damaged": {overwrite(ServingDir+"/tls.key", ""), 0,
 			map[string]string{ServingDir: "replaced: tls.key was damaged"}},
 		"key of another": {overwrite(ServingDir+"/tls.key", file+FrontProxyClientDir+"/tls.key"), 0,
-			map[string]string{ServingDir: "replaced: tls.key was not the key of tls.crt"}},
+			map[string]string{ServingDir: "replaced: tls.key did not match tls.crt"}},
 		"other CA's pair": {func(t *testing.T, dir string) {
 			overwrite(ServingDir+"/tls.key", file+FrontProxyClientDir+"/tls.key")(t, dir)
 			overwrite(ServingDir+"/tls.crt", file+FrontProxyClientDir+"/tls.crt")(t, dir)
-		}, 0, map[string]string{ServingDir: "replaced: it was signed by CN=front-proxy-ca"}},
+		}, 0, map[string]string{ServingDir: "replaced: signed by CN=front-proxy-ca"}},
 		"both usages": {forgeBothUsages, 0,
 			map[string]string{ServingDir: "extended key usages: expected [serverAuth], found [serverAuth clientAuth]"}},
 		"no bundle": {remove(ServingDir + "/..data/ca.crt"), 0,
-			map[string]string{ServingDir: "replaced: ca.crt did not hold its CA; certificate and key stay the same"}},
+			map[string]string{ServingDir: "replaced: ca.crt did not contain the CA; certificate and key are unchanged"}},
 		"damaged bundle": {overwrite(ServingDir+"/ca.crt", "x"), 0,
-			map[string]string{ServingDir: "replaced: ca.crt did not hold its CA"}},
+			map[string]string{ServingDir: "replaced: ca.crt did not contain the CA"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -76,7 +76,7 @@ func TestInitReplacesLeaves(t *testing.T) {
 	}
 }
 
-// forgeBothUsages gives the server a certificate with which it could also be a client.
+// forgeBothUsages gives the server a certificate that is also valid for clients.
 func forgeBothUsages(t *testing.T, dir string) {
 	t.Helper()
 	ca, err := ReadKeyPair(filepath.Join(dir, ServingCADir))
@@ -92,7 +92,8 @@ func forgeBothUsages(t *testing.T, dir string) {
 	}
 }
 
-// checkActions compares the reports of all pairs by a part of their text; special overrides standard.
+// checkActions compares a part of each key pair's report with the expected text; special
+// overrides standard.
 func checkActions(t *testing.T, report *Report, standard, special map[string]string) {
 	t.Helper()
 	for name, got := range actions(report) {
@@ -106,7 +107,7 @@ func checkActions(t *testing.T, report *Report, standard, special map[string]str
 	}
 }
 
-// remove deletes what path leads to, links followed.
+// remove deletes the file at path after following links.
 func remove(path string) func(*testing.T, string) {
 	return func(t *testing.T, dir string) {
 		if runtime.GOOS == "windows" {
@@ -122,7 +123,7 @@ func remove(path string) func(*testing.T, string) {
 	}
 }
 
-// overwrite writes text to path, or what is in another file if text begins with "file:".
+// overwrite writes text to path, or the content of another file if text begins with "file:".
 func overwrite(path, text string) func(*testing.T, string) {
 	return func(t *testing.T, dir string) {
 		data := []byte(text)

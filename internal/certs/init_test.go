@@ -32,7 +32,7 @@ func mustInit(t *testing.T, opts InitOptions) *Report {
 	return report
 }
 
-// actions is what happened to each pair, as "action: reason".
+// actions returns the action on each key pair as "action: reason".
 func actions(r *Report) map[string]string {
 	out := map[string]string{}
 	for _, item := range r.Items {
@@ -81,7 +81,7 @@ func TestInitMakesWhatVerifies(t *testing.T) {
 	report := mustInit(t, opts)
 	want := map[string]string{}
 	for _, name := range []string{ServingCADir, ServingDir, FrontProxyCADir, FrontProxyClientDir} {
-		want[name] = "made: there was none"
+		want[name] = "created: not found"
 	}
 	if diff := cmp.Diff(want, actions(report)); diff != "" {
 		t.Errorf("actions (-want +got):\n%s", diff)

@@ -23,11 +23,11 @@ const (
 	blockCertificate = "CERTIFICATE"
 	blockPrivateKey  = "PRIVATE KEY"
 
-	// minRSABits: NIST SP 800-131A allows no less, and cfssl would sign with SHA-1 below it.
+	// minRSABits is the minimum of NIST SP 800-131A. Below it, cfssl would sign with SHA-1.
 	minRSABits = 2048
 )
 
-// KeyPair is a certificate with its private key, parsed and as PEM.
+// KeyPair is a certificate with its private key, both parsed and as PEM.
 type KeyPair struct {
 	Certificate *x509.Certificate
 	Key         crypto.Signer `json:"-"`
@@ -35,7 +35,7 @@ type KeyPair struct {
 	KeyPEM      []byte `json:"-"` // PKCS#8
 }
 
-// String names the certificate, so that printing a KeyPair never shows its key.
+// String describes the certificate, so that printing a KeyPair never shows its key.
 func (p KeyPair) String() string {
 	if p.Certificate == nil {
 		return "no certificate"
@@ -51,7 +51,8 @@ func Fingerprint(cert *x509.Certificate) string {
 	return fmt.Sprintf("%x", sha256.Sum256(cert.Raw))
 }
 
-// EncodePrivateKey returns the key as PKCS#8 PEM, the form that client-go and OpenSSL read for every algorithm.
+// EncodePrivateKey returns the key as PKCS#8 PEM, the format that client-go and OpenSSL read for
+// every algorithm.
 func EncodePrivateKey(key crypto.Signer) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
@@ -60,7 +61,8 @@ func EncodePrivateKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: blockPrivateKey, Bytes: der}), nil
 }
 
-// EncodePublicKey returns the key's public half as PKIX PEM, as kube-apiserver's --service-account-key-file reads it.
+// EncodePublicKey returns the public key as PKIX PEM, as kube-apiserver's
+// --service-account-key-file reads it.
 func EncodePublicKey(key crypto.Signer) ([]byte, error) {
 	der, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
@@ -69,9 +71,10 @@ func EncodePublicKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
 }
 
-// ParsePrivateKey reads the one private key in data: PKCS#8, PKCS#1 or SEC 1, not encrypted. An EC PARAMETERS block,
-// which OpenSSL writes before a key, is skipped. Any other block, whole or damaged, headers in the key's block, and
-// text after it are errors, as in ParseBundle. No error shows what data holds.
+// ParsePrivateKey parses the single unencrypted private key in data, as PKCS#8, PKCS#1 or SEC 1.
+// It skips an EC PARAMETERS block, which OpenSSL writes before a key. As in ParseBundle, any
+// other block, damaged blocks, headers in the key's block and trailing text are errors. Error
+// texts do not contain any of the data.
 func ParsePrivateKey(data []byte) (crypto.Signer, error) {
 	c := ReadPEM(data)
 	switch {
@@ -92,7 +95,7 @@ func checkStrength(public crypto.PublicKey) error {
 	return nil
 }
 
-// WeakKey returns why verifiers of the field reject a key, or "".
+// WeakKey returns the reason why common verifiers reject a key, or "".
 func WeakKey(public crypto.PublicKey) string {
 	reason := fmt.Sprintf("expected ECDSA P-256 or stronger, or RSA of at least %d bits, found %s", minRSABits,
 		keyType(public))
@@ -111,7 +114,8 @@ func WeakKey(public crypto.PublicKey) string {
 	return reason
 }
 
-// ParseKeyPair reads a certificate and its key. Exactly one certificate is expected, and the key must be the one in it.
+// ParseKeyPair parses a certificate and its key. It returns an error unless certPEM contains
+// exactly one certificate and the key matches it.
 func ParseKeyPair(certPEM, keyPEM []byte) (*KeyPair, error) {
 	cert, err := parseCertificate(certPEM)
 	if err != nil {
@@ -122,7 +126,7 @@ func ParseKeyPair(certPEM, keyPEM []byte) (*KeyPair, error) {
 		return nil, err
 	}
 	if !SamePublicKey(cert.PublicKey, key.Public()) {
-		return nil, errors.New("match key and certificate: the key belongs to another certificate")
+		return nil, errors.New("match key and certificate: the key does not match the certificate")
 	}
 	return newKeyPair(cert, key)
 }
@@ -135,13 +139,15 @@ func newKeyPair(cert *x509.Certificate, key crypto.Signer) (*KeyPair, error) {
 	return &KeyPair{Certificate: cert, Key: key, CertPEM: Bundle{cert}.PEM(), KeyPEM: keyPEM}, nil
 }
 
-// SamePublicKey compares keys of every kind that crypto/x509 knows.
+// SamePublicKey reports whether a and b are equal. It supports every key type that crypto/x509
+// knows.
 func SamePublicKey(a, b crypto.PublicKey) bool {
 	equal, ok := a.(interface{ Equal(crypto.PublicKey) bool })
 	return ok && equal.Equal(b)
 }
 
-// keyType names algorithm and size as people do, such as "ECDSA P-256".
+// keyType returns the algorithm and size of the key in the usual notation, such as "ECDSA
+// P-256".
 func keyType(public crypto.PublicKey) string {
 	switch k := public.(type) {
 	case *ecdsa.PublicKey:
@@ -155,24 +161,25 @@ func keyType(public crypto.PublicKey) string {
 	}
 }
 
-// KeyType names the algorithm and size of a new key, as --key-type spells it; empty means ECDSAP256.
+// KeyType is the algorithm and size of a new key, spelled as in --key-type; empty means
+// ECDSAP256.
 type KeyType string
 
-// The key types. The signer's hash follows its key: SHA-256 with P-256, SHA-384 with P-384 and RSA 3072, SHA-512 with
-// RSA 4096.
+// The key types. The hash of a signature follows the signer's key: SHA-256 with P-256, SHA-384
+// with P-384 and RSA 3072, SHA-512 with RSA 4096.
 const (
-	ECDSAP256 KeyType = "ecdsa-p256" // the one kind that every client of the field, managed and FIPS ones too, accepts
+	ECDSAP256 KeyType = "ecdsa-p256" // the only type that all clients accept, including managed and FIPS ones
 	ECDSAP384 KeyType = "ecdsa-p384"
 	RSA3072   KeyType = "rsa-3072"
 	RSA4096   KeyType = "rsa-4096"
 )
 
-// KeyTypes lists the key types, the default first.
+// KeyTypes returns the key types, the default first.
 func KeyTypes() []string {
 	return []string{string(ECDSAP256), string(ECDSAP384), string(RSA3072), string(RSA4096)}
 }
 
-// NewKey makes a key of the default type, ECDSA P-256.
+// NewKey generates a key of the default type, ECDSA P-256.
 func NewKey() (crypto.Signer, error) { return newKey("") }
 
 func newKey(t KeyType) (key crypto.Signer, err error) {
@@ -194,7 +201,8 @@ func newKey(t KeyType) (key crypto.Signer, err error) {
 	return key, nil
 }
 
-// validate returns *InvalidError for a type that there is not, with the reason where people ask for it.
+// validate returns *InvalidError for an unsupported type. For types that users commonly request,
+// the error gives the reason.
 func (t KeyType) validate() error {
 	if t == "" || slices.Contains(KeyTypes(), string(t)) {
 		return nil
@@ -209,11 +217,13 @@ func (t KeyType) validate() error {
 	return &InvalidError{"key-type", string(t), reason}
 }
 
-// matches tells whether the key is of this type: keyType's "ECDSA P-256" is ecdsa-p256, "RSA 3072" rsa-3072.
+// matches reports whether the key has this type: keyType's "ECDSA P-256" is ecdsa-p256, "RSA
+// 3072" is rsa-3072.
 func (t KeyType) matches(public crypto.PublicKey) bool {
 	name := strings.ToLower(strings.NewReplacer(" P-", "-p", " ", "-").Replace(keyType(public)))
 	return name == string(cmp.Or(t, ECDSAP256))
 }
 
-// ed25519Warning: managed kube-apiservers answered with "unsupported algorithm", kubeadm refuses such keys.
+// ed25519Warning explains the missing Ed25519 key type: managed kube-apiservers responded with
+// "unsupported algorithm", and kubeadm rejects such keys.
 const ed25519Warning = "managed API servers and FIPS builds refuse Ed25519"

@@ -88,7 +88,7 @@ func TestParsePrivateKey(t *testing.T) {
 	}
 }
 
-// withHeader gives the first block a header.
+// withHeader adds a header to the first block.
 func withHeader(data []byte) []byte {
 	return bytes.Replace(data, []byte("-----\n"), []byte("-----\nComment: x\n\n"), 1)
 }
@@ -112,7 +112,7 @@ func TestKeyPairPEM(t *testing.T) {
 	}
 }
 
-// Whatever a caller prints by mistake, the key must not be in it.
+// TestKeyStaysSecret: no common way to print a key pair reveals the key.
 func TestKeyStaysSecret(t *testing.T) {
 	ca := newServingCA(t)
 	scalar, err := mustECDSA(t, &ca.KeyPair).Bytes()

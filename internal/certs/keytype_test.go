@@ -35,7 +35,8 @@ func TestKeyTypes(t *testing.T) {
 						pair.Certificate.SignatureAlgorithm, want.key, want.signature)
 				}
 			}
-			// An RSA key could be used for key exchange too; TLS 1.3 has none, so ours never is.
+			// An RSA key could also be used for key exchange. TLS 1.3 does not use it for that,
+			// so our certificates do not allow it.
 			if got := leaf.Certificate.KeyUsage; got != x509.KeyUsageDigitalSignature {
 				t.Errorf("got key usages %s, want digitalSignature alone", keyUsageNames(got))
 			}
@@ -65,7 +66,8 @@ func TestKeyTypesThatAreRefused(t *testing.T) {
 	}
 }
 
-// A strong pair of another type stays, and it is said. Only the leaves become of the new type, when they are due.
+// TestInitKeepsOtherKeyTypes: Init keeps a strong key pair of another type and reports it. Only
+// leaves get the new type, when they are due.
 func TestInitKeepsOtherKeyTypes(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
@@ -73,7 +75,7 @@ func TestInitKeepsOtherKeyTypes(t *testing.T) {
 	opts.KeyType = ECDSAP384
 	for _, item := range mustInit(t, opts).Items {
 		if notes := strings.Join(item.Notes, " "); item.Action != Kept ||
-			!strings.Contains(notes, "its key is ECDSA P-256") {
+			!strings.Contains(notes, "the key is ECDSA P-256") {
 			t.Errorf("%s: got %s, notes %q; want it kept and a word on its key", item.Name, item.Action, notes)
 		}
 	}
@@ -89,7 +91,8 @@ func TestInitKeepsOtherKeyTypes(t *testing.T) {
 	}
 }
 
-// An Ed25519 key that is found is no damage and no other strong type: of a leaf it is replaced, of a CA refused.
+// TestInitFindsEd25519: Init does not keep an existing Ed25519 key as a strong key of another
+// type. It replaces a leaf and refuses a CA.
 func TestInitFindsEd25519(t *testing.T) {
 	for dir, want := range map[string]string{ServingDir: "tls.key was damaged: check key", ServingCADir: "check key"} {
 		out := t.TempDir()

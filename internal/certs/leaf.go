@@ -12,24 +12,28 @@ import (
 	"time"
 )
 
-// FrontProxyUser is the common name that kubeadm gives the aggregator's client certificate. It must be among
-// kube-apiserver's --requestheader-allowed-names.
+// FrontProxyUser is the common name that kubeadm gives the aggregator's client certificate.
+// kube-apiserver's --requestheader-allowed-names must contain it.
 const FrontProxyUser = "front-proxy-client"
 
-// systemMasters is the group that kube-apiserver lets do everything, without asking any authorizer.
+// systemMasters is the group whose members kube-apiserver allows everything without consulting
+// any authorizer.
 const systemMasters = "system:masters"
 
-// ServingOptions describe a server's certificate. DNS names and IP addresses are given apart, never guessed.
+// ServingOptions describes a server's certificate. DNS names and IP addresses are separate and
+// never guessed.
 type ServingOptions struct {
 	DNSNames []string      // RFC 1123, or *.name.domain; the first of at most 64 characters is the common name
 	IPs      []string      // without port and prefix length
 	Lifetime time.Duration // from now, at most MaxLeafLifetime; 0 means LeafLifetime
-	// AllowLongLived allows a Lifetime above MaxLeafLifetime. The certificate still ends with its CA.
+	// AllowLongLived allows a Lifetime above MaxLeafLifetime. The certificate still expires no
+	// later than its CA.
 	AllowLongLived bool
 	KeyType        KeyType // empty means ECDSAP256
 }
 
-// ClientOptions describe a client's certificate. Kubernetes reads User and Groups as those of the request.
+// ClientOptions describes a client's certificate. Kubernetes uses User and Groups as the
+// identity of the request.
 type ClientOptions struct {
 	User               string
 	Groups             []string
@@ -39,8 +43,9 @@ type ClientOptions struct {
 	KeyType            KeyType       // empty means ECDSAP256
 }
 
-// IssueServing makes a key and a certificate for server authentication only. It ends no later than the CA. Wrong
-// options, and names that the CA is not permitted to vouch for, give *InvalidError, all at once.
+// IssueServing generates a key and issues a certificate for server authentication only. The
+// certificate expires no later than the CA. For invalid options, or names that the CA's
+// constraints do not permit, it returns all *InvalidErrors joined.
 func (ca *CA) IssueServing(opts ServingOptions) (*KeyPair, error) {
 	s, err := opts.spec()
 	if err != nil {
@@ -49,8 +54,9 @@ func (ca *CA) IssueServing(opts ServingOptions) (*KeyPair, error) {
 	return ca.issue(s)
 }
 
-// IssueClient makes a key and a certificate for client authentication only. It ends no later than the CA. Wrong
-// options give *InvalidError, all at once.
+// IssueClient generates a key and issues a certificate for client authentication only. The
+// certificate expires no later than the CA. For invalid options, it returns all *InvalidErrors
+// joined.
 func (ca *CA) IssueClient(opts ClientOptions) (*KeyPair, error) {
 	s, err := opts.spec()
 	if err != nil {
@@ -61,7 +67,7 @@ func (ca *CA) IssueClient(opts ClientOptions) (*KeyPair, error) {
 
 func (o ServingOptions) spec() (spec, error) { return o.specFor("dns", "ip") }
 
-// specFor calls the names by the options that hold them.
+// specFor returns the spec. Errors refer to the names by the given option fields.
 func (o ServingOptions) specFor(dnsField, ipField string) (spec, error) {
 	dns, dnsErr := parseAll(dnsField, o.DNSNames, normalizeDNSName)
 	ips, ipErr := parseAll(ipField, o.IPs, parseIP)
@@ -69,9 +75,9 @@ func (o ServingOptions) specFor(dnsField, ipField string) (spec, error) {
 		return spec{}, err
 	}
 	if len(dns)+len(ips) == 0 {
-		// A common name does not help: clients have stopped reading it.
+		// A common name is not enough: clients no longer read it.
 		return spec{}, &InvalidError{dnsField, "",
-			"expected at least one DNS name or IP address; clients look nowhere else"}
+			"expected at least one DNS name or IP address; clients verify nothing else"}
 	}
 	return spec{
 		commonName: servingCommonName(slices.Concat(dns, ips)), dnsNames: dns, ips: ips,
@@ -80,7 +86,8 @@ func (o ServingOptions) specFor(dnsField, ipField string) (spec, error) {
 	}, nil
 }
 
-// servingCommonName is for people only. The longest form of a Service's name has up to 131 characters, too many.
+// servingCommonName returns a common name for people to read. The longest form of a Service's
+// name has up to 131 characters, which exceeds the limit.
 func servingCommonName(names []string) string {
 	for _, name := range names {
 		if len(name) <= maxCommonName {
@@ -90,7 +97,7 @@ func servingCommonName(names []string) string {
 	return names[0][:maxLabelLength]
 }
 
-// Validate returns an InvalidError for each wrong value, joined.
+// Validate returns an *InvalidError for each invalid value, joined.
 func (o ClientOptions) Validate() error {
 	_, err := o.spec()
 	return err
@@ -105,8 +112,8 @@ func (o ClientOptions) spec() (spec, error) {
 	}
 	groups, groupErr := parseAll("group", o.Groups, func(group string) (string, string) {
 		if group == systemMasters && !o.AllowSystemMasters {
-			return group, "expected a group whose rights can be limited and revoked; " +
-				"bind a group of your own to a role, or allow it explicitly with --allow-system-masters"
+			return group, "expected a group whose permissions can be limited and revoked; " +
+				"bind another group to a role, or allow it explicitly with --allow-system-masters"
 		}
 		return group, checkSubject(group)
 	})
@@ -117,7 +124,7 @@ func (o ClientOptions) spec() (spec, error) {
 		lifetime: cmp.Or(o.Lifetime, LeafLifetime), keyType: o.KeyType}, nil
 }
 
-// checkSubject returns what is wrong with a part of a subject, or "".
+// checkSubject returns the reason why s is invalid in a subject, or "".
 func checkSubject(s string) string {
 	switch {
 	case s == "":
@@ -129,7 +136,7 @@ func checkSubject(s string) string {
 	return ""
 }
 
-// issue signs a new key and verifies the result as a client or server will.
+// issue generates a key, signs it, and verifies the result as a client or server will.
 func (ca *CA) issue(s spec) (*KeyPair, error) {
 	key, err := newKey(s.keyType)
 	if err != nil {
@@ -146,18 +153,18 @@ func (ca *CA) issue(s spec) (*KeyPair, error) {
 	return newKeyPair(cert, key)
 }
 
-// signRequest signs the key in the request, and takes everything else from s.
+// signRequest signs the key in the request and takes all other properties from s.
 func (ca *CA) signRequest(s spec, request *x509.CertificateRequest) (*x509.Certificate, error) {
 	now := ca.now().Truncate(time.Second)
 	errs := []error{ca.mayIssue(s.usage, now)}
 	for _, name := range forbidden(ca.Certificate, s.dnsNames, s.ips) {
-		errs = append(errs, &InvalidError{"name", name, "expected a name that the CA may sign (" +
-			constraintsOf(ca.Certificate) + "); leave it out or make a CA for it"})
+		errs = append(errs, &InvalidError{"name", name, "expected a name that the CA permits (" +
+			constraintsOf(ca.Certificate) + "); remove it, or issue a CA that permits it"})
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	// A leaf that outlives its CA looks valid in every listing and fails in every verification.
+	// A leaf that outlives its CA looks valid in every listing but fails every verification.
 	s.notBefore, s.notAfter = now.Add(-backdate), now.Add(s.lifetime)
 	if ca.Certificate.NotBefore.After(s.notBefore) {
 		s.notBefore = ca.Certificate.NotBefore
@@ -181,15 +188,15 @@ func (ca *CA) signRequest(s spec, request *x509.CertificateRequest) (*x509.Certi
 	return cert, nil
 }
 
-// verify does what the certificate's peers will: kube-aggregator asks for server authentication and one DNS name,
-// the request-header authenticator for client authentication.
+// verify verifies cert as its peers will. kube-aggregator requires server authentication and one
+// DNS name; the request-header authenticator requires client authentication.
 func (s spec) verify(cert *x509.Certificate, roots Bundle, now time.Time) error {
 	opts := x509.VerifyOptions{Roots: roots.Pool(), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{s.usage}}
 	if _, err := cert.Verify(opts); err != nil {
 		return err
 	}
 	for _, name := range slices.Concat(s.dnsNames, s.ips) {
-		// A wildcard is no host name; ask for one below it.
+		// A wildcard is not a host name; check a host below it.
 		if err := cert.VerifyHostname(strings.Replace(name, "*", "any", 1)); err != nil {
 			return err
 		}
@@ -197,7 +204,8 @@ func (s spec) verify(cert *x509.Certificate, roots Bundle, now time.Time) error 
 	return nil
 }
 
-// mayIssue says why the CA must not sign a leaf for usage at now; ExtKeyUsageAny asks for no particular one.
+// mayIssue returns an error if the CA must not sign a leaf for usage at now. ExtKeyUsageAny
+// accepts any usage.
 func (ca *CA) mayIssue(usage x509.ExtKeyUsage, now time.Time) error {
 	if reason := unusableCA(ca.Certificate, usage, now); reason != "" {
 		return fmt.Errorf("use CA %s: %s", ca.Certificate.Subject.CommonName, reason)
@@ -205,7 +213,7 @@ func (ca *CA) mayIssue(usage x509.ExtKeyUsage, now time.Time) error {
 	return nil
 }
 
-// unusableCA returns why cert cannot be the issuer of leaves for usage, or "".
+// unusableCA returns the reason why cert cannot issue leaves for usage, or "".
 func unusableCA(cert *x509.Certificate, usage x509.ExtKeyUsage, now time.Time) string {
 	reason := CAProblem(cert)
 	switch {
@@ -215,26 +223,27 @@ func unusableCA(cert *x509.Certificate, usage x509.ExtKeyUsage, now time.Time) s
 		return fmt.Sprintf("expected a CA for %s, found one for %s", extKeyUsageNames([]x509.ExtKeyUsage{usage}, nil),
 			extKeyUsageNames(cert.ExtKeyUsage, cert.UnknownExtKeyUsage))
 	case now.Before(cert.NotBefore):
-		return fmt.Sprintf("it is valid from %s; is this machine's clock right (%s)?", timeText(cert.NotBefore),
+		return fmt.Sprintf("not valid before %s; check the clock of this machine (%s)", timeText(cert.NotBefore),
 			timeText(now))
 	case now.After(cert.NotAfter):
-		return "it expired at " + timeText(cert.NotAfter)
+		return "expired at " + timeText(cert.NotAfter)
 	}
 	return ""
 }
 
-// CAProblem returns why cert cannot sign certificates, or "".
+// CAProblem returns the reason why cert cannot sign certificates, or "".
 func CAProblem(cert *x509.Certificate) string {
 	switch {
 	case !cert.BasicConstraintsValid || !cert.IsCA:
-		return "is no CA (basic constraints CA:FALSE)"
+		return "is not a CA (basic constraints CA:FALSE)"
 	case cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageCertSign == 0:
-		return "may not sign certificates (key usages without keyCertSign)"
+		return "cannot sign certificates (no key usage keyCertSign)"
 	}
 	return ""
 }
 
-// Permits follows crypto/x509: a certificate without extended key usages permits all.
+// Permits reports whether cert permits usage. As in crypto/x509, a certificate without extended
+// key usages permits all of them.
 func Permits(cert *x509.Certificate, usage x509.ExtKeyUsage) bool {
 	return len(cert.ExtKeyUsage)+len(cert.UnknownExtKeyUsage) == 0 ||
 		slices.Contains(cert.ExtKeyUsage, usage) || slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageAny)

@@ -56,7 +56,8 @@ func TestFrontProxyClientVerifiesAsInRequestHeader(t *testing.T) {
 	}
 }
 
-// A stolen CA key must not be worth more than what the CA is for, whatever certificate its thief signs with it.
+// TestStolenCAKeyHasItsLimits: any certificate that a thief signs with a CA's key is limited to
+// the CA's purpose.
 func TestStolenCAKeyHasItsLimits(t *testing.T) {
 	serving := newCA(t, CAOptions{Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: widgets.DNSNames()})
 	client := newClientCA(t)
@@ -115,8 +116,8 @@ func TestServingOptions(t *testing.T) {
 		want string
 	}{
 		"no name":         {ServingOptions{}, "at least one DNS name or IP address"},
-		"empty name":      {ServingOptions{DNSNames: []string{""}}, "leave the empty value out"},
-		"port":            {ServingOptions{DNSNames: []string{"a.b.svc:443"}}, "leave a port out"},
+		"empty name":      {ServingOptions{DNSNames: []string{""}}, "an empty value; remove it"},
+		"port":            {ServingOptions{DNSNames: []string{"a.b.svc:443"}}, "remove the port"},
 		"too long a life": {ServingOptions{DNSNames: []string{"a.b.svc"}, Lifetime: MaxLeafLifetime + 1}, "398 days"},
 		"foreign name":    {ServingOptions{DNSNames: []string{"a.b.svc", "c.d.svc"}}, `name "c.d.svc"`},
 		"excluded address": {ServingOptions{DNSNames: []string{"a.b.svc"}, IPs: []string{"10.0.0.1"}},
@@ -139,7 +140,7 @@ func TestServingCommonName(t *testing.T) {
 	long := Service{Name: strings.Repeat("s", 63), Namespace: strings.Repeat("n", 63)}
 	for want, names := range map[string][]string{
 		"widgets.demo.svc": widgets.DNSNames(),
-		long.Name:          long.DNSNames(), // 131 characters are twice what a common name may have
+		long.Name:          long.DNSNames(), // 131 characters exceed the limit of a common name
 	} {
 		if got := issueServing(t, newServingCA(t), names...).Certificate.Subject.CommonName; got != want {
 			t.Errorf("got common name %s, want %s", got, want)

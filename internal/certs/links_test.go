@@ -41,7 +41,7 @@ func TestWritePair(t *testing.T) {
 			t.Errorf("modes (-want +got):\n%s", diff)
 		}
 	}
-	// Without a bundle the old one must not stay as a link to nothing.
+	// Without a bundle, the old one must not remain as a dangling link.
 	if err := issueServing(t, ca, "a.b.svc").Write(dir, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,8 @@ func TestWritePair(t *testing.T) {
 	}
 }
 
-// Who opens the current version once must find a pair, at every moment of a change.
+// TestPairSwitchesTogether: a reader that opens the current version once sees a matching key
+// pair at any time during a change.
 func TestPairSwitchesTogether(t *testing.T) {
 	ca, dir := newServingCA(t), t.TempDir()
 	if err := issueServing(t, ca, "a.b.svc").Write(dir, nil); err != nil {
@@ -81,7 +82,7 @@ func TestPairSwitchesTogether(t *testing.T) {
 		}
 		version, err := os.OpenRoot(filepath.Join(dir, dataLink))
 		if err != nil {
-			continue // removed between the reading of the link and the opening; readers try again
+			continue // removed after the link was read; readers retry
 		}
 		certPEM, certErr := version.ReadFile(CertFile)
 		keyPEM, keyErr := version.ReadFile(KeyFile)
@@ -97,8 +98,9 @@ func TestPairSwitchesTogether(t *testing.T) {
 	}
 }
 
-// Plain files, as cp and other tools leave them, become links, first to what they held: all are replaced at once. One
-// beside links too.
+// TestWriteOverPlainFiles: plain files, as cp and other tools create them, become links to a
+// version with the same content. A write then replaces all of them at once. This also works for
+// a plain file next to links.
 func TestWriteOverPlainFiles(t *testing.T) {
 	ca := newServingCA(t)
 	for _, plain := range [][]string{{CertFile, KeyFile, BundleFile}, {CertFile}, {KeyFile}} {
@@ -118,7 +120,7 @@ func TestWriteOverPlainFiles(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "README"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		// A write that stops here has changed nothing for who reads.
+		// A write that stops here has changed nothing for readers.
 		if err := linkPlainFiles(dir, []string{CertFile}); err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +131,7 @@ func TestWriteOverPlainFiles(t *testing.T) {
 		maps.Copy(want, linked)
 		for _, name := range []string{"before", "after"} {
 			got := tree(t, dir)
-			got["directory -rwxr-xr-x"] = "+" // versions before are swept up by the write
+			got["directory -rwxr-xr-x"] = "+" // the write removes earlier versions
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%q: files %s the write (-want +got):\n%s", plain, name, diff)
 			}
@@ -140,7 +142,8 @@ func TestWriteOverPlainFiles(t *testing.T) {
 	}
 }
 
-// A write that stopped leaves nothing or the whole pair, and what it left is swept up by the next one.
+// TestInterruptedWrite: an interrupted write leaves either nothing or the whole key pair, and
+// the next write removes its leftovers.
 func TestInterruptedWrite(t *testing.T) {
 	ca, dir := newServingCA(t), t.TempDir()
 	first := issueServing(t, ca, "a.b.svc")
@@ -175,15 +178,15 @@ func TestInterruptedWrite(t *testing.T) {
 	}
 }
 
-// Where the switch fails, links have been made, and nothing else has changed.
+// TestSwitchFails: if the switch fails, links exist, but nothing else has changed.
 func TestSwitchFails(t *testing.T) {
 	for plain, want := range map[bool]map[string]string{
-		// that is ..data
+		// the directory is ..data
 		false: {CertFile: "-> ..data/tls.crt", KeyFile: "-> ..data/tls.key", "directory -rwxr-xr-x": "+"},
 		true:  {CertFile: "-rw-------", "directory -rwxr-xr-x": "+"},
 	} {
 		ca, dir := newServingCA(t), t.TempDir()
-		if err := os.MkdirAll(filepath.Join(dir, dataLink, "full"), dirMode); err != nil { // no link can take its place
+		if err := os.MkdirAll(filepath.Join(dir, dataLink, "full"), dirMode); err != nil { // no link can replace it
 			t.Fatal(err)
 		}
 		if plain {

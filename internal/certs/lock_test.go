@@ -37,7 +37,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// The second of two waits for the first instead of failing at once.
+// TestLockWaits: a second caller waits for the lock instead of failing immediately.
 func TestLockWaits(t *testing.T) {
 	dir := t.TempDir()
 	unlock, err := Dir(dir).Lock(t.Context())

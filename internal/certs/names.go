@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// DefaultClusterDomain is the DNS suffix that kubeadm and kind give a cluster.
+// DefaultClusterDomain is the DNS suffix that kubeadm and kind use for a cluster.
 const DefaultClusterDomain = "cluster.local"
 
 const (
@@ -21,25 +21,26 @@ const (
 
 var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
-// Service names the Kubernetes Service in front of an extension API server.
+// Service identifies the Kubernetes Service in front of an extension API server.
 type Service struct {
 	Name          string
 	Namespace     string
 	ClusterDomain string // empty means DefaultClusterDomain
 }
 
-// ServerName is the name that kube-aggregator expects in the serving certificate, and the only one that it looks for.
+// ServerName returns the name that kube-aggregator expects in the serving certificate. The
+// aggregator checks no other name.
 func (s Service) ServerName() string {
 	return s.Name + "." + s.Namespace + ".svc"
 }
 
-// DNSNames lists every name under which cluster DNS finds the Service; ServerName comes first.
+// DNSNames returns all names by which cluster DNS resolves the Service. ServerName comes first.
 func (s Service) DNSNames() []string {
 	return []string{s.ServerName(), s.Name + "." + s.Namespace, s.Name, s.ServerName() + "." +
 		cmp.Or(s.ClusterDomain, DefaultClusterDomain)}
 }
 
-// Validate returns an InvalidError for each wrong value, joined.
+// Validate returns an *InvalidError for each invalid value, joined.
 func (s Service) Validate() error {
 	var errs []error
 	for _, l := range []struct{ field, value, example string }{
@@ -73,10 +74,11 @@ func (s Service) Validate() error {
 
 func isLabel(s string) bool { return len(s) <= maxLabelLength && label.MatchString(s) }
 
-// normalizeDNSName lowers s and checks it as the host name in a certificate. It returns what is wrong, or "".
+// normalizeDNSName lowercases s and validates it as a host name in a certificate. It returns the
+// name and, if it is invalid, the reason.
 //
-// The checks are strict because cfssl guesses the kind of each name: "svc.ns.svc:443" would become a URI and
-// "10.0.0.0/24" a DNS name that no client ever asks for.
+// The checks are strict because cfssl guesses the type of each name: "svc.ns.svc:443" would
+// become a URI, and "10.0.0.0/24" a DNS name that no client ever requests.
 func normalizeDNSName(s string) (name, reason string) {
 	name = strings.ToLower(s)
 	host, wildcard := strings.CutPrefix(name, "*.")
@@ -84,19 +86,20 @@ func normalizeDNSName(s string) (name, reason string) {
 		is    bool
 		found string
 	}{
-		{name == "", "nothing; leave the empty value out"},
-		{strings.Contains(name, "://"), "a URL; leave out the scheme and everything after the host name"},
-		{isAddress(name), "an IP address; give it as an IP address instead (--ip)"},
-		{strings.Contains(name, "/"), "a path or an address range; name each host by itself"},
+		{name == "", "an empty value; remove it"},
+		{strings.Contains(name, "://"), "a URL; remove the scheme and everything after the host name"},
+		{isAddress(name), "an IP address; use --ip instead"},
+		{strings.Contains(name, "/"), "a path or an address range; name each host"},
 		{strings.Contains(name, ":"),
-			"':'; leave a port out, certificates hold none, and give an IPv6 address without brackets (--ip)"},
-		{strings.HasSuffix(name, "."), "a trailing dot; leave it out, clients do"},
+			"':'; remove the port, and use --ip for an IPv6 address, without brackets"},
+		{strings.HasSuffix(name, "."), "a trailing dot; remove it"},
 		{len(name) > maxNameLength, "more than 253 characters; shorten it"},
 		{strings.Trim(name, "0123456789.") == "",
-			"only digits and dots, which clients read as an IP address; use a name with a letter"},
-		// RFC 6125 section 7.2: a wildcard right below a top-level name claims the names of strangers.
+			"only digits and dots, which clients parse as an IP address; use a name with a letter"},
+		// RFC 6125 section 7.2: a wildcard directly below a top-level domain covers names of
+		// other owners.
 		{wildcard && !strings.Contains(host, "."), "a wildcard over a single label; use at least *.name.domain"},
-		{!IsHostName(host), "a part that is not an RFC 1123 label (at most 63 of a-z, 0-9 and '-'); write other " +
+		{!IsHostName(host), "a part that is not an RFC 1123 label (at most 63 of a-z, 0-9 and '-'); encode other " +
 			"alphabets as xn--"},
 	} {
 		if wrong.is {
@@ -106,7 +109,7 @@ func normalizeDNSName(s string) (name, reason string) {
 	return name, ""
 }
 
-// IsHostName tells whether s is RFC 1123 labels with dots between them, in lower case.
+// IsHostName reports whether s consists of lower-case RFC 1123 labels separated by dots.
 func IsHostName(s string) bool {
 	for l := range strings.SplitSeq(s, ".") {
 		if !isLabel(l) {
@@ -121,8 +124,8 @@ func isAddress(s string) bool {
 	return err == nil
 }
 
-// parseAll parses values and drops doubles. parse returns what is wrong with one, or ""; all that are wrong are
-// reported together.
+// parseAll parses values and removes duplicates. parse returns the reason why a value is
+// invalid, or "". parseAll returns an *InvalidError for each invalid value, joined.
 func parseAll(field string, values []string, parse func(string) (string, string)) ([]string, error) {
 	var out []string
 	var errs []error
@@ -137,17 +140,17 @@ func parseAll(field string, values []string, parse func(string) (string, string)
 	return out, errors.Join(errs...)
 }
 
-// parseIP returns the address as net.IP writes it, and what is wrong with it, or "".
+// parseIP returns the address in the format of net.IP and, if it is invalid, the reason.
 func parseIP(s string) (address, reason string) {
 	const want = "expected an IP address such as 10.0.0.1 or fd00::1"
 	ip, err := netip.ParseAddr(s)
 	switch {
 	case err != nil:
-		reason = want + "; leave out port, brackets and prefix length, and give host names as DNS names (--dns)"
+		reason = want + "; remove port, brackets and prefix length, and use --dns for host names"
 	case ip.Zone() != "":
-		reason = want + ", found a zone, which certificates cannot hold; leave it out"
+		reason = want + ", found a zone, which certificates cannot contain; remove it"
 	case ip.Unmap().IsUnspecified():
-		reason = want + ", found the unspecified address, which nobody can dial; name the real one"
+		reason = want + ", found the unspecified address; use the address to which clients connect"
 	}
 	return ip.Unmap().String(), reason
 }

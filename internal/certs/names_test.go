@@ -27,9 +27,9 @@ func TestDNSNames(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		"":                              "leave the empty value out",
-		"https://widgets.demo.svc":      "leave out the scheme",
-		"widgets.demo.svc:443":          "leave a port out",
+		"":                              "an empty value; remove it",
+		"https://widgets.demo.svc":      "remove the scheme",
+		"widgets.demo.svc:443":          "remove the port",
 		"10.0.0.1":                      "--ip",
 		"fd00::1":                       "--ip",
 		"[::1]":                         "without brackets",

@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// openssl runs the command, which is another reading of the same RFCs, and returns its output.
+// openssl runs the openssl command, an independent implementation of the same RFCs, and returns
+// its output.
 func openssl(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -28,7 +29,8 @@ func openssl(t *testing.T, args ...string) (string, error) {
 	return string(out), err
 }
 
-// opensslVerify judges cert with the strict rules of RFC 5280, as a client (sslserver) or server (sslclient) does.
+// opensslVerify verifies cert strictly according to RFC 5280, as a client (sslserver) or a
+// server (sslclient) does.
 func opensslVerify(t *testing.T, caFile string, cert KeyPair, purpose string, more ...string) (string, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cert.pem")
@@ -40,13 +42,14 @@ func opensslVerify(t *testing.T, caFile string, cert KeyPair, purpose string, mo
 	return openssl(t, append(append(args, more...), path)...)
 }
 
-// Every pair of every set: openssl accepts it for what it is made for, by its names, and for nothing else.
+// TestOpenSSLAgrees: openssl accepts each key pair of each set for its purpose and names, and
+// for nothing else.
 func TestOpenSSLAgrees(t *testing.T) {
 	for _, kind := range []KeyType{ECDSAP256, ECDSAP384, RSA3072} {
 		dir := t.TempDir()
 		opts := allSets(dir)
 		opts.KeyType, opts.IPs = kind, []string{"10.0.0.10", "fd00::1"}
-		if kind == RSA3072 { // whose keys take long to make
+		if kind == RSA3072 { // RSA keys take long to generate
 			opts.With, opts.KonnectivityAgentServerNames = []string{}, nil
 		}
 		for _, item := range mustInit(t, opts).Items {
@@ -84,7 +87,8 @@ func TestOpenSSLAgrees(t *testing.T) {
 	}
 }
 
-// What a thief of the CA's key makes is refused by openssl too: the limits are in the CA.
+// TestOpenSSLHoldsTheLimitsOfACA: openssl too rejects certificates that a thief of a CA's key
+// signs outside the limits in the CA certificate.
 func TestOpenSSLHoldsTheLimitsOfACA(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, allSets(dir))
@@ -93,7 +97,7 @@ func TestOpenSSLHoldsTheLimitsOfACA(t *testing.T) {
 		ca       string
 		template x509.Certificate
 		purpose  string
-		want     string // "" for one that is accepted
+		want     string // "" if openssl accepts it
 	}{
 		"right": {ServingCADir, x509.Certificate{DNSNames: []string{"widgets.demo.svc"},
 			ExtKeyUsage: server}, "sslserver", ""},
@@ -117,7 +121,8 @@ func TestOpenSSLHoldsTheLimitsOfACA(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// -x509_strict wants all of RFC 5280; what is tested here must be the only thing that is wrong.
+			// -x509_strict requires full compliance with RFC 5280; the tested property must be
+			// the only violation.
 			tc.template.KeyUsage, tc.template.BasicConstraintsValid,
 				tc.template.SubjectKeyId = x509.KeyUsageDigitalSignature, true, []byte{1, 2, 3}
 			tc.template.Subject.CommonName = "forged"
@@ -129,7 +134,8 @@ func TestOpenSSLHoldsTheLimitsOfACA(t *testing.T) {
 	}
 }
 
-// A CA that is run with openssl signs our request as it is, and the certificate is accepted.
+// TestOpenSSLSignsARequest: a CA that is operated with openssl can sign our request unmodified,
+// and Accept accepts the certificate.
 func TestOpenSSLSignsARequest(t *testing.T) {
 	dir := t.TempDir()
 	opts := InitOptions{Dir: dir, Service: widgets, IPs: []string{"10.0.0.10"}}

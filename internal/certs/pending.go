@@ -16,22 +16,24 @@ import (
 	"time"
 )
 
-// PendingDir, in a leaf's directory, holds the new key and its request until the certificate comes. RequestFile is in
-// it.
+// PendingDir, in a leaf's directory, holds the new key and its request until the certificate
+// arrives. RequestFile is the request's name in PendingDir.
 const (
 	PendingDir  = "pending"
 	RequestFile = "tls.csr"
 )
 
-// Request makes a new key and a certificate request for one leaf, named by its directory (see Leaves), whose CA's key
-// is somewhere else. The leaf in use stays as it is; Accept puts the new one in its place. A pending request that still
-// asks for the right thing is kept; any other is replaced, and its key with it. Wrong options give *InvalidError.
+// Request creates a key and a certificate request for one leaf whose CA's key is elsewhere. name
+// is the leaf's directory (see Leaves). The leaf in use does not change until Accept replaces
+// it. Request keeps a pending request that still matches the options and replaces any other,
+// together with its key. Invalid options return *InvalidErrors.
 func Request(ctx context.Context, opts InitOptions, name string) (*Report, error) {
 	ca, err := findLeaf(name)
 	if err != nil {
 		return nil, err
 	}
-	// What is there for other sets, perhaps in a file that Init reads too, has no meaning here.
+	// The options may also contain settings for other sets, for example from a file that Init
+	// reads too. Request ignores them.
 	if opts.With = []string{ca.set}; ca.set != SetKonnectivity {
 		opts.With, opts.KonnectivityServerNames, opts.KonnectivityAgentServerNames = nil, nil, nil
 	}
@@ -44,14 +46,14 @@ func Request(ctx context.Context, opts InitOptions, name string) (*Report, error
 
 func request(l *leaf, out string) (*Report, error) {
 	dir := l.file(PendingDir)
-	item := Item{Name: l.name, Path: filepath.Join(dir, RequestFile), Action: Made, Reason: "there was none"}
+	item := Item{Name: l.name, Path: filepath.Join(dir, RequestFile), Action: Made, Reason: "not found"}
 	csr, err := usablePending(dir, l.want)
 	switch {
 	case csr != nil:
-		item.Action, item.Reason = Kept, "a request for the same was pending"
+		item.Action, item.Reason = Kept, "an identical request is pending"
 	case err != nil:
 		item.Action, item.Reason = Replaced, err.Error()
-		item.note("a certificate for the request before this one will not be accepted: its key is gone")
+		item.note("certgen cannot accept a certificate for the previous request, because its key was deleted")
 	}
 	if csr == nil {
 		if csr, err = makePending(dir, l.want); err != nil {
@@ -59,7 +61,7 @@ func request(l *leaf, out string) (*Report, error) {
 		}
 	}
 	if _, err := os.Stat(l.file(CertFile)); err == nil {
-		item.note("the pair in %s stays in use until the new certificate is accepted", l.path())
+		item.note("the certificate in %s stays in use until certgen request accept replaces it", l.path())
 	}
 	item.Request = &RequestInfo{
 		Subject: csr.Subject.String(), DNSNames: csr.DNSNames, IPAddresses: toStrings(csr.IPAddresses),
@@ -67,14 +69,14 @@ func request(l *leaf, out string) (*Report, error) {
 	}
 	report := NewReport("RequestReport", item)
 	report.Next = []string{
-		"# where the CA's key is: certgen request sign " + RequestFile + " --ca CA-DIRECTORY --out tls.crt " +
+		"# where the CA's key is stored: certgen request sign " + RequestFile + " --ca CA-DIRECTORY --out tls.crt " +
 			grants(l.want),
 		"certgen request accept " + l.name + " --dir " + out + " --cert tls.crt --ca CA-CERTIFICATE",
 	}
 	return report, nil
 }
 
-// grants spells s as the flags of certgen request sign.
+// grants returns s as flags of certgen request sign.
 func grants(s spec) string {
 	var out []string
 	for _, names := range []struct {
@@ -91,8 +93,8 @@ func grants(s spec) string {
 	return strings.Join(out, " ")
 }
 
-// usablePending returns the pending request if it asks for what is wanted, why it cannot be used as an error, and
-// neither if there is none.
+// usablePending returns the pending request if it matches want. It returns nil and no error if
+// there is no pending request, and an error if the request cannot be used.
 func usablePending(dir string, want spec) (*x509.CertificateRequest, error) {
 	csr, key, err := readPending(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -106,7 +108,7 @@ func usablePending(dir string, want spec) (*x509.CertificateRequest, error) {
 		return nil, err
 	}
 	if !want.keyType.matches(key.Public()) {
-		return nil, fmt.Errorf("its key was %s", keyType(key.Public()))
+		return nil, fmt.Errorf("the key was %s", keyType(key.Public()))
 	}
 	differences := want.purposeMismatches(pending.commonName, pending.groups, pending.dnsNames, pending.ips,
 		extKeyUsageNames(pending.extKeyUsages(), nil))
@@ -116,7 +118,7 @@ func usablePending(dir string, want spec) (*x509.CertificateRequest, error) {
 	return csr, nil
 }
 
-// makePending writes key and request in one step, so that no request is without its key.
+// makePending writes key and request in one step, so that no request lacks its key.
 func makePending(dir string, want spec) (*x509.CertificateRequest, error) {
 	key, err := newKey(want.keyType)
 	if err != nil {
@@ -150,12 +152,12 @@ func readPending(dir string) (*x509.CertificateRequest, crypto.Signer, error) {
 		return nil, nil, err
 	}
 	if !SamePublicKey(csr.PublicKey, key.Public()) {
-		return nil, nil, errors.New("match key and request: the key belongs to another request")
+		return nil, nil, errors.New("match key and request: the key does not match the request")
 	}
 	return csr, key, nil
 }
 
-// findLeaf returns the CA of the leaf with the given directory, with that leaf alone.
+// findLeaf returns the CA of the leaf with the given directory, with only that leaf.
 func findLeaf(name string) (caDef, error) {
 	for _, ca := range cas {
 		for _, l := range ca.leaves {
@@ -168,19 +170,21 @@ func findLeaf(name string) (caDef, error) {
 	return caDef{}, &InvalidError{"leaf", name, "expected one of " + strings.Join(Leaves(), ", ")}
 }
 
-// AcceptOptions say which certificate has come.
+// AcceptOptions identifies the certificate to accept.
 type AcceptOptions struct {
 	Dir, Name string // as for Request
 	CertFile  string // the certificate
-	// CAFile is the certificate of its CA, which is stored beside the leaf; empty if that is there already.
+	// CAFile is the certificate of the leaf's CA, which Accept stores next to the leaf. It may
+	// be empty if that certificate already exists.
 	CAFile         string
-	AllowLongLived bool             // accept one that lasts longer than MaxLeafLifetime
+	AllowLongLived bool             // accept a lifetime above MaxLeafLifetime
 	Now            func() time.Time // nil means time.Now
 }
 
-// Accept puts a certificate that was signed for a pending request, its key and the CA to trust in use, in one step. The
-// certificate must be what was asked for, in every part, and come from the CA; otherwise each difference is a
-// *RefusedError, they are joined, and nothing has changed.
+// Accept puts a certificate that was signed for a pending request into use, together with its
+// key and the CA to trust, in one step. The certificate must match the request in every property
+// and be signed by the CA. Otherwise Accept changes nothing and returns a *RefusedError for each
+// difference, joined.
 func Accept(ctx context.Context, opts AcceptOptions) (*Report, error) {
 	ca, err := findLeaf(opts.Name)
 	if err != nil {
@@ -196,8 +200,9 @@ func Accept(ctx context.Context, opts AcceptOptions) (*Report, error) {
 	return Locked(ctx, Dir(opts.Dir), func() (*Report, error) { return c.accept(c.leaves[0], opts) })
 }
 
-// accept puts what has come in use as Init does what it issued: a CA that is not there yet, then the leaf; last goes
-// the pending request. Whatever is missing after a run that was cut short, the next Accept does.
+// accept puts the certificate into use in the same order as Init: first a missing CA, then the
+// leaf. It removes the pending request last, so that the next Accept completes an interrupted
+// one.
 func (c *chain) accept(l *leaf, opts AcceptOptions) (*Report, error) {
 	pending := l.file(PendingDir)
 	if err := c.load(); err != nil {
@@ -206,11 +211,11 @@ func (c *chain) accept(l *leaf, opts AcceptOptions) (*Report, error) {
 	csr, key, err := readPending(pending)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &RefusedError{Path: pending,
-			Reason: "expected a pending request, found none; make one with certgen request " + l.name}
+			Reason: "expected a pending request, found none; create one with certgen request " + l.name}
 	}
 	if err != nil {
 		return nil, &RefusedError{Path: pending, Reason: err.Error() +
-			"; make a new request with certgen request " + l.name}
+			"; create a new request with certgen request " + l.name}
 	}
 	if l.want, err = specOf(csr); err != nil {
 		return nil, &RefusedError{Path: pending, Reason: err.Error()}
@@ -230,7 +235,7 @@ func (c *chain) accept(l *leaf, opts AcceptOptions) (*Report, error) {
 		c.ca.decision.Action = Made
 	}
 	c.ca.cert, c.ca.issuer = ca, &CA{KeyPair: KeyPair{Certificate: ca, CertPEM: Bundle{ca}.PEM()}}
-	l.decision = Item{Action: Made, Reason: "it is what was asked for, and " + ca.Subject.String() + " signed it"}
+	l.decision = Item{Action: Made, Reason: "matches the request, signed by " + ca.Subject.String()}
 	if l.certSeen {
 		l.decision.Action = Replaced
 	}
@@ -249,8 +254,8 @@ func (c *chain) accept(l *leaf, opts AcceptOptions) (*Report, error) {
 	return report, nil
 }
 
-// findCA returns the CA that is here, or the one that was given if none is. They must not differ, since Init would
-// replace a leaf of another CA than the one beside it.
+// findCA returns the existing CA, or the one in caFile if none exists. If both exist, they must
+// be equal, because Init replaces a leaf that a different CA signed.
 func (c *chain) findCA(caFile string) (*x509.Certificate, error) {
 	found := &c.ca
 	switch {
@@ -258,10 +263,10 @@ func (c *chain) findCA(caFile string) (*x509.Certificate, error) {
 		return nil, &RefusedError{Path: found.file(CertFile), Reason: found.certErr.Error()}
 	case found.keySeen && !found.certSeen:
 		return nil, &RefusedError{Path: found.file(CertFile),
-			Reason: "expected the certificate of the key beside it, found none; restore it, or move the key away"}
+			Reason: "expected the certificate that matches the key, found none; restore it, or move the key away"}
 	case caFile == "" && found.cert == nil:
 		return nil, &RefusedError{Path: found.file(CertFile),
-			Reason: "expected the certificate of the CA, found none; give it with --ca"}
+			Reason: "expected the certificate of the CA, found none; set --ca"}
 	case caFile == "":
 		return found.cert, nil
 	}
@@ -277,7 +282,8 @@ func (c *chain) findCA(caFile string) (*x509.Certificate, error) {
 	return given, nil
 }
 
-// checkAccepted compares the certificate with the request, and with what Init demands of a CA and its leaf.
+// checkAccepted compares the certificate with the request and with the requirements of Init for
+// a CA and its leaf.
 func (c *chain) checkAccepted(cert, ca *x509.Certificate, csr *x509.CertificateRequest, opts AcceptOptions) error {
 	var errs []error
 	refuse := func(path, reason string) { errs = append(errs, &RefusedError{Path: path, Reason: reason}) }
@@ -287,19 +293,19 @@ func (c *chain) checkAccepted(cert, ca *x509.Certificate, csr *x509.CertificateR
 	}
 	if !SamePublicKey(cert.PublicKey, csr.PublicKey) {
 		refuse(opts.CertFile,
-			"expected the key of the pending request, found another; was it signed for an older request?")
+			"expected the key of the pending request, found another; it may be for an older request")
 	}
 	for _, reason := range want.problems(cert, ca, c.now) {
 		refuse(opts.CertFile, reason)
 	}
 	if cert.NotAfter.After(ca.NotAfter) {
-		refuse(opts.CertFile, fmt.Sprintf("validity: ends %s, after its CA at %s", timeText(cert.NotAfter),
+		refuse(opts.CertFile, fmt.Sprintf("validity: expires at %s, after its CA at %s", timeText(cert.NotAfter),
 			timeText(ca.NotAfter)))
 	}
 	if !opts.AllowLongLived && cert.NotAfter.Sub(cert.NotBefore) > MaxLeafLifetime+backdate {
 		refuse(opts.CertFile,
-			fmt.Sprintf("validity: expected at most 398 days, the most that TLS clients accept, found %s to %s; "+
-				"ask for less, or allow it with --allow-long-lived", timeText(cert.NotBefore), timeText(cert.NotAfter)))
+			fmt.Sprintf("validity: expected at most 398 days, the limit of TLS clients, found %s to %s; "+
+				"request less, or allow it with --allow-long-lived", timeText(cert.NotBefore), timeText(cert.NotAfter)))
 	}
 	return errors.Join(errs...)
 }

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// elsewhere is a directory with a whole PKI, whose CAs sign what other directories ask for.
+// elsewhere returns a directory with a complete PKI whose CAs sign requests from other
+// directories.
 func elsewhere(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -26,7 +27,7 @@ func mustRequest(t *testing.T, opts InitOptions, name string) Item {
 	return report.Items[0]
 }
 
-// signPending signs what was asked for in the request at path, and returns the file of the certificate.
+// signPending signs the request at path and returns the certificate's file.
 func signPending(t *testing.T, path, ca string, change func(*SignOptions)) string {
 	t.Helper()
 	request, err := parseRequest(readPEM(t, path))
@@ -47,7 +48,8 @@ func signPending(t *testing.T, path, ca string, change func(*SignOptions)) strin
 	return opts.Out
 }
 
-// Each leaf can come from a CA elsewhere. Init then keeps it, without the CA's key, until it is due.
+// TestRequestAndAccept: each leaf can come from a CA elsewhere. Init then keeps it until it is
+// due, without the CA's key.
 func TestRequestAndAccept(t *testing.T) {
 	from := elsewhere(t)
 	for _, name := range Leaves() {
@@ -92,7 +94,8 @@ func TestRequestAndAccept(t *testing.T) {
 	}
 }
 
-// A renewal without the CA's key: the pair in use stays until the new one comes.
+// TestRequestARenewal: a leaf can be renewed without the CA's key, and the current key pair
+// stays in use until the new certificate arrives.
 func TestRequestARenewal(t *testing.T) {
 	from, dir := elsewhere(t), t.TempDir()
 	opts := initOptions(dir, epoch)
@@ -105,8 +108,8 @@ func TestRequestARenewal(t *testing.T) {
 	}
 	opts.Now = at(epoch.Add(61 * day))
 	_, err := Init(t.Context(), opts)
-	wantError(t, err, "expected the CA's key, found none, but")
-	wantError(t, err, "certgen request serving asks for it where the key is")
+	wantError(t, err, "expected the CA's key, found none; ")
+	wantError(t, err, "create a request with certgen request serving")
 
 	before := readPEM(t, dir, ServingDir, CertFile)
 	report := mustRequest(t, opts, ServingDir)
@@ -132,20 +135,20 @@ func TestRequestAgain(t *testing.T) {
 		want   Action
 		reason string
 	}{
-		"the same":       {nil, nil, Kept, "a request for the same was pending"},
+		"the same":       {nil, nil, Kept, "an identical request is pending"},
 		"other names":    {nil, names, Replaced, "DNS names: expected [a.example.com widgets"},
 		"other key type": {nil, func(o *InitOptions) { o.KeyType = ECDSAP384 }, Replaced, "its key was ECDSA P-256"},
 		"request damaged": {overwrite(pending+"/tls.csr", "what"), nil, Replaced,
 			"expected one PEM block CERTIFICATE REQUEST"},
 		"key damaged": {overwrite(pending+"/tls.key", "what"), nil, Replaced, "expected a PEM block PRIVATE KEY"},
 		"key of another": {overwrite(pending+"/tls.key", "file:"+ServingCADir+"/tls.key"), nil, Replaced,
-			"the key belongs to another request"},
+			"the key does not match the request"},
 		"never finished": {func(t *testing.T, dir string) {
 			remove(pending)(t, dir)
 			if err := makeDir(filepath.Join(dir, pending, versionPrefix+"1")); err != nil {
 				t.Fatal(err)
 			}
-		}, nil, Made, "there was none"},
+		}, nil, Made, "not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -167,7 +170,7 @@ func TestRequestAgain(t *testing.T) {
 				t.Errorf("the pending key is the one before: %v", same)
 			}
 			if said := strings.Contains(strings.Join(report.Notes, " "),
-				"will not be accepted"); said != (tc.want == Replaced) {
+				"cannot accept"); said != (tc.want == Replaced) {
 				t.Errorf("notes %q speak of the lost key: %v", report.Notes, said)
 			}
 			if info, err := os.Stat(filepath.Join(dir, pending, KeyFile)); err != nil ||
@@ -186,7 +189,7 @@ func TestRequestOptions(t *testing.T) {
 	wantError(t, err, `service "": expected`)
 	opts.KonnectivityServerNames = []string{"a:1"}
 	_, err = Request(t.Context(), opts, KonnectivityServerDir)
-	wantError(t, err, "leave a port out")
+	wantError(t, err, "remove the port")
 	if _, err := os.Stat(opts.Dir); err == nil {
 		t.Error("wrong options made a directory")
 	}

@@ -15,42 +15,45 @@ import (
 	cfsslclient "github.com/cloudflare/cfssl/api/client"
 )
 
-// remoteTimeout is for one signature. The client that cfssl's remote signer makes has no limit, which is why it is not
-// used.
+// remoteTimeout limits one signature request. cfssl's remote signer is not used, because its client
+// has no timeout.
 const remoteTimeout = 30 * time.Second
 
-// RemoteSigner is a cfssl server that has the key of the serving CA. It must serve TLS and ask for client certificates:
-// cfssl's own authentication keys protect nothing from being sent again.
+// RemoteSigner is a cfssl server that has the key of the serving CA. The server must serve TLS
+// and require client certificates, because cfssl's own authentication keys do not prevent
+// replay.
 type RemoteSigner struct {
 	URL     string // such as https://signer.example.com:8888
 	Profile string // of the server's configuration; empty means its default
-	CAs     Bundle // of the server's certificate, and no others
+	CAs     Bundle // the only trusted CAs for the server's certificate
 	Client  tls.Certificate
 }
 
-// Validate returns an InvalidError for each wrong value, joined.
+// Validate returns an *InvalidError for each invalid value, joined.
 func (r *RemoteSigner) Validate() error {
 	var errs []error
-	// Without https cfssl's client sends plain text, and a comma makes a group of servers.
+	// Without https, cfssl's client sends plain text; a comma in the URL defines a group of
+	// servers.
 	if u, err := url.Parse(r.URL); err != nil || u.Scheme != "https" || u.Host == "" ||
 		strings.Trim(u.Path, "/") != "" || strings.Contains(r.URL, ",") {
 		errs = append(errs, &InvalidError{"signer", r.URL, "expected a URL such as https://signer.example.com:8888"})
 	}
 	if len(r.CAs) == 0 {
-		errs = append(errs, &InvalidError{"signer-ca", "", "expected the file of the CAs that vouch for the signer"})
+		errs = append(errs, &InvalidError{"signer-ca", "", "expected the file with the CAs that verify the signer"})
 	}
 	if len(r.Client.Certificate) == 0 {
 		errs = append(errs, &InvalidError{"signer-cert", "",
-			"expected the client certificate with which the signer is asked, and --signer-key"})
+			"expected the client certificate for the signer, and --signer-key"})
 	}
 	return errors.Join(errs...)
 }
 
-// UnreachableError says that a signer did not answer, which it may do later.
+// UnreachableError reports that a signer did not respond. A retry may succeed.
 type UnreachableError struct{ error }
 
-// unreachable tells that by the words of cfssl's client, which passes on no more of an error. What TLS refuses is no
-// such error.
+// unreachable wraps err in an UnreachableError if the signer did not respond. It matches the
+// error text of cfssl's client, which does not wrap the cause. A TLS failure is not an
+// UnreachableError.
 func unreachable(err error) error {
 	if said := err.Error(); strings.Contains(said, "failed POST to") && !strings.Contains(said, "tls: ") &&
 		!strings.Contains(said, "x509: ") {
@@ -59,8 +62,9 @@ func unreachable(err error) error {
 	return err
 }
 
-// sign has the server sign the key in the request as s asks. How long the certificate lasts is the server's to say,
-// within what is allowed; everything else is compared with s as it is for a signer of ours.
+// sign lets the server sign the key in the request. The server chooses the certificate's
+// lifetime within the allowed limits. All other properties are compared with s, as for a local
+// signer.
 func (r *RemoteSigner) sign(s spec, request *x509.CertificateRequest, issuer *x509.Certificate,
 	now time.Time) (*x509.Certificate, error) {
 	order, err := signRequestFor(s, request)
@@ -70,34 +74,35 @@ func (r *RemoteSigner) sign(s spec, request *x509.CertificateRequest, issuer *x5
 	order.Profile = r.Profile
 	body, err := json.Marshal(order)
 	if err != nil {
-		return nil, fmt.Errorf("encode order for the signer: %w", err)
+		return nil, fmt.Errorf("encode request to the signer: %w", err)
 	}
 	server := cfsslclient.NewServerTLS(r.URL, &tls.Config{RootCAs: r.CAs.Pool(),
 		Certificates: []tls.Certificate{r.Client}, MinVersion: tls.VersionTLS12})
 	server.SetRequestTimeout(remoteTimeout)
 	certPEM, err := server.Sign(body)
 	if err != nil {
-		return nil, unreachable(fmt.Errorf("have %s sign: %w", r.URL, err))
+		return nil, unreachable(fmt.Errorf("request signature from %s: %w", r.URL, err))
 	}
 	cert, err := parseCertificate(certPEM)
 	if err != nil {
-		return nil, fmt.Errorf("answer of %s: %w", r.URL, err)
+		return nil, fmt.Errorf("response of %s: %w", r.URL, err)
 	}
 	if now.Before(cert.NotBefore) || !now.Before(cert.NotAfter) ||
 		cert.NotAfter.Sub(cert.NotBefore) > MaxLeafLifetime+backdate {
 		return nil, fmt.Errorf(
-			"answer of %s: expected a certificate that is valid now and for at most 398 days, found one from %s to "+
-				"%s; set the expiry of the server's profile",
+			"response of %s: expected a certificate that is valid now and for at most 398 days, found one from %s to "+
+				"%s; set the expiry in the server's profile",
 			r.URL, timeText(cert.NotBefore), timeText(cert.NotAfter))
 	}
 	s.notBefore, s.notAfter = cert.NotBefore, cert.NotAfter
 	if err := s.checkIssued(cert, issuer, request.PublicKey); err != nil {
-		return nil, fmt.Errorf("answer of %s: %w", r.URL, err)
+		return nil, fmt.Errorf("response of %s: %w", r.URL, err)
 	}
 	return cert, nil
 }
 
-// RemoteCA is a CA whose key the signer has.
+// RemoteCA returns a CA whose key is held by signer. It returns an error if cert cannot sign
+// serving certificates now.
 func RemoteCA(cert *x509.Certificate, signer *RemoteSigner, now func() time.Time) (*CA, error) {
 	ca := &CA{KeyPair: KeyPair{Certificate: cert, CertPEM: Bundle{cert}.PEM()}, remote: signer, now: clock(now)}
 	return ca, ca.mayIssue(x509.ExtKeyUsageServerAuth, ca.now())

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzRequest: no request, which strangers send, crashes the CA's side. One that is found to ask for nothing beyond a
-// certificate asks for no other name and for no CA.
+// FuzzRequest: no request from an untrusted sender crashes the CA's side. A request without
+// excess asks for no other name and no CA.
 func FuzzRequest(f *testing.F) {
 	key, err := NewKey()
 	if err != nil {

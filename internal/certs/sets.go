@@ -4,7 +4,7 @@ package certs
 
 import "time"
 
-// The sets that Init makes besides the serving set, which it always makes.
+// The optional certificate sets of Init. Init always creates the serving set as well.
 const (
 	SetFrontProxy   = "front-proxy"
 	SetKonnectivity = "konnectivity"
@@ -12,7 +12,8 @@ const (
 	setServing = "serving"
 )
 
-// The directories that Init keeps. Each holds tls.crt and tls.key, those of leaves ca.crt too.
+// The directories that Init maintains. Each contains tls.crt and tls.key, and those of leaves
+// also ca.crt.
 const (
 	ServingCADir                   = "serving-ca"
 	ServingDir                     = "serving"
@@ -26,30 +27,32 @@ const (
 	KonnectivityAgentDir           = "konnectivity-agent"
 )
 
-// konnectivityLifetime is longer than LeafLifetime because nothing in konnectivity reloads: each renewal is a restart.
+// konnectivityLifetime is longer than LeafLifetime because konnectivity does not reload
+// certificates: each renewal is a restart.
 const konnectivityLifetime = 365 * 24 * time.Hour
 
-const restartServers = "konnectivity reads it only when it starts: restart konnectivity's servers"
+const restartServers = "konnectivity reads the certificate only at startup: restart konnectivity's servers"
 
-// caDef is one CA of a set, leafDef one leaf of it. The table below is all that says which pairs there are: Init and
-// its report follow it, and the help of certgen says the same.
+// caDef defines one CA of a set, and leafDef one of its leaves. The table below is the only
+// definition of all key pairs. Init and its report follow it, and certgen's help describes the
+// same.
 type (
 	caDef struct {
 		set      string
 		dir      string
 		mutual   bool // it has both usages
 		leaves   []leafDef
-		lifetime time.Duration // of leaves, unless the options say otherwise
+		lifetime time.Duration // of leaves, unless the options set another
 		next     []string      // commands for the report, with DIR for the directory
 	}
 	leafDef struct {
 		dir        string
 		want       func(o *InitOptions) (spec, error) // names and usage; Init adds lifetime and key type
-		afterwards string                             // what to do once it was replaced, for the report
+		afterwards string                             // what to do after a replacement, for the report
 	}
 )
 
-// The commands that use what Init made.
+// The commands that use the certificates that Init created.
 var (
 	nextServing = []string{"extension-apiserver serve --tls-cert-file=DIR/serving/tls.crt " +
 		"--tls-private-key-file=DIR/serving/tls.key"}
@@ -77,15 +80,16 @@ var cas = []caDef{
 		set: SetFrontProxy, dir: FrontProxyCADir, lifetime: LeafLifetime, next: nextFrontProxy,
 		leaves: []leafDef{{dir: FrontProxyClientDir, want: client(FrontProxyUser)}},
 	},
-	// Two CAs, because the konnectivity server takes any client certificate of a CA: an agent must not pass for
-	// kube-apiserver. Each has both usages, because both ends of its connections come from it.
+	// konnectivity needs two CAs, because its server accepts any client certificate of a CA, and
+	// an agent must not be able to act as kube-apiserver. Each CA has both usages, because it
+	// signs both ends of its connections.
 	{
 		set: SetKonnectivity, dir: KonnectivityServerCADir, mutual: true, lifetime: konnectivityLifetime,
 		next: nextKonnectivity,
 		leaves: []leafDef{
 			{KonnectivityServerDir, konnectivityServer, restartServers},
 			{KonnectivityAPIServerClientDir, client(KonnectivityAPIServerClientDir),
-				"kube-apiserver reads it only when it starts: restart kube-apiserver"},
+				"kube-apiserver reads the certificate only at startup: restart kube-apiserver"},
 		},
 	},
 	{
@@ -93,15 +97,15 @@ var cas = []caDef{
 		leaves: []leafDef{
 			{KonnectivityAgentServerDir, konnectivityAgentServer, restartServers},
 			{KonnectivityAgentDir, client(KonnectivityAgentDir),
-				"konnectivity reads it only when it starts: restart the agents"},
+				"konnectivity reads the certificate only at startup: restart the agents"},
 		},
 	},
 }
 
-// SetNames lists what With may hold.
+// SetNames returns the valid values of With.
 func SetNames() []string { return []string{SetFrontProxy, SetKonnectivity} }
 
-// Leaves lists the directories of leaves.
+// Leaves returns the directories of all leaves.
 func Leaves() []string {
 	var names []string
 	for _, ca := range cas {
@@ -116,7 +120,8 @@ func client(user string) func(*InitOptions) (spec, error) {
 	return func(*InitOptions) (spec, error) { return ClientOptions{User: user}.spec() }
 }
 
-// konnectivityServer is dialled by kube-apiserver, on the same machine unless it is told otherwise.
+// konnectivityServer returns the spec for the endpoint that kube-apiserver dials, by default on
+// the same machine.
 func konnectivityServer(o *InitOptions) (spec, error) {
 	names := o.KonnectivityServerNames
 	if names == nil {
@@ -125,17 +130,18 @@ func konnectivityServer(o *InitOptions) (spec, error) {
 	return hostsSpec("konnectivity-server-name", names)
 }
 
-// konnectivityAgentServer is dialled from other machines, by an address that only its operator knows.
+// konnectivityAgentServer returns the spec for the endpoint that agents dial from other
+// machines. Its names have no default, because only the operator knows that address.
 func konnectivityAgentServer(o *InitOptions) (spec, error) {
 	const field = "konnectivity-agent-server-name"
 	if len(o.KonnectivityAgentServerNames) == 0 {
 		return spec{}, &InvalidError{field, "",
-			"expected the DNS name or IP address that agents dial (their --proxy-server-host); set it"}
+			"expected the DNS name or IP address to which agents connect (their --proxy-server-host)"}
 	}
 	return hostsSpec(field, o.KonnectivityAgentServerNames)
 }
 
-// hostsSpec is for names of which each is an IP address or a DNS name; no text is both.
+// hostsSpec returns the spec for hosts that are IP addresses or DNS names. No string is both.
 func hostsSpec(field string, hosts []string) (spec, error) {
 	var o ServingOptions
 	for _, s := range hosts {

@@ -22,7 +22,7 @@ func allSets(dir string) InitOptions {
 	return opts
 }
 
-// What each pair may do, set by set: the names of its CA, its names and its usages.
+// TestInitMakesTheSets checks the CAs, names, usages and lifetimes of all key pairs in each set.
 func TestInitMakesTheSets(t *testing.T) {
 	type pair struct {
 		usages, names string
@@ -85,7 +85,8 @@ func TestInitMakesTheSets(t *testing.T) {
 
 func sprint(values []string) string { return "[" + strings.Join(values, " ") + "]" }
 
-// An agent must not pass for kube-apiserver, nor a client for a server, although both ends of a connection share a CA.
+// TestKonnectivityPairsStayApart: an agent cannot act as kube-apiserver, and a client cannot act
+// as a server, although both ends of a connection share a CA.
 func TestKonnectivityPairsStayApart(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, allSets(dir))
@@ -117,7 +118,7 @@ func TestKonnectivityPairsStayApart(t *testing.T) {
 	}
 }
 
-// No option and no set makes a leaf with both usages; a specification has room for one.
+// TestLeavesHaveOneUsage: no option and no set creates a leaf with both usages.
 func TestLeavesHaveOneUsage(t *testing.T) {
 	opts := allSets("pki")
 	chains, err := opts.chains(opts.cas())
@@ -128,7 +129,7 @@ func TestLeavesHaveOneUsage(t *testing.T) {
 	for _, c := range chains {
 		for _, l := range c.leaves {
 			leaves++
-			l.want.mutual = true // which is for CAs
+			l.want.mutual = true // applies only to CAs
 			if got := l.want.extKeyUsages(); len(got) != 1 {
 				t.Errorf("%s has the usages %s, want one", l.name, extKeyUsageNames(got, nil))
 			}
@@ -150,15 +151,15 @@ func TestSetOptions(t *testing.T) {
 		"empty set beside others": {func(o *InitOptions) { o.With = []string{"front-proxy", ""} }, "with",
 			"expected front-proxy or konnectivity"},
 		"names without the set": {func(o *InitOptions) { o.KonnectivityServerNames = []string{"a.example.com"} },
-			"with", "expected the set konnectivity, for a.example.com"},
+			"with", "expected konnectivity, for a.example.com"},
 		"no name for agents": {func(o *InitOptions) { o.With = []string{"konnectivity"} },
 			"konnectivity-agent-server-name", "--proxy-server-host"},
 		"name with a port": {func(o *InitOptions) {
 			o.With, o.KonnectivityAgentServerNames = []string{"konnectivity"}, []string{"a.example.com:8091"}
-		}, "konnectivity-agent-server-name", "leave a port out"},
+		}, "konnectivity-agent-server-name", "remove the port"},
 		"unspecified address": {func(o *InitOptions) {
 			o.With, o.KonnectivityAgentServerNames = []string{"konnectivity"}, []string{"0.0.0.0"}
-		}, "konnectivity-agent-server-name", "which nobody can dial"},
+		}, "konnectivity-agent-server-name", "found the unspecified address"},
 		"no server name at all": {func(o *InitOptions) {
 			o.With, o.KonnectivityAgentServerNames, o.KonnectivityServerNames = []string{"konnectivity"},
 				[]string{"a.example.com"}, []string{}
@@ -195,18 +196,19 @@ func TestInitLifetime(t *testing.T) {
 			t.Errorf("%s lasts %d days, want %d", item.Name, item.Certificate.DaysLeft, want)
 		}
 	}
-	// Beyond its CA it is cut short, and that is said.
+	// A lifetime beyond the CA's is reduced, and a note reports it.
 	opts = allSets(t.TempDir())
 	opts.Lifetime, opts.AllowLongLived = 2*CALifetime, true
 	for _, item := range mustInit(t, opts).Items {
 		if c := item.Certificate; !c.CA && (!c.NotAfter.Equal(epoch.Add(CALifetime)) ||
-			!strings.Contains(strings.Join(item.Notes, " "), "ends with its CA")) {
+			!strings.Contains(strings.Join(item.Notes, " "), "expires together with its CA")) {
 			t.Errorf("%s ends %s, notes %q; want it to end with its CA and a note", item.Name, c.NotAfter, item.Notes)
 		}
 	}
 }
 
-// What reads its certificate only at start must be restarted, which the report says when one was replaced.
+// TestInitTellsWhatToRestart: the report recommends a restart after replacing a certificate that
+// its program reads only at startup.
 func TestInitTellsWhatToRestart(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, allSets(dir))
@@ -220,8 +222,9 @@ func TestInitTellsWhatToRestart(t *testing.T) {
 	}
 }
 
-// TestInitRefusesTheUsersCA: a user's certificate could pass for the front proxy's if both came from one CA, however
-// often it was signed, or if one CA signed the other.
+// TestInitRefusesTheUsersCA: Init returns an error if the front-proxy CA and the users' CA share
+// a key, even in different certificates, or if one signed the other. A user's certificate could
+// then be used as the front proxy's.
 func TestInitRefusesTheUsersCA(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
@@ -244,22 +247,23 @@ func TestInitRefusesTheUsersCA(t *testing.T) {
 	opts.ClientCAFiles = []string{strangers}
 	mustInit(t, opts)
 
-	opts.AllowNewCA = true // must not help: the bundle would still hold it
+	opts.AllowNewCA = true // must not help: the bundle would still contain it
 	for relation, ca := range map[string]*x509.Certificate{"has the key of": again.Certificate,
 		"signed": below.Certificate} {
 		opts.ClientCAFiles = []string{strangers, write(Bundle{other.Certificate, ca})}
 		before := contents(t, dir)
 		_, err = Init(t.Context(), opts)
-		wantError(t, err, FrontProxyCADir+"/tls.crt: expected a CA of its own, found one that "+relation)
+		wantError(t, err, FrontProxyCADir+"/tls.crt: expected a dedicated CA, found one that "+relation)
 		if diff := cmp.Diff(before, contents(t, dir)); diff != "" {
 			t.Errorf("a refusal changed files:\n%s", diff)
 		}
 	}
-	// In the bundle alone it is as bad: that is what kube-apiserver trusts.
+	// A users' CA in the bundle alone is just as dangerous, because kube-apiserver trusts the
+	// bundle.
 	overwrite(FrontProxyClientDir+"/ca.crt", string(Bundle{own.Certificate, other.Certificate}.PEM()))(t, dir)
 	opts.ClientCAFiles = []string{strangers}
 	_, err = Init(t.Context(), opts)
-	wantError(t, err, FrontProxyClientDir+"/ca.crt: expected a CA of its own")
+	wantError(t, err, FrontProxyClientDir+"/ca.crt: expected a dedicated CA")
 	opts.ClientCAFiles = []string{filepath.Join(dir, "nowhere")}
 	_, err = Init(t.Context(), opts)
 	wantError(t, err, "expected a readable file")

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// SignOptions say what a CA grants to the sender of a request: DNSNames and IPs make a server's certificate, User and
-// Groups a client's.
+// SignOptions describes what a CA grants for a request. DNSNames and IPs select a server
+// certificate, User and Groups a client certificate.
 type SignOptions struct {
 	RequestFile string // PKCS#10, PEM
 	CA          string // directory with tls.crt and tls.key, or NAME.crt with NAME.key beside it
@@ -33,9 +33,10 @@ type SignOptions struct {
 	Now                func() time.Time // nil means time.Now
 }
 
-// SignRequest signs the key of a request with the CA in a directory. Names and usages are those of the options, never
-// of the request: if that asks for anything else it is refused, with one *RefusedError for each thing. Wrong options
-// give *InvalidError. A file in the place of Out is never overwritten.
+// SignRequest signs the key of a request with the CA in opts.CA. Names and usages come from the
+// options, never from the request. If the request asks for more, SignRequest returns a
+// *RefusedError for each excess property. Invalid options return *InvalidErrors. An existing
+// file at Out is never overwritten.
 func SignRequest(opts SignOptions) (*Report, error) {
 	s, err := opts.spec()
 	if err != nil {
@@ -57,7 +58,7 @@ func SignRequest(opts SignOptions) (*Report, error) {
 	var errs []error
 	for _, reason := range excess {
 		errs = append(errs, &RefusedError{Path: opts.RequestFile, Reason: reason +
-			", which is not granted; grant it by a flag, or create a request without it"})
+			", which the flags do not grant; add a flag, or create a request without it"})
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -76,10 +77,10 @@ func SignRequest(opts SignOptions) (*Report, error) {
 	if err := CreateFile(opts.Out, File{Bundle{cert}.PEM(), certMode}); err != nil {
 		return nil, err
 	}
-	item := Item{Name: s.commonName, Path: opts.Out, Action: Made, Reason: "asked for by " + opts.RequestFile,
+	item := Item{Name: s.commonName, Path: opts.Out, Action: Made, Reason: "requested by " + opts.RequestFile,
 		Certificate: new(Describe(cert, ca.now()))}
 	if cert.NotAfter.Equal(ca.Certificate.NotAfter) {
-		item.note("it ends with its CA: rotate the CA before that")
+		item.note("expires together with its CA: rotate the CA first")
 	}
 	report := NewReport("SignReport", item)
 	report.Next = []string{"certgen verify " + opts.Out}
@@ -93,8 +94,8 @@ func (o SignOptions) spec() (spec, error) {
 	switch {
 	case server == client:
 		err = &InvalidError{"user", o.User,
-			"expected either --dns and --ip, for a server, or --user and --group, for a client: no certificate is " +
-				"for both"}
+			"expected either --dns and --ip, for a server, or --user and --group, for a client; a certificate is " +
+				"not for both"}
 	case server:
 		s, err = ServingOptions{DNSNames: o.DNSNames, IPs: o.IPs, Lifetime: o.Lifetime,
 			AllowLongLived: o.AllowLongLived}.spec()
@@ -110,7 +111,8 @@ func (o SignOptions) spec() (spec, error) {
 		Require("out", o.Out, "a file for the certificate"), err)
 }
 
-// ReadCA reads a CA, where ReadKeyPair finds it, as ParseCA does. What is wrong with it is a *RefusedError.
+// ReadCA reads a CA from the files that ReadKeyPair reads and checks it as ParseCA does. All
+// errors are *RefusedError.
 func ReadCA(path string, now func() time.Time) (*CA, error) {
 	pair, err := ReadKeyPair(path)
 	if err != nil {
@@ -125,7 +127,7 @@ func ReadCA(path string, now func() time.Time) (*CA, error) {
 
 const blockRequest = "CERTIFICATE REQUEST"
 
-// requestExtensions are those of which it is known what they ask for.
+// requestExtensions are the extensions that excessOf can evaluate.
 var requestExtensions = []string{
 	"2.5.29.15", // key usage
 	"2.5.29.17", // subject alternative name
@@ -133,7 +135,7 @@ var requestExtensions = []string{
 	"2.5.29.37", // extended key usage
 }
 
-// newRequest makes a PKCS#10 request with the names of s and, for a leaf, its usages.
+// newRequest returns a PKCS#10 request with the names of s and, for a leaf, its usages.
 func newRequest(s spec, key crypto.Signer) (*x509.CertificateRequest, error) {
 	template := &x509.CertificateRequest{
 		Subject: pkix.Name{CommonName: s.commonName, Organization: s.groups}, DNSNames: s.dnsNames,
@@ -142,7 +144,8 @@ func newRequest(s spec, key crypto.Signer) (*x509.CertificateRequest, error) {
 		template.IPAddresses = append(template.IPAddresses, net.ParseIP(ip))
 	}
 	if !s.isCA {
-		// A CA that copies what is asked for makes the very certificate: digitalSignature, CA:FALSE, one usage.
+		// A CA that copies the requested extensions issues the wanted certificate:
+		// digitalSignature, CA:FALSE, one usage.
 		likeIt, err := throwaway(&x509.Certificate{KeyUsage: s.keyUsage(), ExtKeyUsage: s.extKeyUsages(),
 			BasicConstraintsValid: true})
 		if err != nil {
@@ -152,13 +155,13 @@ func newRequest(s spec, key crypto.Signer) (*x509.CertificateRequest, error) {
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
 	if err != nil {
-		return nil, fmt.Errorf("make certificate request: %w", err)
+		return nil, fmt.Errorf("create certificate request: %w", err)
 	}
 	return x509.ParseCertificateRequest(der)
 }
 
-// throwaway returns a certificate like template that nobody trusts: crypto/x509 encodes and decodes extensions in
-// certificates only.
+// throwaway returns a certificate like template, signed by a throwaway key. It is needed because
+// crypto/x509 encodes and decodes extensions only in certificates.
 func throwaway(template *x509.Certificate) (*x509.Certificate, error) {
 	key, err := NewKey()
 	if err != nil {
@@ -175,7 +178,8 @@ func encodeRequest(r *x509.CertificateRequest) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: blockRequest, Bytes: r.Raw})
 }
 
-// parseRequest reads exactly one request, whose signature shows that the sender has the key.
+// parseRequest parses data that contains exactly one request. It checks the request's signature,
+// which proves that the sender has the key, and the key's strength.
 func parseRequest(data []byte) (*x509.CertificateRequest, error) {
 	block, rest := pem.Decode(data)
 	if block == nil || block.Type != blockRequest || len(bytes.TrimSpace(rest)) > 0 ||
@@ -188,12 +192,13 @@ func parseRequest(data []byte) (*x509.CertificateRequest, error) {
 		return nil, fmt.Errorf("parse certificate request: %w", err)
 	}
 	if err := request.CheckSignature(); err != nil {
-		return nil, fmt.Errorf("parse certificate request: expected it signed with the key that is in it: %w", err)
+		return nil, fmt.Errorf("parse certificate request: expected a signature by the key in the request: %w", err)
 	}
 	return request, checkStrength(request.PublicKey)
 }
 
-// specOf is what a request of newRequest asks for.
+// specOf returns the spec of a request that newRequest created. It returns an error unless the
+// request has exactly one extended key usage, serverAuth or clientAuth.
 func specOf(r *x509.CertificateRequest) (spec, error) {
 	asked, err := throwaway(&x509.Certificate{ExtraExtensions: r.Extensions})
 	if err != nil {
@@ -212,7 +217,7 @@ func specOf(r *x509.CertificateRequest) (spec, error) {
 		usageIDs(asked))
 }
 
-// usageIDs are the extended key usages.
+// usageIDs returns the OIDs of the extended key usages.
 func usageIDs(cert *x509.Certificate) []string {
 	out := toStrings(cert.UnknownExtKeyUsage)
 	for _, usage := range cert.ExtKeyUsage {
@@ -221,17 +226,18 @@ func usageIDs(cert *x509.Certificate) []string {
 	return out
 }
 
-// excessOf lists what the request asks for and s does not grant. What it leaves out is filled in from s.
+// excessOf returns what the request asks for but s does not grant. Properties that the request
+// omits are not an excess; they come from s.
 func excessOf(r *x509.CertificateRequest, s spec) ([]string, error) {
 	var out []string
 	excess := func(what string, asked, granted []string) {
 		for _, name := range asked {
 			if !slices.Contains(granted, name) {
-				out = append(out, fmt.Sprintf("the request asks for the %s %q", what, name))
+				out = append(out, fmt.Sprintf("the request contains the %s %q", what, name))
 			}
 		}
 	}
-	// A server's common name is for people: any of its names will do, or none.
+	// A server's common name is informational: any of its names is accepted, and so is none.
 	excess("common name", []string{r.Subject.CommonName}, append([]string{"", s.commonName}, s.dnsNames...))
 	excess("group (O)", r.Subject.Organization, s.groups)
 	excess("DNS name", r.DNSNames, s.dnsNames)
@@ -247,12 +253,13 @@ func excessOf(r *x509.CertificateRequest, s spec) ([]string, error) {
 		return nil, err
 	}
 	excess("extended key usage", usageIDs(asked), []string{s.usage.OID().String()})
-	// keyEncipherment and the like are asked for by habit and not granted; the key of a CA is another matter.
+	// Clients often request usages such as keyEncipherment by default; these are ignored. The
+	// key usages of a CA are an excess.
 	if asked.KeyUsage&(x509.KeyUsageCertSign|x509.KeyUsageCRLSign) != 0 {
-		out = append(out, "the request asks for the key usages of a CA")
+		out = append(out, "the request contains the key usages of a CA")
 	}
 	if asked.IsCA {
-		out = append(out, "the request asks for a CA")
+		out = append(out, "the request contains CA:TRUE")
 	}
 	for _, ext := range r.Extensions {
 		excess("extension", []string{ext.Id.String()}, requestExtensions)

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// writeRequest makes a request of crypto/x509 alone, as other tools do.
+// writeRequest creates a request with crypto/x509 only, as other tools do.
 func writeRequest(t *testing.T, template *x509.CertificateRequest) string {
 	t.Helper()
 	key, err := NewKey()
@@ -41,7 +41,7 @@ func signOptions(t *testing.T, request, ca string) SignOptions {
 	return SignOptions{RequestFile: request, CA: ca, Out: filepath.Join(t.TempDir(), "tls.crt"), Now: at(epoch)}
 }
 
-// A request that asks for nothing gets what is granted, and no more.
+// TestSignFillsIn: a request without names and usages gets exactly what the options grant.
 func TestSignFillsIn(t *testing.T) {
 	from := elsewhere(t)
 	for name, tc := range map[string]struct {
@@ -76,7 +76,8 @@ func TestSignFillsIn(t *testing.T) {
 	}
 }
 
-// Each thing that is asked for and not granted is named, and nothing is written.
+// TestSignRefusesMore: SignRequest reports each requested property that is not granted and
+// writes nothing.
 func TestSignRefusesMore(t *testing.T) {
 	from := elsewhere(t)
 	key, err := NewKey()
@@ -98,7 +99,7 @@ func TestSignRefusesMore(t *testing.T) {
 			`the common name "evil"`, `the group (O) "system:masters"`, `the DNS name "kubernetes.default.svc"`,
 			`the email address "a@b.example"`,
 			`the URI "spiffe://evil"`, `the subject attribute "2.5.4.6"`, `the extended key usage "1.3.6.1.5.5.7.3.2"`,
-			`a CA,`, `the key usages of a CA`, `the extension "1.2.3.4"`,
+			`CA:TRUE,`, `the key usages of a CA`, `the extension "1.2.3.4"`,
 		}},
 		"more names": {writeRequest(t, &x509.CertificateRequest{DNSNames: []string{"widgets", "gadgets"},
 			IPAddresses: []net.IP{net.IPv4(10, 0, 0, 1)}}), server,
@@ -116,7 +117,7 @@ func TestSignRefusesMore(t *testing.T) {
 			}
 			_, err := SignRequest(opts)
 			for _, want := range tc.want {
-				wantError(t, err, "asks for "+want)
+				wantError(t, err, "the request contains "+want)
 			}
 			if len(Flatten(err)) != len(tc.want) {
 				t.Errorf("got %q, want %d refusals", Flatten(err), len(tc.want))
@@ -157,24 +158,24 @@ func TestSignOptions(t *testing.T) {
 	}{
 		"nothing granted": {func(o *SignOptions) { o.DNSNames = nil },
 			"expected either --dns and --ip, for a server, or --user and --group"},
-		"both kinds":  {func(o *SignOptions) { o.User = "jane" }, "no certificate is for both"},
+		"both kinds":  {func(o *SignOptions) { o.User = "jane" }, "a certificate is not for both"},
 		"group alone": {func(o *SignOptions) { o.DNSNames, o.Groups = nil, []string{"dev"} }, `user ""`},
 		"masters": {func(o *SignOptions) {
 			o.DNSNames, o.User, o.Groups = nil, "a",
 				[]string{"system:masters"}
 		}, "--allow-system-masters"},
-		"port":      {func(o *SignOptions) { o.DNSNames = []string{"widgets.demo.svc:443"} }, "leave a port out"},
+		"port":      {func(o *SignOptions) { o.DNSNames = []string{"widgets.demo.svc:443"} }, "remove the port"},
 		"long life": {func(o *SignOptions) { o.Lifetime = 400 * day }, "--allow-long-lived"},
 		"no CA":     {func(o *SignOptions) { o.CA = "" }, "expected the CA: a directory"},
 		"no file":   {func(o *SignOptions) { o.Out = "" }, "expected a file for the certificate"},
 		"excluded name": {func(o *SignOptions) { o.DNSNames = []string{"gadgets.demo.svc"} },
-			"expected a name that the CA may sign"},
+			"expected a name that the CA permits"},
 		"CA for clients": {func(o *SignOptions) { o.CA = filepath.Join(from, FrontProxyCADir) },
 			"expected a CA for [serverAuth]"},
 		"a leaf as CA": {func(o *SignOptions) { o.CA = filepath.Join(from, ServingDir) },
 			"expected a CA certificate"},
-		"CA gone":    {func(o *SignOptions) { o.CA = "nowhere" }, "expected a CA: read pair"},
-		"CA expired": {func(o *SignOptions) { o.Now = at(epoch.Add(CALifetime + day)) }, "it expired at"},
+		"CA gone":    {func(o *SignOptions) { o.CA = "nowhere" }, "expected a CA: read key pair"},
+		"CA expired": {func(o *SignOptions) { o.Now = at(epoch.Add(CALifetime + day)) }, "expired at"},
 		"request gone": {func(o *SignOptions) { o.RequestFile = "nowhere" },
 			"expected a certificate request: " + notFound},
 		"no request": {func(o *SignOptions) { o.RequestFile = filepath.Join(from, ServingDir, CertFile) },
@@ -185,7 +186,7 @@ func TestSignOptions(t *testing.T) {
 		"weak key": {func(o *SignOptions) { o.RequestFile = file(encodeRequest(weakRequest)) },
 			"found RSA 1024"},
 		"no proof of key": {func(o *SignOptions) { o.RequestFile = file(encodeRequest(forged)) },
-			"expected it signed with the key that is in it"},
+			"expected a signature by the key in the request"},
 		"something in way": {func(o *SignOptions) { o.Out = filepath.Join(from, ServingDir, KeyFile) },
 			"expected no file, found one with other content"},
 	} {
@@ -211,7 +212,7 @@ func TestSignOptions(t *testing.T) {
 func TestCreateFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "new", "file")
-	for range 2 { // the same again is no conflict
+	for range 2 { // an identical file is not a conflict
 		if err := CreateFile(path, File{[]byte("one"), keyMode}); err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +230,7 @@ func TestCreateFile(t *testing.T) {
 	wantError(t, CreateFile(path, File{[]byte("two"), keyMode}), "found one with other content")
 	wantError(t, CreateFile(dir, File{[]byte("two"), keyMode}), "found one that cannot be read")
 	below := "cannot be read"
-	if runtime.GOOS == "windows" { // which says that it is not there
+	if runtime.GOOS == "windows" { // Windows reports the path as not found
 		below = "expected a directory, found a file"
 	}
 	wantError(t, CreateFile(filepath.Join(path, "below"), File{nil, keyMode}), below)

@@ -16,26 +16,28 @@ import (
 	"time"
 )
 
-// spec says what a certificate must be. It is what a profile asks the signer for, what the result is compared with,
-// and what a certificate found on disk must still be: one definition of "right" for all three.
+// spec describes a certificate. The same definition is the input for the signer, the reference
+// for checking the result, and the reference for checking a certificate found on disk.
 type spec struct {
 	commonName  string
 	groups      []string // subject O
 	dnsNames    []string
-	ips         []string // as net.IP writes them: IPv4 is never mapped into IPv6
-	isCA        bool     // always with pathlen 0
+	ips         []string // in the format of net.IP: IPv4 is never mapped into IPv6
+	isCA        bool     // always with path length 0
 	mutual      bool     // of a CA: it has the other of the two usages as well
 	usage       x509.ExtKeyUsage
 	constraints *x509.Certificate // of a CA, see newConstraints; nil allows every name
 
-	// lifetime and keyType say how one is made. One that was found is right with another, if that is strong enough.
+	// lifetime and keyType apply to new certificates. An existing certificate may have other
+	// values if its key is strong enough.
 	lifetime            time.Duration
 	keyType             KeyType
-	notBefore, notAfter time.Time // set from lifetime when it is made
+	notBefore, notAfter time.Time // set from lifetime at signing time
 }
 
-// extKeyUsages has one entry for a leaf, by construction: a certificate for servers and clients alike lets who steals
-// it from the one side play the other.
+// extKeyUsages returns the extended key usages. A leaf always has exactly one: with a
+// certificate for both servers and clients, a thief of the server's key could act as a client,
+// and vice versa.
 func (s spec) extKeyUsages() []x509.ExtKeyUsage {
 	if s.isCA && s.mutual {
 		return []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
@@ -43,9 +45,11 @@ func (s spec) extKeyUsages() []x509.ExtKeyUsage {
 	return []x509.ExtKeyUsage{s.usage}
 }
 
-// keyUsage is what RFC 5280 section 4.2.1.3 wants of a CA; of a TLS leaf, signatures only. RFC 8813 section 3 forbids
-// keyEncipherment with an EC key, whatever kubeadm and cfssl's default profile do. An RSA leaf may have it when it was
-// made elsewhere; ours does not, since only RSA key exchange needs it, which TLS 1.3 and Go's servers no longer offer.
+// keyUsage returns the key usages: for a CA those that RFC 5280 section 4.2.1.3 requires, for a
+// TLS leaf digital signatures only. RFC 8813 section 3 forbids keyEncipherment with an EC key,
+// although kubeadm and cfssl's default profile set it. An RSA leaf that was issued elsewhere may
+// have it. Ours does not: only RSA key exchange needs it, and TLS 1.3 and Go's servers no longer
+// offer that.
 func (s spec) keyUsage() x509.KeyUsage {
 	if s.isCA {
 		return x509.KeyUsageCertSign | x509.KeyUsageCRLSign
@@ -53,7 +57,7 @@ func (s spec) keyUsage() x509.KeyUsage {
 	return x509.KeyUsageDigitalSignature
 }
 
-// mismatches lists what in cert differs from s, times excepted, for a person to read.
+// mismatches returns the differences between cert and s, except for times, as readable text.
 func (s spec) mismatches(cert *x509.Certificate) []string {
 	usages := extKeyUsageNames(cert.ExtKeyUsage, cert.UnknownExtKeyUsage)
 	out := s.purposeMismatches(cert.Subject.CommonName, cert.Subject.Organization, cert.DNSNames,
@@ -80,7 +84,8 @@ func (s spec) mismatches(cert *x509.Certificate) []string {
 	return out
 }
 
-// purposeMismatches lists where the names and usages of a certificate, or of a request for one, differ from s.
+// purposeMismatches returns the differences between s and the names and usages of a certificate
+// or certificate request.
 func (s spec) purposeMismatches(commonName string, groups, dnsNames, ips, usages []string) []string {
 	return slices.Concat(
 		mismatch("common name", s.commonName, commonName),
@@ -91,7 +96,7 @@ func (s spec) purposeMismatches(commonName string, groups, dnsNames, ips, usages
 	)
 }
 
-// mismatch has one line if the values differ.
+// mismatch returns one line if the values differ, otherwise nil.
 func mismatch(what string, want, got any) []string {
 	if w, g := fmt.Sprint(want), fmt.Sprint(got); w != g {
 		return []string{fmt.Sprintf("%s: expected %s, found %s", what, w, g)}
@@ -99,7 +104,7 @@ func mismatch(what string, want, got any) []string {
 	return nil
 }
 
-// unexpectedExtensions guards against extensions that a CSR or a profile's default might slip in.
+// unexpectedExtensions returns extensions that a CSR or a profile's default may have added.
 func (s spec) unexpectedExtensions(cert *x509.Certificate) []string {
 	known := []string{
 		"2.5.29.14", // subject key identifier
@@ -123,7 +128,8 @@ func (s spec) unexpectedExtensions(cert *x509.Certificate) []string {
 	return found
 }
 
-// checkIssued compares a freshly signed certificate with all that was asked. issuer is cert itself for a root.
+// checkIssued returns an error if a newly signed certificate differs from s or was not signed
+// correctly. For a root, issuer is cert itself.
 func (s spec) checkIssued(cert, issuer *x509.Certificate, key crypto.PublicKey) error {
 	out := s.mismatches(cert)
 	bad := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -132,15 +138,16 @@ func (s spec) checkIssued(cert, issuer *x509.Certificate, key crypto.PublicKey) 
 		bad("validity: expected %s to %s, found %s to %s", s.notBefore, s.notAfter, cert.NotBefore, cert.NotAfter)
 	}
 	if cert.NotAfter.After(issuer.NotAfter) {
-		bad("validity: ends %s, after its CA at %s", cert.NotAfter, issuer.NotAfter)
+		bad("validity: expires at %s, after its CA at %s", cert.NotAfter, issuer.NotAfter)
 	}
 	if !SamePublicKey(cert.PublicKey, key) {
-		bad("public key: is not the key that was given")
+		bad("public key: not the requested key")
 	}
 	if err := checkSerial(cert.SerialNumber); err != "" {
 		bad("%s", err)
 	}
-	// RFC 5280 section 4.2.1.1: the key identifier of the issuer, which a self-signed certificate may leave out.
+	// RFC 5280 section 4.2.1.1: it must equal the issuer's subject key identifier; a self-signed
+	// certificate may omit it.
 	if aki := hex.EncodeToString(cert.AuthorityKeyId); aki != hex.EncodeToString(issuer.SubjectKeyId) &&
 		(aki != "" || cert != issuer) {
 		bad("authority key identifier: expected %x, found %s", issuer.SubjectKeyId, aki)
@@ -152,12 +159,13 @@ func (s spec) checkIssued(cert, issuer *x509.Certificate, key crypto.PublicKey) 
 		bad("signature: %v", err)
 	}
 	if len(out) > 0 {
-		return fmt.Errorf("check issued certificate: the signer did not do what was asked: %q", out)
+		return fmt.Errorf("check issued certificate: differences from the request: %q", out)
 	}
 	return nil
 }
 
-// checkSerial holds RFC 5280 section 4.1.2.2: positive, at most 20 octets in DER, whose sign bit takes one bit.
+// checkSerial enforces RFC 5280 section 4.1.2.2: positive and at most 20 octets in DER,
+// including one sign bit.
 func checkSerial(serial *big.Int) string {
 	if serial.Sign() <= 0 || serial.BitLen() > 20*8-1 {
 		return fmt.Sprintf("serial number: expected 1 to 159 bits and positive, found %d bits with sign %d",
@@ -180,10 +188,10 @@ func toStrings[T fmt.Stringer](in []T) []string {
 
 const oidNameConstraints = "2.5.29.30"
 
-// newConstraints is the part of a certificate that limits the names for which a serving CA can vouch (RFC 5280 section
-// 4.2.1.10), here to the given ones and what is below them. Constraints hold per kind of name: permitted DNS names
-// alone would leave every IP address allowed, so either the addresses are listed as well or all of them are excluded. A
-// wildcard needs the name that it stands below.
+// newConstraints returns a template with the name constraints of a serving CA (RFC 5280 section
+// 4.2.1.10). They permit the given names and everything below them. Constraints apply per type
+// of name. Permitted DNS names alone would allow every IP address, so the addresses are either
+// listed or all excluded. For a wildcard, the domain after the "*." is permitted.
 func newConstraints(dnsNames, ips []string) *x509.Certificate {
 	c := &x509.Certificate{PermittedDNSDomainsCritical: true}
 	for _, name := range dnsNames {
@@ -205,7 +213,8 @@ func newConstraints(dnsNames, ips []string) *x509.Certificate {
 	return c
 }
 
-// constraintsOf describes a certificate's name constraints in a fixed order; equal constraints give equal text.
+// constraintsOf describes a certificate's name constraints in a fixed order. Equal constraints
+// give equal text.
 func constraintsOf(cert *x509.Certificate) string {
 	if cert == nil {
 		return "none"
@@ -229,8 +238,8 @@ func constraintsOf(cert *x509.Certificate) string {
 	return cmp.Or(strings.Join(parts, "; "), "none")
 }
 
-// forbidden lists those names and addresses that ca's constraints do not allow, so that a refusal can name them all.
-// crypto/x509 has the last word when the issued certificate is verified.
+// forbidden returns all names and addresses that ca's constraints do not allow, so that an error
+// can list them. The final check is crypto/x509's verification of the issued certificate.
 func forbidden(ca *x509.Certificate, dnsNames, ips []string) []string {
 	below := func(name string, domains []string) bool {
 		return slices.ContainsFunc(domains, func(d string) bool {

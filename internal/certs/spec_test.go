@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// fullSpec and fullTemplate ask for the same certificate, one of this package and one of crypto/x509.
+// fullSpec and fullTemplate describe the same certificate, for this package and for crypto/x509.
 var fullSpec = spec{
 	commonName: "a.b.svc", groups: []string{"g"}, dnsNames: []string{"a.b.svc"}, ips: []string{"10.0.0.1"},
 	usage: x509.ExtKeyUsageServerAuth, notBefore: epoch.Add(-time.Hour), notAfter: epoch.Add(time.Hour),
@@ -29,7 +29,8 @@ func fullTemplate() *x509.Certificate {
 	}
 }
 
-// A signer that does anything else than what it was asked for must be caught, whatever it is.
+// TestCheckIssuedFindsEachDifference: checkIssued detects any difference between the signer's
+// result and the spec.
 func TestCheckIssuedFindsEachDifference(t *testing.T) {
 	ca, other := newServingCA(t), newServingCA(t)
 	want := fullSpec
@@ -90,7 +91,7 @@ func TestCheckIssuedFindsEachDifference(t *testing.T) {
 	}
 
 	pair := forge(t, ca.KeyPair, fullTemplate())
-	wantError(t, want.checkIssued(pair.Certificate, ca.Certificate, ca.Key.Public()), "not the key that was given")
+	wantError(t, want.checkIssued(pair.Certificate, ca.Certificate, ca.Key.Public()), "not the requested key")
 	err := want.checkIssued(pair.Certificate, other.Certificate, pair.Key.Public())
 	wantError(t, err, "signature")
 	wantError(t, err, "authority key identifier")

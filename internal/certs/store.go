@@ -27,30 +27,31 @@ type File struct {
 	Mode fs.FileMode
 }
 
-// Files is a set of files by name, such as a pair's.
+// Files maps names to the files of a set, such as a key pair.
 type Files = map[string]File
 
-// Store keeps sets of files, each under a name such as "serving" or "rotation/new/serving". Callers hold its lock while
-// they write.
+// Store stores sets of files, each under a name such as "serving" or "rotation/new/serving".
+// Callers hold the store's lock while they write.
 type Store interface {
-	// Lock waits until ctx ends while somebody else has it.
+	// Lock acquires the lock. It waits until ctx is done if another process holds it.
 	Lock(ctx context.Context) (unlock func() error, err error)
-	// Read returns the named files, or those of a pair, as far as they are there. What cannot be read is *RefusedError.
+	// Read returns the named files that exist; without names, those of a key pair. It returns
+	// *RefusedError for a file that cannot be read.
 	Read(set string, names ...string) (Files, error)
 	// Write replaces the whole set in one step.
 	Write(set string, files Files) error
-	// Move renames a set, if it is there.
+	// Move renames a set if it exists.
 	Move(from, to string) error
-	// Remove removes all sets whose names begin with that one.
+	// Remove removes the set and all sets below it.
 	Remove(set string) error
-	// Path is what a set, or a file of it, is called in errors and reports.
+	// Path returns the path of a set, or of a file in it, for errors and reports.
 	Path(elem ...string) string
 }
 
-// Dir is a Store in a directory. An absolute name is a directory of its own.
+// Dir is a Store in a directory. An absolute set name refers to a directory outside of it.
 type Dir string
 
-// Path joins them.
+// Path joins d and elem. It omits d if the first element is an absolute path.
 func (d Dir) Path(elem ...string) string {
 	if len(elem) > 0 && filepath.IsAbs(elem[0]) {
 		return filepath.Join(elem...)
@@ -60,29 +61,31 @@ func (d Dir) Path(elem ...string) string {
 
 const lockFile = ".certgen.lock"
 
-// Lock makes the directory if need be and takes its lock, which the kernel gives back when the process ends, however it
-// ends. It waits while another process holds it, until ctx ends. The file stays: to remove it would let a third process
-// lock a new file of the same name.
+// Lock creates the directory if it is missing and locks it. It waits until ctx is done if
+// another process holds the lock. The kernel releases the lock when the process exits for any
+// reason. The lock file is not removed: otherwise a third process could lock a new file of the
+// same name.
 func (d Dir) Lock(ctx context.Context) (func() error, error) {
 	if err := makeDir(string(d)); err != nil {
 		return nil, err
 	}
 	path := d.Path(lockFile)
 	lock := flock.New(path, flock.SetPermissions(keyMode))
-	// Locks of files have no wait with a limit, so it asks again; 50 ms is far shorter than what a person notices.
+	// File locks have no wait with a timeout, so Lock polls; people do not notice a delay of 50
+	// ms.
 	_, err := lock.TryLockContext(ctx, 50*time.Millisecond)
 	if err == nil {
 		return lock.Close, nil
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil, &RefusedError{Path: path,
-			Reason: "expected to be alone, found another certgen at work in this directory; run this one again when " +
-				"it has ended"}
+			Reason: "expected exclusive access, found another certgen at work in this directory; run the command again " +
+				"when that has exited"}
 	}
 	return nil, fmt.Errorf("lock %s: %w", path, err)
 }
 
-// Read reads the files.
+// Read returns the named files that exist; without names, those of a key pair.
 func (d Dir) Read(set string, names ...string) (Files, error) {
 	if len(names) == 0 {
 		names = []string{CertFile, KeyFile, BundleFile}
@@ -97,7 +100,7 @@ func (d Dir) Read(set string, names ...string) (Files, error) {
 		info, statErr := os.Stat(file)
 		if err := cmp.Or(err, statErr); err != nil {
 			return nil, &RefusedError{Path: file, Reason: fmt.Sprintf(
-				"expected a readable file: %v; allow reading it, or move it away", errors.Unwrap(err))}
+				"expected a readable file: %v; let certgen's user read it, or move it away", errors.Unwrap(err))}
 		}
 		if files == nil {
 			files = Files{}
@@ -107,10 +110,10 @@ func (d Dir) Read(set string, names ...string) (Files, error) {
 	return files, nil
 }
 
-// Write is that of WriteFiles.
+// Write replaces the set's files as WriteFiles does.
 func (d Dir) Write(set string, files Files) error { return WriteFiles(d.Path(set), files) }
 
-// Move renames the directory.
+// Move renames the set's directory. It does nothing if the directory does not exist.
 func (d Dir) Move(from, to string) error {
 	switch err := os.Rename(d.Path(from), d.Path(to)); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -121,7 +124,7 @@ func (d Dir) Move(from, to string) error {
 	return errors.Join(syncDir(filepath.Dir(d.Path(from))), syncDir(filepath.Dir(d.Path(to))))
 }
 
-// Remove removes the directory with all below it.
+// Remove removes the set's directory and everything below it.
 func (d Dir) Remove(set string) error {
 	if err := os.RemoveAll(d.Path(set)); err != nil {
 		return fmt.Errorf("remove %s: %w", set, err)
@@ -129,14 +132,14 @@ func (d Dir) Remove(set string) error {
 	return syncDir(filepath.Dir(d.Path(set)))
 }
 
-// Memory is a Store that ends with the process: keys in it touch no disk. Its paths are what Name says, or the names of
-// the sets.
+// Memory is a Store in the memory of the process, so keys in it never reach a disk. Its paths
+// come from Name if set, otherwise they are the names of the sets.
 type Memory struct {
 	Sets map[string]Files
 	Name func(elem ...string) string
 }
 
-// Path names a set, or a file of it.
+// Path returns the path of a set, or of a file in it.
 func (m *Memory) Path(elem ...string) string {
 	if m.Name != nil {
 		return m.Name(elem...)
@@ -144,13 +147,13 @@ func (m *Memory) Path(elem ...string) string {
 	return path.Join(elem...)
 }
 
-// Lock has nobody to wait for.
+// Lock returns immediately without locking.
 func (m *Memory) Lock(context.Context) (func() error, error) { return func() error { return nil }, nil }
 
-// Read returns a copy of the set, whatever the names.
+// Read returns a copy of the whole set and ignores names.
 func (m *Memory) Read(set string, _ ...string) (Files, error) { return maps.Clone(m.Sets[set]), nil }
 
-// Write keeps a copy of the files.
+// Write stores a copy of the files.
 func (m *Memory) Write(set string, files Files) error {
 	if m.Sets == nil {
 		m.Sets = map[string]Files{}
@@ -168,14 +171,14 @@ func (m *Memory) Move(from, to string) error {
 	return nil
 }
 
-// Remove forgets the sets.
+// Remove removes the set and all sets below it.
 func (m *Memory) Remove(set string) error {
 	maps.DeleteFunc(m.Sets, func(name string, _ Files) bool { return name == set || strings.HasPrefix(name, set+"/") })
 	return nil
 }
 
-// Files are those of the pair: tls.crt, tls.key unless the key is elsewhere, and, unless it is empty, the bundle as
-// ca.crt.
+// Files returns the files of the key pair: tls.crt, tls.key unless the key is elsewhere, and
+// ca.crt if bundle is not empty.
 func (p *KeyPair) Files(bundle Bundle) Files {
 	files := Files{CertFile: {p.CertPEM, certMode}}
 	if len(p.KeyPEM) > 0 {
@@ -187,11 +190,12 @@ func (p *KeyPair) Files(bundle Bundle) Files {
 	return files
 }
 
-// ReadPair reads tls.crt and tls.key of a set as ParseKeyPair does. A missing file is fs.ErrNotExist.
+// ReadPair reads tls.crt and tls.key of a set as ParseKeyPair does. A missing file gives
+// fs.ErrNotExist.
 func ReadPair(s Store, set string) (*KeyPair, error) { return readPair(s, set, CertFile, KeyFile) }
 
-// ReadKeyPair reads a pair as ReadPair does: tls.crt and tls.key of a directory or, of kubeadm's files, NAME.crt and
-// the NAME.key beside it.
+// ReadKeyPair reads a key pair as ReadPair does. path is a directory with tls.crt and tls.key
+// or, for kubeadm's files, NAME.crt with NAME.key beside it.
 func ReadKeyPair(path string) (*KeyPair, error) {
 	dir, file := filepath.Split(path)
 	name, isFile := strings.CutSuffix(file, ".crt")
@@ -208,18 +212,19 @@ func readPair(s Store, set, certFile, keyFile string) (*KeyPair, error) {
 	}
 	for _, name := range []string{certFile, keyFile} {
 		if _, ok := files[name]; !ok {
-			return nil, fmt.Errorf("read pair: %w", &fs.PathError{Op: "open", Path: s.Path(set, name),
+			return nil, fmt.Errorf("read key pair: %w", &fs.PathError{Op: "open", Path: s.Path(set, name),
 				Err: fs.ErrNotExist})
 		}
 	}
 	pair, err := ParseKeyPair(files[certFile].Data, files[keyFile].Data)
 	if err != nil {
-		return nil, fmt.Errorf("read pair %s: %w", s.Path(set, certFile), err)
+		return nil, fmt.Errorf("read key pair %s: %w", s.Path(set, certFile), err)
 	}
 	return pair, nil
 }
 
-// ReadCertificate reads the one certificate in tls.crt of a set. What is wrong with it is *RefusedError.
+// ReadCertificate reads the single certificate in tls.crt of a set. It returns *RefusedError if
+// the certificate is missing or invalid.
 func ReadCertificate(s Store, set string) (*x509.Certificate, error) {
 	d := pairDir{store: s, name: set}
 	switch err := d.load(); {
@@ -227,15 +232,16 @@ func ReadCertificate(s Store, set string) (*x509.Certificate, error) {
 		return nil, err
 	case !d.certSeen:
 		return nil, &RefusedError{Path: d.file(CertFile),
-			Reason: "expected a certificate, found none; make it with certgen init"}
+			Reason: "expected a certificate, found none; issue it with certgen init"}
 	case d.certErr != nil:
 		return nil, &RefusedError{Path: d.file(CertFile), Reason: d.certErr.Error()}
 	}
 	return d.cert, nil
 }
 
-// pairDir is a pair's set of files, what was found in it and what is done about it. A file that is missing leaves its
-// fields empty; one that cannot be parsed leaves its error. Once another is issued, cert is that.
+// pairDir is the set of files of a key pair, with its parsed content and the decision about it.
+// The fields of a missing file are empty; a malformed file sets the error field. After a new
+// certificate is issued, cert holds that one.
 type pairDir struct {
 	store Store
 	name  string
@@ -253,7 +259,8 @@ type pairDir struct {
 func (d *pairDir) path() string            { return d.store.Path(d.name) }
 func (d *pairDir) file(name string) string { return d.store.Path(d.name, name) }
 
-// load reads what is there. A file that exists and cannot be read is an error: nobody knows what would be lost with it.
+// load reads the existing files. A file that exists but cannot be read is an error, because its
+// content may be needed.
 func (d *pairDir) load() error {
 	files, err := d.store.Read(d.name)
 	if err != nil {
@@ -265,14 +272,14 @@ func (d *pairDir) load() error {
 	}
 	if _, d.keySeen = files[KeyFile]; d.keySeen {
 		d.key, d.keyErr = ParsePrivateKey(keyFile.Data)
-		// Its mode is left alone: a group may have been let in on purpose.
+		// Keep the mode: access for a group may be intended.
 		if mode := keyFile.Mode.Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
 			d.notes = append(d.notes,
-				fmt.Sprintf("others can read %s (mode %04o); if that is not wanted: chmod 600 %[1]s",
+				fmt.Sprintf("other users can read %s (mode %04o); to prevent this: chmod 600 %[1]s",
 					d.file(KeyFile), mode))
 		}
 	}
-	// A bundle that cannot be parsed is the same as none: it is made again from the CA.
+	// A malformed bundle is treated as missing: it is created again from the CA.
 	d.bundle, _ = ParseBundle(files[BundleFile].Data)
 	return nil
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli executes the command lines of all programs: exit codes, printed errors, and the flag --output.
+// Package cli executes the command lines of all programs: exit codes, printed errors, and the flag
+// --output.
 package cli
 
 import (
@@ -12,20 +13,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ExitUsage is the exit code for wrong usage. The command has not started then.
+// ExitUsage is the exit code for a usage error. The command has not started in that case.
 const ExitUsage = 2
 
-// Error ends a program with an exit code other than 1.
+// Error makes a program exit with an exit code other than 1.
 type Error struct {
 	Code int
 	// Errs are printed, each on a line of its own.
 	Errs []error
 }
 
-// UsageError returns an Error for wrong usage.
+// UsageError returns an Error for a usage error.
 func UsageError(errs ...error) *Error { return &Error{ExitUsage, errs} }
 
-// UsageErrorf returns an Error for wrong usage with one cause.
+// UsageErrorf returns an Error for a usage error with one cause.
 func UsageErrorf(format string, args ...any) *Error { return UsageError(fmt.Errorf(format, args...)) }
 
 func (e *Error) Error() string {
@@ -38,9 +39,9 @@ func (e *Error) Error() string {
 // Unwrap lets errors.As and errors.Is see each cause.
 func (e *Error) Unwrap() []error { return e.Errs }
 
-// Run executes the command line of a program, prints the error on the command's standard error, and returns the exit
-// code: 0, that of an
-// *Error, ExitUsage if cobra rejects the command line, or 1. The functions may replace an error that a command returns.
+// Run executes the command line of a program, prints the error on the command's standard error,
+// and returns the exit code: 0, that of an *Error, ExitUsage if cobra rejects the command line, or
+// 1. The functions may replace an error that a command returns.
 func Run(ctx context.Context, root *cobra.Command, replace ...func(error) error) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	started := false
@@ -73,7 +74,8 @@ func Run(ctx context.Context, root *cobra.Command, replace ...func(error) error)
 	return end.Code
 }
 
-// noteStart sets started when any of the commands runs: cobra accepted the command line then.
+// noteStart sets started when any of the commands runs, because cobra has then accepted the
+// command line.
 func noteStart(cmd *cobra.Command, started *bool) {
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -86,7 +88,8 @@ func noteStart(cmd *cobra.Command, started *bool) {
 	}
 }
 
-// Group makes a command that has no work of its own: it prints help, and rejects arguments, which are unknown commands.
+// Group turns a command into one without work of its own, and returns it. It prints help, and
+// rejects arguments, which are unknown commands.
 func Group(cmd *cobra.Command) *cobra.Command {
 	cmd.SuggestionsMinimumDistance = 2
 	cmd.Args = func(cmd *cobra.Command, args []string) error {

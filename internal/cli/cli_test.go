@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestRun: exit codes, and what is printed on standard error.
+// TestRun checks exit codes and the output on standard error.
 func TestRun(t *testing.T) {
 	const see, seeMake = "See 'tool --help' for usage.\n", "See 'tool make --help' for usage.\n"
 	for _, tc := range []struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Format is how a command prints its result. It implements pflag.Value.
+// Format is the format in which a command prints its result. It implements pflag.Value.
 type Format string
 
 // The formats. Text is the default of AddOutputFlag.
@@ -23,17 +23,17 @@ const (
 
 var formats = []string{string(Text), string(JSON)}
 
-// AddOutputFlag adds --output and -o, and their completion, to a command and those below it.
+// AddOutputFlag adds --output and -o, and their completion, to a command and its subcommands.
 func AddOutputFlag(cmd *cobra.Command, f *Format) {
 	*f = Text
-	cmd.PersistentFlags().VarP(f, "output", "o", "format of the result: "+strings.Join(formats, " or "))
+	cmd.PersistentFlags().VarP(f, "output", "o", "Output format. One of: "+strings.Join(formats, ", ")+".")
 	// The only error is a flag that does not exist.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (f *Format) String() string { return string(*f) }
 
-// Set returns an error for any other format.
+// Set implements pflag.Value. It returns an error for any other format.
 func (f *Format) Set(value string) error {
 	if !slices.Contains(formats, value) {
 		return fmt.Errorf("expected %s", strings.Join(formats, " or "))

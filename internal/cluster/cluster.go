@@ -5,6 +5,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -25,16 +26,16 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// FieldManager is the name under which certgen owns what it applies.
+// FieldManager is the field manager of certgen's applies.
 const FieldManager = "certgen"
 
-// Cluster is one cluster, with the ways to ask it. It must not be copied after its first use.
+// Cluster provides access to one cluster. It must not be copied after first use.
 type Cluster struct {
-	Config     *rest.Config // of an administrator; its Host is replaced to ask one kube-apiserver
+	Config     *rest.Config // of an administrator; its Host is replaced to reach one kube-apiserver
 	Core       kubernetes.Interface
 	Aggregator aggregatorclient.Interface
-	// Dial connects to endpoints, or to the proxy that Config names for them; nil means net.Dialer. Connections to
-	// kube-apiservers take Config.Dial.
+	// Dial connects to endpoints, or to the proxy that Config specifies for them; nil means
+	// net.Dialer. Connections to kube-apiservers use Config.Dial.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	Now  func() time.Time // nil means time.Now
 	Options
@@ -43,32 +44,34 @@ type Cluster struct {
 	instances map[string]aggregatorclient.Interface // by URL
 }
 
-// New returns the cluster that config leads to.
+// New returns a Cluster for the cluster of config.
 func New(config *rest.Config) (*Cluster, error) {
 	core, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("make client: %w", err)
+		return nil, fmt.Errorf("create client: %w", err)
 	}
 	aggregator, err := aggregatorclient.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("make client: %w", err)
+		return nil, fmt.Errorf("create client: %w", err)
 	}
 	return &Cluster{Config: config, Core: core, Aggregator: aggregator}, nil
 }
 
-// Options say which cluster, as the flags of kubectl do, and how what runs in it is reached.
+// Options select a cluster, as kubectl's flags do, and the way to reach programs in it.
 type Options struct {
 	Kubeconfig string // empty means the files in KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount
 	Context    string // of the kubeconfig; empty means its current one
-	// EndpointAddresses, each HOST:PORT, are dialled instead of those of the Service's EndpointSlices.
+	// EndpointAddresses, each HOST:PORT, are dialled instead of those in the Service's
+	// EndpointSlices.
 	EndpointAddresses []string
-	EndpointsOf       *certs.Service // whose those are; nil means of any that is asked for
-	// reaches pods behind the Service through kube-apiserver instead of by their addresses
+	EndpointsOf       *certs.Service // the Service of EndpointAddresses; nil means any Service
+	// PortForward reaches pods behind the Service through kube-apiserver instead of at their
+	// addresses.
 	PortForward       bool
-	KubeAPIServerURLs []string // are asked instead of the endpoints of default/kubernetes
+	KubeAPIServerURLs []string // used instead of the endpoints of default/kubernetes
 }
 
-// Validate returns all that is wrong with the options, as *certs.InvalidError.
+// Validate returns an *certs.InvalidError for each invalid option.
 func (o Options) Validate() []error {
 	var errs []error
 	for _, address := range o.EndpointAddresses {
@@ -79,7 +82,7 @@ func (o Options) Validate() []error {
 	}
 	if o.PortForward && len(o.EndpointAddresses) > 0 {
 		errs = append(errs, &certs.InvalidError{Field: "port-forward", Value: "true",
-			Reason: "expected it without --endpoint: which pods are behind those addresses is not known"})
+			Reason: "expected no --endpoint: certgen does not know the pods at those addresses"})
 	}
 	for _, s := range o.KubeAPIServerURLs {
 		if u, err := url.Parse(s); err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" {
@@ -90,12 +93,15 @@ func (o Options) Validate() []error {
 	return errs
 }
 
-// Open returns the cluster of a kubeconfig. Nothing is asked yet.
+// Open returns a Cluster for a kubeconfig. It sends no requests.
 func Open(o Options) (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
 		&clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		err = errors.New("no cluster configured; set --kubeconfig or the environment variable KUBECONFIG")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
@@ -106,7 +112,7 @@ func Open(o Options) (*Cluster, error) {
 	return c, err
 }
 
-// Time is what Now says, or the time of this machine.
+// Time returns the result of Now, or time.Now if Now is nil.
 func (c *Cluster) Time() time.Time {
 	if c.Now == nil {
 		return time.Now()
@@ -114,13 +120,14 @@ func (c *Cluster) Time() time.Time {
 	return c.Now()
 }
 
-// APIServices returns those whose backend is the Service, by name. None is no error.
+// APIServices returns the APIServices whose backend is the Service, sorted by name. An empty
+// result is not an error.
 func (c *Cluster) APIServices(ctx context.Context, s certs.Service) ([]apiregistrationv1.APIService, error) {
 	all, err := c.aggregated(ctx)
 	return slices.DeleteFunc(all, func(a apiregistrationv1.APIService) bool { return backend(a) != s }), err
 }
 
-// aggregated are the APIServices with a backend, by name.
+// aggregated returns the APIServices with a backend, sorted by name.
 func (c *Cluster) aggregated(ctx context.Context) ([]apiregistrationv1.APIService, error) {
 	list, err := c.Aggregator.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -135,15 +142,16 @@ func backend(a apiregistrationv1.APIService) certs.Service {
 	return certs.Service{Name: a.Spec.Service.Name, Namespace: a.Spec.Service.Namespace}
 }
 
-// Secrets are those of a namespace.
+// Secrets returns a client for the Secrets in a namespace.
 func (c *Cluster) Secrets(namespace string) typedcorev1.SecretInterface {
 	return c.Core.CoreV1().Secrets(namespace)
 }
 
-// TrustObject is how findings and errors name that ConfigMap.
+// TrustObject is the name of the trust ConfigMap in findings and errors.
 const TrustObject = "ConfigMap " + frontproxy.Namespace + "/" + frontproxy.ConfigMapName
 
-// TrustConfigMap returns the ConfigMap in which kube-apiserver publishes the trust in its front proxy.
+// TrustConfigMap returns the ConfigMap in which kube-apiserver publishes the trusted front-proxy
+// CA.
 func (c *Cluster) TrustConfigMap(ctx context.Context) (*corev1.ConfigMap, error) {
 	cm, err := c.Core.CoreV1().ConfigMaps(frontproxy.Namespace).Get(ctx, frontproxy.ConfigMapName, metav1.GetOptions{})
 	if err != nil {
@@ -152,7 +160,8 @@ func (c *Cluster) TrustConfigMap(ctx context.Context) (*corev1.ConfigMap, error)
 	return cm, nil
 }
 
-// AggregatedServices returns the Services that APIServices name, each once, by namespace and name.
+// AggregatedServices returns the Services of all APIServices, each once, sorted by namespace and
+// name.
 func (c *Cluster) AggregatedServices(ctx context.Context) ([]certs.Service, error) {
 	all, err := c.aggregated(ctx)
 	if err != nil {

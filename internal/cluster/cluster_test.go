@@ -29,7 +29,7 @@ import (
 	"example.com/extension-apiserver/internal/cluster/clustertest"
 )
 
-// TestClockSkew compares with the header Date.
+// TestClockSkew: the skew is the difference to the header Date.
 func TestClockSkew(t *testing.T) {
 	c := clustertest.New(nil)
 	c.Now = func() time.Time { return clustertest.Now.Add(7 * time.Minute) }
@@ -68,7 +68,7 @@ func TestEndpoints(t *testing.T) {
 	other := testSlice("demo", "gadgets", "https", 6443, testEndpoint("10.0.0.7", nil))
 	again := testSlice("demo", "widgets", "https", 6443, testEndpoint("10.0.0.1", nil))
 	again.Name = "again"
-	// Two pods in a dual-stack cluster: a slice of each family, in which addresses are in no order.
+	// Two pods in a dual-stack cluster: a slice of each family, with unordered addresses.
 	dual := func(family string, addresses ...string) *discoveryv1.EndpointSlice {
 		slice := testSlice("demo", "widgets", "https", 6443)
 		slice.Name, slice.AddressType = family, discoveryv1.AddressType(family)
@@ -135,7 +135,7 @@ func TestKubeAPIServers(t *testing.T) {
 	}
 }
 
-// TestIdentities counts those that were renewed within a minute.
+// TestIdentities: Identities counts Leases that were renewed within a minute.
 func TestIdentities(t *testing.T) {
 	lease := func(name, label string, age time.Duration) *coordinationv1.Lease {
 		renewed := metav1.NewMicroTime(clustertest.Now.Add(-age))
@@ -153,7 +153,8 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// TestServed: the verdict is kube-aggregator's, and a refused certificate is seen all the same.
+// TestServed: the verification result is that of kube-aggregator, and a rejected certificate is
+// returned too.
 func TestServed(t *testing.T) {
 	ca, other := clustertest.NewCA(t, "serving-ca", x509.ExtKeyUsageServerAuth),
 		clustertest.NewCA(t, "other-ca", x509.ExtKeyUsageServerAuth)
@@ -196,7 +197,8 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// TestServedThroughHTTPS: the certificate of a proxy is never taken for that of the endpoint, even one that could be.
+// TestServedThroughHTTPS: the certificate of a proxy is never used as that of the endpoint, even
+// if it would be valid.
 func TestServedThroughHTTPS(t *testing.T) {
 	ca := clustertest.NewCA(t, "serving-ca", x509.ExtKeyUsageServerAuth)
 	proxy := &url.URL{Scheme: "https", Host: clustertest.ServeTLS(t,
@@ -210,7 +212,7 @@ func TestServedThroughHTTPS(t *testing.T) {
 	}
 }
 
-// TestProbeFrontProxy: the five answers, with the certificate sent and the user named.
+// TestProbeFrontProxy checks the five results, the certificate and the user name.
 func TestProbeFrontProxy(t *testing.T) {
 	ca, proxyCA := clustertest.NewCA(t, "serving-ca", x509.ExtKeyUsageServerAuth),
 		clustertest.NewCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth)
@@ -221,7 +223,7 @@ func TestProbeFrontProxy(t *testing.T) {
 		cluster.NotTrusted: func(string) (int, string) { return 401, "" },
 		cluster.Anonymous:  func(string) (int, string) { return 403, "system:anonymous" },
 		cluster.AsUser:     func(string) (int, string) { return 403, certs.FrontProxyUser },
-		// Another user than the one named, and a path that is open to all.
+		// A user other than the requested one, and a path that is open to all users.
 		cluster.Inconclusive: func(string) (int, string) { return 403, "somebody" },
 		"":                   nil,
 	} {
@@ -257,7 +259,7 @@ func TestProbeFrontProxy(t *testing.T) {
 	}
 }
 
-// TestAnswers: an answer of another status is told from none.
+// TestAnswers: CheckResponds distinguishes an error response from no response.
 func TestAnswers(t *testing.T) {
 	a := clustertest.APIService("v1.g.example.com", nil)
 	status := http.StatusOK
@@ -285,7 +287,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestAggregatedServices lists each Service once and passes over local APIServices.
+// TestAggregatedServices: AggregatedServices returns each Service once and skips local
+// APIServices.
 func TestAggregatedServices(t *testing.T) {
 	apiService := func(name, namespace, service string) *apiregistrationv1.APIService {
 		a := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: name}}

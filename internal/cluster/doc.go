@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster shows what of certificates there is in a running cluster: what endpoints serve, what APIServices and
-// the ConfigMap of the front proxy trust and who owns it, and what each kube-apiserver answers. It writes nothing.
+// Package cluster observes the certificates in a running cluster: what endpoints serve, which
+// CAs APIServices and the front proxy's ConfigMap trust, who owns these fields, and how each
+// kube-apiserver responds. It writes nothing.
 //
-// Called by apply, which writes, by live, which judges, and by internal/rotation. Calls client-go and the clients of
-// kube-aggregator. Clock, dialer and clients are injected.
+// Its callers are apply, which writes, live, which evaluates observations, and
+// internal/rotation. It uses client-go and the clients of kube-aggregator. Clock, dialer and
+// clients are injected.
 package cluster

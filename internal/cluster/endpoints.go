@@ -27,29 +27,32 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// dialTimeout is for connection and handshake together; kube-aggregator gives a probe 5 s.
+// dialTimeout limits connection and handshake together; kube-aggregator allows 5 s for a probe.
 const dialTimeout = 5 * time.Second
 
 // Endpoint is an address behind the Service.
 type Endpoint struct {
 	Address string // HOST:PORT
-	Ready   bool   // traffic of the Service goes there
-	Pod     string // empty where it is none
+	Ready   bool   // whether the Service sends traffic to it
+	Pod     string // empty if it is not a pod
 }
 
-// Served is what an endpoint presents.
+// Served is the result of dialling an endpoint.
 type Served struct {
 	Endpoint Endpoint
-	// Leaf is nil when there was no TLS handshake; Verdict says why.
+	// Leaf is the served certificate; nil if there was no TLS handshake, for the reason in
+	// Verdict.
 	Leaf *x509.Certificate
-	// Verdict is nil when kube-aggregator would accept the certificate with that trust, for <service>.<namespace>.svc.
+	// Verdict is the verification error for <service>.<namespace>.svc with the given trust; nil
+	// if kube-aggregator would accept the certificate.
 	Verdict error
 }
 
-// Endpoints returns the addresses of the Service in its EndpointSlices, ready or not, by pod and address: a pod in a
-// dual-stack cluster is in a slice of each family. They are those of the ports that its APIServices name, of all ports
-// while there is no APIService. A Service of type ExternalName has one, its name. EndpointAddresses replace them all,
-// of the Service EndpointsOf.
+// Endpoints returns the addresses in the Service's EndpointSlices, ready or not, sorted by pod
+// and address: a pod in a dual-stack cluster is in a slice of each family. The ports are those
+// that its APIServices specify, or all ports if it has no APIService. A Service of type
+// ExternalName has one address, its name. If EndpointAddresses is set, Endpoints returns those
+// instead for the Service EndpointsOf.
 func (c *Cluster) Endpoints(ctx context.Context, s certs.Service) ([]Endpoint, error) {
 	if len(c.EndpointAddresses) > 0 && (c.EndpointsOf == nil || *c.EndpointsOf == s) {
 		var out []Endpoint
@@ -92,15 +95,15 @@ func (c *Cluster) Endpoints(ctx context.Context, s certs.Service) ([]Endpoint, e
 		return cmp.Or(cmp.Compare(a.Pod, b.Pod),
 			cmp.Compare(a.Address, b.Address))
 	})
-	// While a slice is split, an endpoint is in two.
+	// While a slice is being split, an endpoint may be in both.
 	return slices.CompactFunc(out, func(a, b Endpoint) bool { return a.Address == b.Address }), nil
 }
 
-// BackendPorts are the ports of the Service to which kube-aggregator connects, each once.
+// BackendPorts returns the ports of the Service to which kube-aggregator connects, each once.
 func BackendPorts(apiServices []apiregistrationv1.APIService) []int32 {
 	var out []int32
 	for _, a := range apiServices {
-		port := ptr.Deref(a.Spec.Service.Port, 443) // the default of the API
+		port := ptr.Deref(a.Spec.Service.Port, 443) // the default in the API
 		if !slices.Contains(out, port) {
 			out = append(out, port)
 		}
@@ -108,7 +111,8 @@ func BackendPorts(apiServices []apiregistrationv1.APIService) []int32 {
 	return out
 }
 
-// addresses lists the endpoints of one slice, at its TCP ports that take accepts by name.
+// addresses returns the endpoints of one slice at its TCP ports for whose names take returns
+// true.
 func addresses(slice discoveryv1.EndpointSlice, take func(portName string) bool) []Endpoint {
 	var out []Endpoint
 	for _, port := range slice.Ports {
@@ -124,7 +128,8 @@ func addresses(slice discoveryv1.EndpointSlice, take func(portName string) bool)
 			if e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
 				pod = e.TargetRef.Name
 			}
-			// The addresses of one endpoint are the same backend; kube-proxy too takes the first alone.
+			// All addresses of one endpoint are the same backend; kube-proxy also uses only the
+			// first.
 			out = append(out, Endpoint{
 				Address: net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(*port.Port))),
 				// The API defines an unknown condition as ready.
@@ -135,8 +140,9 @@ func addresses(slice discoveryv1.EndpointSlice, take func(portName string) bool)
 	return out
 }
 
-// Served dials each endpoint as kube-aggregator does, with trust in the place of the caBundle, and returns what each
-// presents. An endpoint that cannot be dialled is a Verdict, not an error.
+// Served dials each endpoint as kube-aggregator does, with trust instead of the caBundle, and
+// returns the certificates. A failure to dial an endpoint is reported in Verdict, not as an
+// error.
 func (c *Cluster) Served(ctx context.Context, s certs.Service, trust certs.Bundle) ([]Served, error) {
 	endpoints, err := c.Endpoints(ctx, s)
 	if err != nil {
@@ -149,21 +155,22 @@ func (c *Cluster) Served(ctx context.Context, s certs.Service, trust certs.Bundl
 	return out, ctx.Err()
 }
 
-// Present dials an endpoint and returns what it serves, with the verdict that kube-aggregator would give.
+// Present dials an endpoint and returns the certificate that it serves, with the verification
+// result of kube-aggregator.
 func (c *Cluster) Present(ctx context.Context, e Endpoint, s certs.Service, trust certs.Bundle) Served {
 	served := Served{Endpoint: e}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	presented := make(chan *x509.Certificate, 2) // the transport goes on when the request has ended
+	presented := make(chan *x509.Certificate, 2) // buffered, because the transport continues after the request ends
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{TLSHandshakeDone: func(
 		state tls.ConnectionState, err error) {
 		if err == nil {
 			presented <- state.PeerCertificates[0]
-			cancel() // whatever it would answer
+			cancel() // the response does not matter
 		}
 	}})
 	response, err := c.request(ctx, e, s, "/", nil, c.tlsConfig(s, trust))
-	if c.PortForward && utilnet.IsProbableEOF(err) { // how a forwarded connection ends where nothing listens
+	if c.PortForward && utilnet.IsProbableEOF(err) { // a forwarded connection ends like this if nothing listens
 		err = fmt.Errorf("%w: %w", syscall.ECONNREFUSED, err)
 	}
 	if err == nil {
@@ -174,16 +181,17 @@ func (c *Cluster) Present(ctx context.Context, e Endpoint, s certs.Service, trus
 		return served
 	default:
 	}
-	served.Verdict = fmt.Errorf("dial %s: %w", e.Address, err)
-	// A refused certificate is in the error: nothing has to be trusted in order to see it.
+	served.Verdict = fmt.Errorf("connect to %s: %w", e.Address, err)
+	// The error contains a rejected certificate, so it can be observed without trusting any CA.
 	if refused, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		served.Leaf, served.Verdict = refused.UnverifiedCertificates[0], refused.Err
 	}
 	return served
 }
 
-// request sends a GET to an endpoint on a connection of its own, since a server may judge each connection once: through
-// the proxy that the kubeconfig names, if it does. What the variable HTTPS_PROXY names seldom leads to pods.
+// request sends a GET to an endpoint on a new connection, because a server may authenticate each
+// connection only once. It uses the proxy of the kubeconfig, if any. It ignores HTTPS_PROXY,
+// because such a proxy rarely reaches pods.
 func (c *Cluster) request(ctx context.Context, e Endpoint, s certs.Service, path string, header http.Header,
 	config *tls.Config) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+e.Address+path, nil)
@@ -192,7 +200,7 @@ func (c *Cluster) request(ctx context.Context, e Endpoint, s certs.Service, path
 	}
 	request.Host, request.Header = s.ServerName(), header
 	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, DialContext: c.Dial}
-	if c.PortForward && e.Pod != "" { // kube-apiserver is asked through the proxy
+	if c.PortForward && e.Pod != "" { // the proxy is then used for kube-apiserver
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn,
 			error) {
 			return c.forward(ctx, s.Namespace, e)
@@ -202,7 +210,7 @@ func (c *Cluster) request(ctx context.Context, e Endpoint, s certs.Service, path
 		if err != nil {
 			return nil, err
 		}
-		if proxy != nil && proxy.Scheme == "https" { // net/http would want of it the endpoint's own certificate
+		if proxy != nil && proxy.Scheme == "https" { // net/http would want the endpoint's certificate from it
 			return nil, fmt.Errorf("through the proxy-url %s of the kubeconfig: expected http:// or socks5://",
 				proxy.Redacted())
 		}
@@ -211,7 +219,8 @@ func (c *Cluster) request(ctx context.Context, e Endpoint, s certs.Service, path
 	return (&http.Client{Timeout: dialTimeout, Transport: transport}).Do(request)
 }
 
-// tlsConfig is that of kube-aggregator: trust is the caBundle alone, and the name is the short one of the Service.
+// tlsConfig returns kube-aggregator's TLS configuration: it trusts only the caBundle and
+// verifies the Service's short name.
 func (c *Cluster) tlsConfig(s certs.Service, trust certs.Bundle) *tls.Config {
 	return &tls.Config{RootCAs: trust.Pool(), ServerName: s.ServerName(), MinVersion: tls.VersionTLS12, Time: c.Time}
 }

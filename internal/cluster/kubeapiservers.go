@@ -26,17 +26,19 @@ import (
 	"example.com/extension-apiserver/pkg/apis/identity"
 )
 
-// kubernetesName is in the certificate of every kube-apiserver that serves clients in the cluster; the address of the
-// single instance need not be.
+// kubernetesName is in the certificate of every kube-apiserver that serves clients in the
+// cluster. The address of a single instance may not be.
 const kubernetesName = "kubernetes.default.svc"
 
-// KubeAPIServers returns the URL of each kube-apiserver: the endpoints of the Service default/kubernetes, where each
-// enters itself, or KubeAPIServerURLs. There is at least one, or an error.
+// KubeAPIServers returns the URL of each kube-apiserver. They come from KubeAPIServerURLs or
+// from the endpoints of the Service default/kubernetes, in which each kube-apiserver registers
+// itself. An empty result is an error.
 func (c *Cluster) KubeAPIServers(ctx context.Context) ([]string, error) {
 	if len(c.KubeAPIServerURLs) > 0 {
 		return slices.Clone(c.KubeAPIServerURLs), nil
 	}
-	// Each enters itself in this one (k8s.io/kubernetes/pkg/controlplane/reconcilers).
+	// Each kube-apiserver registers itself in this slice
+	// (k8s.io/kubernetes/pkg/controlplane/reconcilers).
 	slice, err := c.Core.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx, "kubernetes",
 		metav1.GetOptions{})
 	if err != nil {
@@ -49,16 +51,17 @@ func (c *Cluster) KubeAPIServers(ctx context.Context) ([]string, error) {
 	slices.Sort(out)
 	if out = slices.Compact(out); len(out) == 0 {
 		return nil, fmt.Errorf(
-			"expected the endpoints of Service default/kubernetes, found none; name the kube-apiservers' URLs")
+			"expected endpoints of the Service default/kubernetes, found none; name URLs with --kube-apiserver")
 	}
 	return out, nil
 }
 
-// IdentityAge is six times as often as a kube-apiserver renews its Lease (KEP-1965).
+// IdentityAge is six times the interval at which a kube-apiserver renews its Lease (KEP-1965).
 const IdentityAge = time.Minute
 
-// Identities is how many kube-apiservers have renewed their identity Lease within a minute, by the clock of
-// kube-apiserver. Those on hosts of one name share one.
+// Identities returns the number of kube-apiservers that have renewed their identity Lease within
+// IdentityAge, measured by kube-apiserver's clock. Those on hosts with the same name share a
+// Lease.
 func (c *Cluster) Identities(ctx context.Context) (int, error) {
 	list, err := c.Core.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx,
 		metav1.ListOptions{LabelSelector: "apiserver.kubernetes.io/identity=kube-apiserver"})
@@ -76,8 +79,8 @@ func (c *Cluster) Identities(ctx context.Context) (int, error) {
 	return len(live), nil
 }
 
-// at returns a client of one kube-apiserver. Each is kept: client-go makes a new connection for each client with a
-// dialer of its own.
+// at returns a client for one kube-apiserver. It caches clients, because client-go opens a new
+// connection for each client with its own dialer.
 func (c *Cluster) at(kubeAPIServer string) (aggregatorclient.Interface, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,7 +88,8 @@ func (c *Cluster) at(kubeAPIServer string) (aggregatorclient.Interface, error) {
 		return client, nil
 	}
 	config := rest.CopyConfig(c.Config)
-	// through the proxy of the kubeconfig, if it names one: it connects to the address that it is asked for
+	// This also works through a proxy of the kubeconfig, which connects to the requested
+	// address.
 	config.Host = kubeAPIServer
 	config.Timeout = dialTimeout
 	u, err := url.Parse(kubeAPIServer)
@@ -97,7 +101,7 @@ func (c *Cluster) at(kubeAPIServer string) (aggregatorclient.Interface, error) {
 	}
 	client, err := aggregatorclient.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("make client for %s: %w", kubeAPIServer, err)
+		return nil, fmt.Errorf("create client for %s: %w", kubeAPIServer, err)
 	}
 	if c.instances == nil {
 		c.instances = map[string]aggregatorclient.Interface{}
@@ -106,9 +110,10 @@ func (c *Cluster) at(kubeAPIServer string) (aggregatorclient.Interface, error) {
 	return client, nil
 }
 
-// CheckObserved returns nil when the kube-apiserver has seen this version of the APIService: a GET with its
-// resourceVersion is answered from the watch cache once that is as new, and fails after 3 s while it is older. What
-// kube-aggregator in the same process does upon it follows a little later.
+// CheckObserved returns nil if the kube-apiserver has observed this version of the APIService. A
+// GET with its resourceVersion is served from the watch cache when that is up to date, and fails
+// after 3 s if it is older. kube-aggregator in the same process reacts to the change a little
+// later.
 func (c *Cluster) CheckObserved(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error {
 	client, err := c.at(kubeAPIServer)
 	if err != nil {
@@ -127,17 +132,18 @@ func (c *Cluster) CheckObserved(ctx context.Context, kubeAPIServer string, a api
 	return nil
 }
 
-// StatusError is an answer that is no success.
+// StatusError is a response with an error status.
 type StatusError struct {
 	URL    string
-	Status int // of HTTP
+	Status int // the HTTP status code
 	Text   string
 }
 
 func (e *StatusError) Error() string { return fmt.Sprintf("GET %s: %d %s", e.URL, e.Status, e.Text) }
 
-// CheckResponds asks the API for its resources through one kube-apiserver and returns nil on success. *StatusError is
-// another answer; any other error means that the kube-apiserver could not be asked.
+// CheckResponds requests the API's resource list through one kube-apiserver and returns nil on
+// success. It returns *StatusError for an error response. Any other error means that the
+// kube-apiserver could not be reached.
 func (c *Cluster) CheckResponds(ctx context.Context, kubeAPIServer string, a apiregistrationv1.APIService) error {
 	client, err := c.at(kubeAPIServer)
 	if err != nil {
@@ -152,16 +158,17 @@ func (c *Cluster) CheckResponds(ctx context.Context, kubeAPIServer string, a api
 	case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown || status != 0:
 		return &StatusError{kubeAPIServer + path, status, err.Error()}
 	default:
-		return fmt.Errorf("ask %s for %s: %w", kubeAPIServer, path, err)
+		return fmt.Errorf("request to %s for %s: %w", kubeAPIServer, path, err)
 	}
 }
 
-// ErrNoIdentityReview says that an API does not tell which certificate the front proxy showed.
-var ErrNoIdentityReview = errors.New("it serves no IdentityReview")
+// ErrNoIdentityReview means that an API does not report the front proxy's certificate.
+var ErrNoIdentityReview = errors.New("API does not serve IdentityReview")
 
-// FrontProxyCertificate asks the API, through one kube-apiserver, for an IdentityReview, and returns the SHA-256 of the
-// certificate that the kube-apiserver showed to it, in hexadecimal. ErrNoIdentityReview means that this API has no such
-// kind, or keeps it from this user.
+// FrontProxyCertificate creates an IdentityReview in the API through one kube-apiserver. It
+// returns the SHA-256, in hexadecimal, of the certificate that the kube-apiserver presented to
+// the API. ErrNoIdentityReview means that the API does not serve this kind or the user may not
+// create it.
 func (c *Cluster) FrontProxyCertificate(ctx context.Context, kubeAPIServer string,
 	a apiregistrationv1.APIService) (string, error) {
 	client, err := c.at(kubeAPIServer)
@@ -180,20 +187,20 @@ func (c *Cluster) FrontProxyCertificate(ctx context.Context, kubeAPIServer strin
 		err = json.Unmarshal(data, &review)
 	}
 	if err != nil {
-		return "", fmt.Errorf("ask %s for an IdentityReview: %w", kubeAPIServer, err)
+		return "", fmt.Errorf("request to %s for an IdentityReview: %w", kubeAPIServer, err)
 	}
 	if review.Status.ProxyCertificateSHA256 == "" {
-		return "", ErrNoIdentityReview // a server from before the field
+		return "", ErrNoIdentityReview // a server that does not have the field yet
 	}
 	return review.Status.ProxyCertificateSHA256, nil
 }
 
-// ClockSkew is how far the clock here is ahead of the Date that kube-apiserver answers with (RFC 9110, 6.6.1), to the
-// second.
+// ClockSkew returns how far the local clock is ahead of the Date in kube-apiserver's response
+// (RFC 9110, 6.6.1), in whole seconds.
 func (c *Cluster) ClockSkew(ctx context.Context) (time.Duration, error) {
 	client, err := rest.HTTPClientFor(c.Config)
 	if err != nil {
-		return 0, fmt.Errorf("make client: %w", err)
+		return 0, fmt.Errorf("create client: %w", err)
 	}
 	address := strings.TrimSuffix(c.Config.Host, "/") + "/version"
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -202,21 +209,23 @@ func (c *Cluster) ClockSkew(ctx context.Context) (time.Duration, error) {
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return 0, fmt.Errorf("ask kube-apiserver for its time: %w", err)
+		return 0, fmt.Errorf("request time of kube-apiserver: %w", err)
 	}
 	defer response.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)) // whatever it says
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)) // ignore the content
 	date, err := http.ParseTime(response.Header.Get("Date"))
 	if err != nil {
-		return 0, fmt.Errorf("%s: expected a header Date: %w", address, err)
+		return 0, fmt.Errorf("%s: expected the header Date: %w", address, err)
 	}
 	return c.Time().Sub(date).Truncate(time.Second), nil
 }
 
-// maxClockSkew is less than what certificates begin before they are made, and more than a request may take.
+// maxClockSkew is less than the time by which certificates are backdated, and more than the
+// duration of a request.
 const maxClockSkew = 5 * time.Minute
 
-// CheckClock refuses a clock by which certificates would be taken for expired, or be made for another time.
+// CheckClock returns *certs.RefusedError if the clock skew exceeds maxClockSkew. Certificates
+// would otherwise look expired or be issued for a wrong time.
 func CheckClock(ctx context.Context, o interface {
 	ClockSkew(context.Context) (time.Duration, error)
 }) error {
@@ -227,11 +236,11 @@ func CheckClock(ctx context.Context, o interface {
 	if skew.Abs() <= maxClockSkew {
 		return nil
 	}
-	direction := "ahead of"
+	direction := "ahead"
 	if skew < 0 {
 		direction = "behind"
 	}
 	return &certs.RefusedError{Path: "the clock of this machine", Reason: fmt.Sprintf(
-		"expected at most %s between it and that of kube-apiserver, found it %s %s; put the wrong one right",
+		"expected at most %s of difference from the clock of kube-apiserver, found %s %s; correct the wrong clock",
 		maxClockSkew, skew.Abs(), direction)}
 }

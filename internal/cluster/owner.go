@@ -14,38 +14,40 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// injectors are those who keep a caBundle, by how the names of the annotations begin by which they are told to:
-// cert-manager's inject-ca-from, inject-ca-from-secret and inject-apiserver-ca, and inject-cabundle of OpenShift's
-// service-ca operator.
+// injectors maps the prefixes of annotations to the controllers that then maintain a caBundle:
+// cert-manager's inject-ca-from, inject-ca-from-secret and inject-apiserver-ca, and
+// inject-cabundle of OpenShift's service-ca operator.
 var injectors = map[string]string{
 	"cert-manager.io/inject-ca-from": "cert-manager", "cert-manager.io/inject-apiserver-ca": "cert-manager",
 	"service.beta.openshift.io/inject-cabundle":  "the service-ca operator",
 	"service.alpha.openshift.io/inject-cabundle": "the service-ca operator",
 }
 
-// OwnedError says that somebody else keeps an APIService's caBundle. Nothing was written.
+// OwnedError reports that another manager maintains an APIService's caBundle. Nothing was
+// written.
 type OwnedError struct {
 	APIService string
 	Owner      string // the annotation of an injector, or a field manager
-	Injector   string // who writes its own caBundle again, whatever is forced; empty for a field manager
+	Injector   string // the controller that restores its caBundle after any write; empty for a field manager
 }
 
 func (e *OwnedError) Error() string {
 	if e.Injector != "" {
-		return fmt.Sprintf("APIService %s: %s keeps its caBundle (annotation %s), so nothing was written; "+
-			"leave the certificates to it and look with certgen verify, or take the annotation away first",
+		return fmt.Sprintf("APIService %s: %s owns the caBundle (annotation %s), so nothing was written; "+
+			"leave the certificates to the injector and check them with certgen verify, or remove the annotation first",
 			e.APIService, e.Injector, e.Owner)
 	}
 	return fmt.Sprintf("APIService %s: expected the field manager %s to own spec.caBundle, found %s, so nothing was "+
 		"written; "+
-		"take caBundle out of what it applies, and %s", e.APIService, FieldManager, e.Owner, TakeOver)
+		"remove caBundle from the manifests of that manager, and %s", e.APIService, FieldManager, e.Owner, TakeOver)
 }
 
-// TakeOver is what to do where another field manager owns what certgen has to write.
-const TakeOver = "take the field over once: certgen apply --force-conflicts, or for certificates in Secrets certgen " +
+// TakeOver is the remedy if another field manager owns a field that certgen must write.
+const TakeOver = "take over the field once: certgen apply --force-conflicts, or for certificates in Secrets certgen " +
 	"renew --force-conflicts"
 
-// InjectedBy returns the annotation by which an injector keeps the caBundle, and who that is; nil where nobody does.
+// InjectedBy returns the annotation of an injector that maintains the caBundle and the
+// injector's name, or nil if there is none.
 func InjectedBy(a apiregistrationv1.APIService) *OwnedError {
 	for _, name := range slices.Sorted(maps.Keys(a.Annotations)) {
 		for begin, injector := range injectors {
@@ -57,8 +59,8 @@ func InjectedBy(a apiregistrationv1.APIService) *OwnedError {
 	return nil
 }
 
-// OwnedByOthers returns the other field managers that own the caBundle, alone or together with certgen; nil where none
-// does.
+// OwnedByOthers returns the other field managers that own the caBundle, alone or together with
+// certgen, or nil if there are none.
 func OwnedByOthers(a apiregistrationv1.APIService) *OwnedError {
 	if _, others := Owners(a.ManagedFields, CABundlePath); len(others) > 0 {
 		return &OwnedError{APIService: a.Name, Owner: strings.Join(others, ", ")}
@@ -69,7 +71,8 @@ func OwnedByOthers(a apiregistrationv1.APIService) *OwnedError {
 // CABundlePath is the field that certgen owns.
 var CABundlePath = fieldpath.MakePathOrDie("spec", "caBundle")
 
-// Owners tells whether certgen has applied one of the fields, and who else owns one.
+// Owners reports whether certgen has applied one of the fields, and which other managers own one
+// of them.
 func Owners(fields []metav1.ManagedFieldsEntry, paths ...fieldpath.Path) (ours bool, others []string) {
 	for _, f := range fields {
 		set := &fieldpath.Set{}

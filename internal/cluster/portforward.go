@@ -15,8 +15,9 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// forward connects to an endpoint's pod through kube-apiserver, as kubectl port-forward does: by a port of the loopback
-// interface that is there as long as the connection. What goes through it is TLS, verified at its end.
+// forward connects to an endpoint's pod through kube-apiserver, as kubectl port-forward does. It
+// uses a port on the loopback interface that exists as long as the connection. The traffic is
+// TLS, which the client verifies end to end.
 func (c *Cluster) forward(ctx context.Context, namespace string, e Endpoint) (net.Conn, error) {
 	_, port, err := net.SplitHostPort(e.Address)
 	if err != nil {
@@ -45,7 +46,7 @@ func (c *Cluster) forward(ctx context.Context, namespace string, e Endpoint) (ne
 		ports, err = forwarder.GetPorts()
 	}
 	if err == nil {
-		// the one that was asked for
+		// the port that the system assigned
 		conn.Conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", ports[0].Local))
 	}
 	if err != nil {
@@ -55,7 +56,8 @@ func (c *Cluster) forward(ctx context.Context, namespace string, e Endpoint) (ne
 	return conn, nil
 }
 
-// podDialer speaks WebSocket or, to a kube-apiserver or through a proxy that does not, SPDY, as kubectl (KEP-4006).
+// podDialer returns a dialer that uses WebSocket, as kubectl does, and falls back to SPDY if the
+// kube-apiserver or a proxy does not support it (KEP-4006).
 func (c *Cluster) podDialer(namespace, pod string) (httpstream.Dialer, error) {
 	url := c.Core.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource(
 		"portforward").URL()
@@ -73,7 +75,7 @@ func (c *Cluster) podDialer(namespace, pod string) (httpstream.Dialer, error) {
 	}), nil
 }
 
-// forwarded ends its port with the connection.
+// forwarded is a connection that closes its forwarded port when it is closed.
 type forwarded struct {
 	net.Conn
 	stop func()

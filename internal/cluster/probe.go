@@ -17,24 +17,26 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// ProbeResult says what an endpoint takes the holder of a front proxy's certificate for.
+// ProbeResult is the identity that an endpoint gives to a client with a front-proxy certificate.
 type ProbeResult string
 
 // The results of a probe.
 const (
-	Accepted   ProbeResult = "Accepted"   // it accepts which user the front proxy names
+	Accepted   ProbeResult = "Accepted"   // it accepts the user in the front proxy's header
 	NotTrusted ProbeResult = "NotTrusted" // 401: it does not trust the CA, or does not allow the common name
-	// it sees neither front proxy nor user: it verifies no front proxy, or reads other headers
+	// Anonymous means that it recognizes neither the front proxy nor a user: it does not
+	// authenticate a front proxy, or it reads other headers.
 	Anonymous ProbeResult = "Anonymous"
-	AsUser    ProbeResult = "AsUser" // it takes the front proxy for a user: its CA is among those of users
-	// Inconclusive: it answered the probe's path with something else than 401 or 403, so it asks another authorizer.
+	AsUser    ProbeResult = "AsUser" // it treats the front proxy as a user: its CA is among the users' CAs
+	// Inconclusive means that the status is neither 401 nor 403, or that the response does not
+	// name the user, so the endpoint may use another authorizer.
 	Inconclusive ProbeResult = "Inconclusive"
 )
 
-// ProbeFrontProxy asks an endpoint, as kube-apiserver would with the given certificate, for a path that does not exist
-// in the name of a user that nobody knows. The answer tells what the certificate is worth there. Trust stands in the
-// place of the caBundle. The header is X-Remote-User, whatever the ConfigMap says. An error means that there was no
-// answer.
+// ProbeFrontProxy sends a request to an endpoint with the given certificate, as kube-apiserver
+// would. It requests a nonexistent path as a nonexistent user; the response shows whether the
+// endpoint accepts the certificate. trust is used instead of the caBundle. The header is
+// X-Remote-User regardless of the ConfigMap. An error means that there was no response.
 func (c *Cluster) ProbeFrontProxy(ctx context.Context, e Endpoint, s certs.Service, trust certs.Bundle,
 	proxy *certs.KeyPair) (ProbeResult, error) {
 	nonce := rand.Text()
@@ -42,21 +44,22 @@ func (c *Cluster) ProbeFrontProxy(ctx context.Context, e Endpoint, s certs.Servi
 	config := c.tlsConfig(s, trust)
 	pair := tls.Certificate{Certificate: [][]byte{proxy.Certificate.Raw}, PrivateKey: proxy.Key,
 		Leaf: proxy.Certificate}
-	// Certificates would be left out when the server does not list their CA; kube-aggregator sends its own always.
+	// By default, a client omits its certificate if the server does not list its CA.
+	// kube-aggregator always sends its own.
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	response, err := c.request(ctx, e, s, "/certgen-probe-"+nonce, http.Header{"X-Remote-User": {user}}, config)
 	if err != nil {
 		return "", fmt.Errorf("probe %s: %w", e.Address, err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10)) // a Status has less
+	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10)) // a Status is shorter
 	if err != nil {
-		return "", fmt.Errorf("probe %s: read answer: %w", e.Address, err)
+		return "", fmt.Errorf("probe %s: read response: %w", e.Address, err)
 	}
 	return probeResultOf(response.StatusCode, body, user, proxy.Certificate.Subject.CommonName), nil
 }
 
-// probeResultOf reads the words of k8s.io/apiserver: User "NAME" cannot get path "PATH".
+// probeResultOf parses the message of k8s.io/apiserver: User "NAME" cannot get path "PATH".
 func probeResultOf(status int, body []byte, user, commonName string) ProbeResult {
 	switch status {
 	case http.StatusUnauthorized:

@@ -23,26 +23,29 @@ import (
 const (
 	// assetsVariable names a directory with the binaries of kubebuilder's envtest.
 	assetsVariable = "KUBEBUILDER_ASSETS"
-	// cacheVariable names the directory in which programs are kept, for all projects of a machine.
+	// cacheVariable names the directory in which programs are cached for all projects on a
+	// machine.
 	cacheVariable = "EXTENSION_APISERVER_CACHE"
 )
 
-// EnvtestPrograms are those of kubebuilder's envtest.
+// EnvtestPrograms are the programs of kubebuilder's envtest.
 var EnvtestPrograms = []string{"etcd", "kube-apiserver", "kubectl"}
 
-// envtestPrograms are the programs that are taken from KUBEBUILDER_ASSETS, where their versions are checked.
+// envtestPrograms are the programs that are taken from KUBEBUILDER_ASSETS, where their versions
+// are checked.
 var envtestPrograms = append([]string{"kube-controller-manager"}, EnvtestPrograms...)
 
-// Binaries are where the programs of a control plane are: in the directory that KUBEBUILDER_ASSETS names, and what that
-// does not have in the cache.
+// Binaries locates the programs of a control plane: in the directory that KUBEBUILDER_ASSETS
+// names, or in the cache if they do not exist there.
 type Binaries struct {
 	given string // empty without KUBEBUILDER_ASSETS
 	cache string
-	// progress gets lines while something takes long.
+	// progress receives lines while an operation takes long.
 	progress io.Writer
 }
 
-// Find finds both places, and checks what KUBEBUILDER_ASSETS names. Nothing is built yet.
+// Find locates both directories, and checks the one that KUBEBUILDER_ASSETS names. It builds
+// nothing.
 func Find(ctx context.Context, progress io.Writer) (*Binaries, error) {
 	b, err := findCache(progress)
 	if err != nil {
@@ -62,19 +65,19 @@ func findCache(progress io.Writer) (*Binaries, error) {
 	if root == "" {
 		user, err := os.UserCacheDir()
 		if err != nil {
-			return nil, fmt.Errorf("find the cache directory: %w; or set %s to one", err, cacheVariable)
+			return nil, fmt.Errorf("find the cache directory: %w; set %s to a directory", err, cacheVariable)
 		}
 		root = filepath.Join(user, "extension-apiserver")
 	}
 	if !filepath.IsAbs(root) {
 		return nil, fmt.Errorf(
-			"find the cache directory: %s is %q, expected an absolute path: each test runs in a directory of its own",
+			"find the cache directory: %s is %q: must be an absolute path, because each test has its own directory",
 			cacheVariable, root)
 	}
 	return &Binaries{cache: filepath.Join(root, "controlplane", Minor()+"-"+cacheKey()), progress: progress}, nil
 }
 
-// Path is where a program is, or will be when it is built.
+// Path returns the path of a program, or the path that it will have when it is built.
 func (b *Binaries) Path(name string) string {
 	if given := filepath.Join(b.given, name); b.given != "" && slices.Contains(envtestPrograms, name) &&
 		Executable(given) {
@@ -83,28 +86,29 @@ func (b *Binaries) Path(name string) string {
 	return filepath.Join(b.cache, name)
 }
 
-// Executable says whether there is a file that can be run.
+// Executable reports whether path is a file that can be executed.
 func Executable(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// Has says whether a program is there, or must be built.
+// Has reports whether a program exists, and need not be built.
 func (b *Binaries) Has(name string) bool { return len(b.missing(name)) == 0 }
 
-// missing returns those of the programs that are nowhere. One that is in the cache is whole and current: it gets its
-// name last, and the directory is named after all that it depends on.
+// missing returns the given programs that do not exist. A program in the cache is complete and
+// current: it gets its name last, and the name of the directory depends on everything that the
+// program depends on.
 func (b *Binaries) missing(names ...string) []program {
 	return slices.DeleteFunc(slices.Clone(programs), func(p program) bool {
 		return !slices.Contains(names, p.name) || Executable(b.Path(p.name))
 	})
 }
 
-// checkGiven refuses a directory that lacks a program or has another version of it.
+// checkGiven rejects a directory that lacks a program or has another version of it.
 func (b *Binaries) checkGiven(ctx context.Context) error {
 	var errs []error
 	if !filepath.IsAbs(b.given) {
-		errs = append(errs, errors.New("expected an absolute path"))
+		errs = append(errs, errors.New("it is not an absolute path"))
 	}
 	for _, name := range envtestPrograms {
 		errs = append(errs, checkProgram(ctx, filepath.Join(b.given, name)))
@@ -117,8 +121,8 @@ func (b *Binaries) checkGiven(ctx context.Context) error {
 	return nil
 }
 
-// checkProgram checks that a program of KUBEBUILDER_ASSETS is there, if it must, can be run, and is of the right
-// version.
+// checkProgram checks that a program of KUBEBUILDER_ASSETS exists, if it is required, can be
+// executed, and has the right version.
 func checkProgram(ctx context.Context, path string) error {
 	name := filepath.Base(path)
 	if _, err := os.Stat(path); err != nil {
@@ -140,9 +144,9 @@ func checkProgram(ctx context.Context, path string) error {
 	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
 	if found := majorMinor(string(out)); err != nil || found != want {
 		if !slices.Contains(EnvtestPrograms, name) {
-			want += ", or none"
+			want += ", or be missing"
 		}
-		return fmt.Errorf("its %s is of version %s, expected %s", name,
+		return fmt.Errorf("its %s has the version %s, and must have %s", name,
 			cmp.Or(found, fmt.Sprintf("%q (%v)", out, err)), want)
 	}
 	return nil
@@ -150,7 +154,7 @@ func checkProgram(ctx context.Context, path string) error {
 
 var versionPattern = regexp.MustCompile(`\b(\d+\.\d+)\.\d+`)
 
-// majorMinor returns the first two numbers of the first version in a text.
+// majorMinor returns the first two numbers of the first version in a text, or "" if there is none.
 func majorMinor(text string) string {
 	if found := versionPattern.FindStringSubmatch(strings.ReplaceAll(text, "v", "")); found != nil {
 		return found[1]
@@ -158,7 +162,8 @@ func majorMinor(text string) string {
 	return ""
 }
 
-// Ensure builds those of the programs that are nowhere, one builder of a cache at a time.
+// Ensure builds the given programs that do not exist. Only one process at a time builds in a
+// cache.
 func (b *Binaries) Ensure(ctx context.Context, names ...string) error {
 	if len(b.missing(names...)) == 0 {
 		return nil
@@ -170,14 +175,14 @@ func (b *Binaries) Ensure(ctx context.Context, names ...string) error {
 	if err != nil {
 		return b.notWritable(err)
 	}
-	defer lock.Close() // which unlocks
+	defer lock.Close() // releases the lock
 	waiting := func() string {
-		return "control plane: waits for another process that builds the control plane in " + b.cache
+		return "control plane: waiting for another process that builds it in " + b.cache
 	}
 	if err := gobuild.WithProgress(b.progress, waiting, func() error { return waitForLock(ctx, lock) }); err != nil {
 		return err
 	}
-	// Again: the other process built them.
+	// Check again, because the other process may have built them.
 	missing := b.missing(names...)
 	for len(missing) > 0 {
 		n := slices.IndexFunc(missing, func(p program) bool { return p.set() != missing[0].set() })
@@ -194,7 +199,7 @@ func (b *Binaries) Ensure(ctx context.Context, names ...string) error {
 
 func (b *Binaries) notWritable(err error) error {
 	return fmt.Errorf("build the control plane: %w; %s", err,
-		cmp.Or(gobuild.Hint(err.Error()), "set "+cacheVariable+" to a directory that can be written"))
+		cmp.Or(gobuild.Hint(err.Error()), "set "+cacheVariable+" to a writable directory"))
 }
 
 func waitForLock(ctx context.Context, lock *os.File) error {
@@ -211,9 +216,9 @@ func waitForLock(ctx context.Context, lock *os.File) error {
 	}
 }
 
-// Fill builds programs, unless they are in the cache, and returns its directory; default: all. It uses nothing of
-// KUBEBUILDER_ASSETS, but refuses what it names wrongly, before minutes are spent. The error may also be about a name
-// that is no program's.
+// Fill builds the named programs, by default all, unless they are in the cache, and returns the
+// cache directory. It uses no program from KUBEBUILDER_ASSETS, but rejects an invalid
+// KUBEBUILDER_ASSETS before it spends minutes on a build. It returns an error for an unknown name.
 func Fill(ctx context.Context, progress io.Writer, names ...string) (dir string, err error) {
 	b, err := Find(ctx, progress)
 	if err != nil {
@@ -226,7 +231,7 @@ func Fill(ctx context.Context, progress io.Writer, names ...string) (dir string,
 	}
 	for _, name := range names {
 		if !slices.Contains(all, name) {
-			return "", fmt.Errorf("there is no program %q; there are %s", name, strings.Join(all, ", "))
+			return "", fmt.Errorf("unknown program %q; the programs are %s", name, strings.Join(all, ", "))
 		}
 	}
 	if len(names) == 0 {

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// script writes a program.
+// script writes an executable shell script.
 func script(t *testing.T, path, body string) {
 	t.Helper()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("#!/bin/sh\n"+body+"\n"), 0o700)); err != nil { //nolint:gosec // it is run
@@ -41,11 +41,11 @@ func script(t *testing.T, path, body string) {
 	}
 }
 
-// says is a program that prints its version.
+// says returns a script that prints its version.
 func says(version string) string { return "echo '" + version + "'" }
 
-// TestGivenBinaries: what KUBEBUILDER_ASSETS names is checked before it is used, and the error says all that is wrong
-// with it.
+// TestGivenBinaries checks that the directory in KUBEBUILDER_ASSETS is checked before it is used,
+// and that the error reports all problems.
 func TestGivenBinaries(t *testing.T) {
 	good := map[string]string{"etcd": says("etcd Version: 3.7.9\nGit SHA: 1.2.3"),
 		"kube-apiserver": says("Kubernetes v1.37.0"), "kubectl": `[ "$1" = version ] && ` +
@@ -56,19 +56,19 @@ func TestGivenBinaries(t *testing.T) {
 	}{
 		"as they should be": {},
 		"another minor": {other: map[string]string{"kube-apiserver": says("Kubernetes v1.35.4")},
-			want: []string{"kube-apiserver is of version 1.35, expected 1.37"}},
+			want: []string{"kube-apiserver has the version 1.35, and must have 1.37"}},
 		"another kubectl": {other: map[string]string{"kubectl": says(
-			"Client Version: v1.34.4\nKustomize Version: v5.7.1")}, want: []string{"kubectl is of version 1.34, " +
-			"expected 1.37"}},
+			"Client Version: v1.34.4\nKustomize Version: v5.7.1")}, want: []string{"kubectl has the version 1.34, " +
+			"and must have 1.37"}},
 		"an old etcd": {other: map[string]string{"etcd": says("etcd Version: 3.4.13")},
-			want: []string{"etcd is of version 3.4, expected 3.7"}},
+			want: []string{"etcd has the version 3.4, and must have 3.7"}},
 		"two missing": {other: map[string]string{"kubectl": "-", "etcd": "-"},
 			want: []string{"it has no kubectl", "it has no etcd"}},
 		"one that fails": {other: map[string]string{"etcd": "echo broken; exit 3"},
-			want: []string{"broken", "exit status 3", "expected 3.7"}},
+			want: []string{"broken", "exit status 3", "must have 3.7"}},
 		"another program": {other: map[string]string{"kube-proxy": says("Kubernetes v1.34.1")}},
 		"old controllers": {other: map[string]string{"kube-controller-manager": says("Kubernetes v1.34.1")},
-			want: []string{"kube-controller-manager is of version 1.34, expected 1.37"}},
+			want: []string{"kube-controller-manager has the version 1.34, and must have 1.37"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -111,11 +111,11 @@ func TestGivenBinaries(t *testing.T) {
 	t.Run("a relative path", func(t *testing.T) {
 		t.Setenv(assetsVariable, "bin/k8s")
 		_, err := Find(t.Context(), io.Discard)
-		wantError(t, err, "KUBEBUILDER_ASSETS=bin/k8s", "expected an absolute path", "it has no etcd")
+		wantError(t, err, "KUBEBUILDER_ASSETS=bin/k8s", "it is not an absolute path", "it has no etcd")
 	})
 }
 
-// wantError checks that an error says all that is wanted, or that there is none.
+// wantError checks that an error contains all wanted texts, or that it is nil if none are wanted.
 func wantError(t *testing.T, err error, want ...string) {
 	t.Helper()
 	if len(want) == 0 {
@@ -131,7 +131,7 @@ func wantError(t *testing.T, err error, want ...string) {
 	}
 }
 
-// emptyCache makes the cache one that has nothing.
+// emptyCache sets an empty directory as the cache.
 func emptyCache(t *testing.T) *Binaries {
 	t.Helper()
 	t.Setenv(cacheVariable, t.TempDir())
@@ -142,16 +142,16 @@ func emptyCache(t *testing.T) *Binaries {
 	return b
 }
 
-// TestFillRefuses: what cannot be used is said before anything is built.
+// TestFillRefuses checks that unusable input is reported before anything is built.
 func TestFillRefuses(t *testing.T) {
 	_, err := Fill(t.Context(), io.Discard, "kubelet")
-	wantError(t, err, `no program "kubelet"; there are etcd, kube-apiserver`)
+	wantError(t, err, `unknown program "kubelet"; the programs are etcd, kube-apiserver`)
 	t.Setenv(assetsVariable, t.TempDir())
 	_, err = Fill(t.Context(), io.Discard, "etcd")
 	wantError(t, err, "it has no kube-apiserver", "setup-envtest use 1.37")
 }
 
-// TestCannotBuild: one clear error each.
+// TestCannotBuild checks that each obstacle causes one clear error.
 func TestCannotBuild(t *testing.T) {
 	t.Run("a relative cache", func(t *testing.T) {
 		t.Setenv(cacheVariable, "cache")
@@ -161,7 +161,7 @@ func TestCannotBuild(t *testing.T) {
 	t.Run("a minor that is not pinned", func(t *testing.T) {
 		t.Setenv(minorVariable, "1.12")
 		_, err := findCache(io.Discard)
-		wantError(t, err, `ENVTEST_K8S_VERSION is "1.12", expected one of 1.35, 1.36, 1.37`)
+		wantError(t, err, `ENVTEST_K8S_VERSION is "1.12": must be one of 1.35, 1.36, 1.37`)
 	})
 	t.Run("no home", func(t *testing.T) {
 		t.Setenv(cacheVariable, "")
@@ -175,20 +175,20 @@ func TestCannotBuild(t *testing.T) {
 		b, err := findCache(io.Discard)
 		wantError(t, err)
 		wantError(t, b.Ensure(t.Context(), "etcd"), "/proc/cache",
-			"set EXTENSION_APISERVER_CACHE to a directory that can be written")
+			"set EXTENSION_APISERVER_CACHE to a writable directory")
 	})
 	t.Run("no go command", func(t *testing.T) {
 		b := emptyCache(t)
 		t.Setenv("PATH", t.TempDir())
 		wantError(t, b.Ensure(t.Context(), "kubectl"), "build kubectl", `"go": executable file not found`,
-			"install Go, or have kubectl of Kubernetes 1.37 in the directory that KUBEBUILDER_ASSETS names")
+			"install Go, or put kubectl of Kubernetes 1.37 into the directory in KUBEBUILDER_ASSETS")
 	})
 	t.Run("no network and nothing cached", func(t *testing.T) {
 		b := emptyCache(t)
 		t.Setenv("GOMODCACHE", t.TempDir())
 		t.Setenv("GOPROXY", "off")
 		wantError(t, b.Ensure(t.Context(), "etcd"), "build etcd", "module lookup disabled by GOPROXY=off",
-			"it needs the Go module proxy once")
+			"the build needs the Go module proxy once")
 	})
 	t.Run("no space", func(t *testing.T) {
 		b := emptyCache(t)
@@ -205,7 +205,8 @@ printf '#!/bin/sh\n' >"$2/server"; chmod 700 "$2/server"`)
 	})
 }
 
-// TestTellsHowLong: before much is compiled, it says of how many packages that is, and how long it takes here.
+// TestTellsHowLong checks that a build that compiles much first reports the number of packages and
+// the expected duration.
 func TestTellsHowLong(t *testing.T) {
 	b, dir := emptyCache(t), t.TempDir()
 	var progress bytes.Buffer
@@ -215,13 +216,14 @@ while [ "$1" != -o ]; do shift; done
 printf '#!/bin/sh\n' >"$2/server"; chmod 700 "$2/server"`)
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	wantError(t, b.Ensure(t.Context(), "etcd"))
-	if want := regexp.MustCompile(`^control plane: builds etcd once, in ` + regexp.QuoteMeta(b.cache) +
+	if want := regexp.MustCompile(`^control plane: building etcd once, in ` + regexp.QuoteMeta(b.cache) +
 		`: 240 packages, about [12] minutes with \d+ CPUs\n$`); !want.MatchString(progress.String()) {
 		t.Errorf("got the progress %q, want %s", progress.String(), want)
 	}
 }
 
-// TestFilledCacheIsNotWritten: what is built is used without a lock, a go command or a right to write.
+// TestFilledCacheIsNotWritten checks that built programs are used without a lock, a go command or
+// write permission.
 func TestFilledCacheIsNotWritten(t *testing.T) {
 	b := emptyCache(t)
 	script(t, filepath.Join(b.cache, "etcd"), "")
@@ -246,8 +248,8 @@ func listing(t *testing.T, dir string) string {
 	return strings.Join(names, " ")
 }
 
-// TestBuildIsCutShort: of a build that is cut short nothing is left that looks like a program, and the next build makes
-// it whole.
+// TestBuildIsCutShort checks that an interrupted build leaves nothing that looks like a program,
+// and that the next build completes it.
 func TestBuildIsCutShort(t *testing.T) {
 	b, bin := emptyCache(t), t.TempDir()
 	// It writes to the directory after -o, in two parts.
@@ -277,14 +279,15 @@ echo exit 0 >>"$2/server"`)
 	}
 }
 
-// TestDownloadIsCut: a download that ends in the middle is named, with what is needed, and the next try goes on.
+// TestDownloadIsCut checks that an interrupted download is reported with its requirements, and
+// that the next attempt continues it.
 func TestDownloadIsCut(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE", "GOPROXY").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	modules, upstream, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	// What go downloaded has the layout of a module proxy.
+	// The downloads of go have the layout of a module proxy.
 	files := http.FileServer(http.Dir(filepath.Join(modules, "cache", "download")))
 	var broken atomic.Bool
 	broken.Store(true)
@@ -306,7 +309,7 @@ func TestDownloadIsCut(t *testing.T) {
 		}
 	})
 	t.Setenv("GOPROXY", proxy.URL+","+upstream)
-	wantError(t, b.Ensure(t.Context(), "etcd"), "build etcd", "unexpected EOF", "it needs the Go module proxy once")
+	wantError(t, b.Ensure(t.Context(), "etcd"), "build etcd", "unexpected EOF", "the build needs the Go module proxy once")
 	broken.Store(false)
 	wantError(t, b.Ensure(t.Context(), "etcd"))
 	if !b.Has("etcd") {
@@ -314,15 +317,16 @@ func TestDownloadIsCut(t *testing.T) {
 	}
 }
 
-// TestBuildTwiceAtOnce: of two processes on a cold cache one builds, and the other waits and says so. With a warm cache
-// of Go's it takes as long as linking an etcd.
+// TestBuildTwiceAtOnce checks that, of two processes with a cold cache, one builds, and the other
+// waits and reports that it waits. With a warm Go build cache, this takes as long as linking an
+// etcd.
 func TestBuildTwiceAtOnce(t *testing.T) {
 	b, bin := emptyCache(t), t.TempDir()
 	real, err := exec.LookPath("go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Three seconds, so that the one that waits has a word to say.
+	// Three seconds, so that the waiting process prints a line.
 	script(t, filepath.Join(bin, "go"), `echo "$@" >>`+bin+`/log; sleep 3; exec `+real+` "$@"`)
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	var both sync.WaitGroup
@@ -342,8 +346,8 @@ func TestBuildTwiceAtOnce(t *testing.T) {
 	if n := strings.Count("\n"+string(log), "\nbuild "); n != 1 {
 		t.Errorf("go build was called %d times (%v), want 1:\n%s", n, err, log)
 	}
-	if said := strings.Join(outputs, ""); !strings.Contains(said, "waits for another process") ||
-		!strings.Contains(said, "builds etcd in "+b.cache) {
+	if said := strings.Join(outputs, ""); !strings.Contains(said, "waiting for another process") ||
+		!strings.Contains(said, "building etcd in "+b.cache) {
 		t.Errorf("the two said %q, want one that builds and one that waits", said)
 	}
 	if out, err := exec.CommandContext(t.Context(), b.Path("etcd"), "--version").CombinedOutput(); err != nil ||
@@ -352,7 +356,7 @@ func TestBuildTwiceAtOnce(t *testing.T) {
 	}
 }
 
-// buildEtcd is one of those two processes.
+// buildEtcd runs in each of the two processes.
 func buildEtcd() {
 	b, err := findCache(os.Stderr)
 	if err == nil {

@@ -16,8 +16,9 @@ import (
 	"example.com/extension-apiserver/internal/gobuild"
 )
 
-// build builds programs of the same pins into the cache, under names of their own until they are whole. One command
-// builds them all: what they share is compiled once, and one is linked while another compiles.
+// build builds programs of the same pins into the cache, under temporary names until they are
+// complete. One command builds them all: it compiles shared packages once, and links one program
+// while it compiles another.
 func (b *Binaries) build(ctx context.Context, programs []program) error {
 	var names, packages []string
 	for _, p := range programs {
@@ -25,8 +26,8 @@ func (b *Binaries) build(ctx context.Context, programs []program) error {
 	}
 	what := strings.Join(names, ", ")
 	if _, err := exec.LookPath("go"); err != nil {
-		return fmt.Errorf("build %s: %w; install Go, or have %[1]s of Kubernetes %[3]s in the directory that %[4]s "+
-			"names", what, err, Minor(), assetsVariable)
+		return fmt.Errorf("build %s: %w; install Go, or put %[1]s of Kubernetes %[3]s into the directory in "+
+			"%[4]s", what, err, Minor(), assetsVariable)
 	}
 	set := programs[0].set()
 	module := filepath.Join(b.cache, ".pins-"+set)
@@ -39,13 +40,13 @@ func (b *Binaries) build(ctx context.Context, programs []program) error {
 	}
 	began, log := time.Now(), &gobuild.Log{}
 	doing := func() string {
-		return "control plane: " + cmp.Or(log.String(), fmt.Sprintf("builds %s in %s", what, b.cache))
+		return "control plane: " + cmp.Or(log.String(), fmt.Sprintf("building %s in %s", what, b.cache))
 	}
 	err := gobuild.WithProgress(b.progress, doing, func() error {
 		list := slices.Concat([]string{"list", "-mod=readonly"}, strings.Fields(gobuild.Flags),
 			gobuild.Stale(packages...))
 		if log.CountStale(goInPins(ctx, module, list), RunChild) {
-			fmt.Fprintf(b.progress, "control plane: builds %s once, in %s: %s\n", what, b.cache, log.Estimate())
+			fmt.Fprintf(b.progress, "control plane: building %s once, in %s: %s\n", what, b.cache, log.Estimate())
 		}
 		cmd := goInPins(ctx, module, slices.Concat(buildArgs(set),
 			[]string{"-v", "-o", fresh + string(filepath.Separator)}, packages))
@@ -69,7 +70,8 @@ func (b *Binaries) build(ctx context.Context, programs []program) error {
 	return nil
 }
 
-// Download fetches the modules of what must be built, as far as it comes: what is wrong is said when they are built.
+// Download fetches the modules of the programs that must be built, as far as possible. It ignores
+// errors, because the build reports them.
 func (b *Binaries) Download(ctx context.Context, names ...string) {
 	packages := map[string][]string{} // by their pins
 	for _, p := range b.missing(names...) {
@@ -87,8 +89,8 @@ func (b *Binaries) Download(ctx context.Context, names ...string) {
 	}
 }
 
-// goInPins is a go command in the module of pins. What the caller's project needs is none of the pins' business, and
-// flags that differ would compile everything again.
+// goInPins returns a go command in the module of pins. The settings of the caller's project do not
+// apply, and different flags would compile everything again.
 func goInPins(ctx context.Context, module string, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = module

@@ -9,9 +9,10 @@ import (
 	"syscall"
 )
 
-// LaunchChild runs a function on the one OS thread that starts all child processes. The kernel sends a child its
-// parent-death signal when the *thread* that started it ends, so that thread must live as long as this process: it is
-// locked and never ends. It is also the thread that may enter a network namespace for the time of a fork.
+// LaunchChild runs a function on the one OS thread that starts all child processes. The kernel
+// sends a child its parent-death signal when the *thread* that started it exits. That thread must
+// therefore live as long as this process: it is locked and never exits. It is also the thread that
+// may enter a network namespace for the duration of a fork.
 func LaunchChild(f func()) {
 	done := make(chan struct{})
 	thread() <- func() { defer close(done); f() }
@@ -29,8 +30,8 @@ var thread = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-// RunChild runs a command that ends with this process, and with its context, together with the processes that it
-// starts.
+// RunChild runs a command until it exits. The kernel kills the command when this process exits.
+// When its context ends, the command is killed together with the processes in its process group.
 func RunChild(cmd *exec.Cmd) (err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controlplane has the programs of a control plane: which they are, where they are given, and how they are
-// built once for all projects of a machine. It imports little, so that a command that uses it is there within seconds
-// on a machine with empty caches.
+// Package controlplane manages the programs of a control plane: the list of programs, their
+// locations, and how they are built once for all projects on a machine. It imports little, so that
+// a command that uses it is built within seconds on a machine with empty caches.
 package controlplane

@@ -18,23 +18,23 @@ import (
 	"example.com/extension-apiserver/internal/gobuild"
 )
 
-// pins are the modules of which the programs of a control plane are built. They are plain files, because a module zip
-// leaves out the modules inside of it.
+// pins contains the modules from which the programs of a control plane are built. They are plain
+// files, because a module zip omits the modules inside it.
 //
 //go:embed pins
 var pins embed.FS
 
-// DefaultMinor is the version of Kubernetes whose control plane is started, unless the variable ENVTEST_K8S_VERSION
-// names another. The libraries of the kit are of it.
+// DefaultMinor is the minor version of Kubernetes whose control plane is started, unless the
+// variable ENVTEST_K8S_VERSION names another. The libraries of the kit have this version.
 const DefaultMinor = "1.37"
 
-// minorVariable has its name from the projects of kubebuilder.
+// minorVariable is named as in the projects of kubebuilder.
 const minorVariable = "ENVTEST_K8S_VERSION"
 
-// Minor is the version of Kubernetes whose control plane is started, such as 1.36.
+// Minor returns the minor version of Kubernetes whose control plane is started, such as 1.36.
 func Minor() string { return cmp.Or(os.Getenv(minorVariable), DefaultMinor) }
 
-// checkMinor returns an error about a version that is not pinned.
+// checkMinor returns an error if the minor version is not pinned.
 func checkMinor() error {
 	entries, err := pins.ReadDir("pins")
 	if err != nil {
@@ -49,18 +49,18 @@ func checkMinor() error {
 	if slices.Contains(minors, Minor()) {
 		return nil
 	}
-	return fmt.Errorf("%s is %q, expected one of %s", minorVariable, Minor(), strings.Join(minors, ", "))
+	return fmt.Errorf("%s is %q: must be one of %s", minorVariable, Minor(), strings.Join(minors, ", "))
 }
 
-// program is a command and the pins that have it; those of the minor, if it names none.
+// program is a command and the pins that contain it. Empty pins are those of the minor version.
 type program struct{ name, pins, pkg string }
 
-// set are the pins that have it.
+// set returns the name of the pins that contain the program.
 func (p program) set() string { return cmp.Or(p.pins, Minor()) }
 
 const konnectivityPins = "konnectivity"
 
-// programs are all that the cache may hold.
+// programs lists all programs that the cache may contain.
 var programs = []program{
 	{"etcd", "", "go.etcd.io/etcd/server/v3"},
 	{"kube-apiserver", "", "k8s.io/kubernetes/cmd/kube-apiserver"},
@@ -72,8 +72,9 @@ var programs = []program{
 	{"proxy-agent", konnectivityPins, "sigs.k8s.io/apiserver-network-proxy/cmd/agent"},
 }
 
-// pinned returns the version without its v that the pins have of a module, or nothing. golang.org/x/mod would read it
-// too, but would be downloaded before the first word of a command can say what to do where that fails.
+// pinned returns the version of a module in the pins, without the v, or "" if they do not contain
+// it. golang.org/x/mod could read it too, but would have to be downloaded before a command can
+// print its first message about failed downloads.
 func pinned(set, module string) string {
 	required := regexp.MustCompile(`(?m)^(?:require)?\s+` + regexp.QuoteMeta(module) + ` v(\S+)`)
 	if version := required.FindSubmatch(pinsFile(set + ".mod")); version != nil {
@@ -90,7 +91,8 @@ func pinsFile(name string) []byte {
 	return data
 }
 
-// execName is how go build calls the program: after the last element of its package that is no version.
+// execName returns the name that go build gives the program: the last element of its package that
+// is not a version.
 func (p program) execName() string {
 	dir, name := path.Split(p.pkg)
 	if versionElement.MatchString(name) {
@@ -101,7 +103,7 @@ func (p program) execName() string {
 
 var versionElement = regexp.MustCompile(`^v\d+$`)
 
-// writePins writes the module of pins into a directory.
+// writePins writes the module of the pins into a directory.
 func writePins(set, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -114,17 +116,20 @@ func writePins(set, dir string) error {
 	return nil
 }
 
-// buildArgs are the arguments of go that build programs of pins, but for the files and packages.
+// buildArgs returns the arguments of go that build programs of the pins, without files and
+// packages.
 func buildArgs(set string) []string {
 	return slices.Concat([]string{"build"}, strings.Fields(gobuild.Flags),
 		[]string{"-buildvcs=false", "-mod=readonly", "-ldflags=-s -w" + versionFlags(pinned(set, "k8s.io/kubernetes"))})
 }
 
-// VersionFlags stamp the version of DefaultMinor, for what is built with the libraries of the kit.
+// VersionFlags returns linker flags that stamp the version of DefaultMinor, for programs that are
+// built with the libraries of the kit.
 func VersionFlags() string { return versionFlags(pinned(DefaultMinor, "k8s.io/kubernetes")) }
 
-// versionFlags stamp the version of Kubernetes in both packages that hold one. A plain build calls itself
-// v0.0.0-master+$Format:%H$, which neither kubectl nor the feature gates' emulation can parse.
+// versionFlags returns linker flags that stamp the version of Kubernetes in both packages that
+// hold one. A plain build reports v0.0.0-master+$Format:%H$, which neither kubectl nor the
+// emulation of the feature gates can parse.
 func versionFlags(version string) string {
 	if version == "" {
 		return ""
@@ -139,7 +144,8 @@ func versionFlags(version string) string {
 	return flags.String()
 }
 
-// cacheKey changes with all that the programs depend on: the pins, how they are built, Go, and the machine's kind.
+// cacheKey returns a key that changes with everything that the programs depend on: the pins, how
+// they are built, the version of Go, and the platform.
 func cacheKey() string {
 	sum := sha256.New()
 	fmt.Fprintln(sum, runtime.Version(), runtime.GOOS, runtime.GOARCH)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcdclient connects to the etcd of a server as its flags say.
+// Package etcdclient creates the configuration of a client for the etcd of a server, according to
+// the server's flags.
 package etcdclient
 
 import (
@@ -12,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 )
 
-// Config makes the configuration of etcd's client, without endpoints for an embedded etcd.
+// Config returns the configuration of etcd's client. For an embedded etcd, it has no endpoints.
 func Config(ctx context.Context, t storagebackend.TransportConfig) (clientv3.Config, error) {
 	config := clientv3.Config{Context: ctx, Endpoints: t.ServerList}
 	if t.TrustedCAFile != "" || t.CertFile != "" {

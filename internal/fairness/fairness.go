@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fairness bounds how many places of a shared resource one key may take, so that one user
-// or address cannot take all of them. Its cost is a map entry for each key that holds a place.
+// Package fairness limits how many slots of a shared resource one key may take, so that one user
+// or address cannot take all of them. It costs a map entry for each key that holds a slot.
 package fairness
 
 import (
@@ -12,22 +12,22 @@ import (
 	"sync"
 )
 
-// ErrFull is returned when a key may neither take a place nor wait for one.
+// ErrFull is returned when a key may neither take a slot nor wait for one.
 var ErrFull = errors.New("too many requests at once")
 
-// Limits are numbers of places.
+// Limits are numbers of slots.
 type Limits struct {
-	// PerKey is how many a key may hold. Required.
+	// PerKey is how many slots a key may hold. Required.
 	PerKey int
-	// Queued is how many more callers of a key may wait. Default: 0, nobody waits.
+	// Queued is how many more callers of a key may wait. Default: 0, no caller waits.
 	Queued int
-	// Total is how many may be held or waited for in all. Default: 0, no limit.
+	// Total is how many slots may be held or waited for in total. Default: 0, no limit.
 	Total int
-	// Reserved is how many a key may hold even when the total is reached.
+	// Reserved is how many slots a key may hold even when the total is reached.
 	Reserved int
 }
 
-// Slots are given out to keys.
+// Slots assigns slots to keys.
 type Slots struct {
 	limits Limits
 	mutex  sync.Mutex
@@ -35,17 +35,17 @@ type Slots struct {
 	count  int
 }
 
-// keySlots are those of one key. count includes the callers that wait.
+// keySlots holds the slots of one key. count includes the callers that wait.
 type keySlots struct {
 	taken chan struct{}
 	count int
 }
 
-// New returns Places within the limits.
+// New returns Slots within the limits.
 func New(limits Limits) *Slots { return &Slots{limits: limits, keys: map[string]*keySlots{}} }
 
-// Take takes a place for the key, and waits for one until the context ends. It returns ErrFull at
-// once when the limits are reached. Call release, once, to give the place back.
+// Take takes a slot for the key, and waits for one until the context ends. It returns ErrFull
+// immediately if the limits are reached. Call release, once, to return the slot.
 func (p *Slots) Take(ctx context.Context, key string) (release func(), err error) {
 	own := p.enter(key)
 	if own == nil {
@@ -63,7 +63,7 @@ func (p *Slots) Take(ctx context.Context, key string) (release func(), err error
 	}
 }
 
-// enter counts a caller; nil means that the limits are reached.
+// enter counts a caller. It returns nil if the limits are reached.
 func (p *Slots) enter(key string) *keySlots {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -94,8 +94,9 @@ func (p *Slots) leave(key string, own *keySlots) {
 	}
 }
 
-// ClientKey is the key of a client: the host of its address, for IPv6 the /64 network, of which a client
-// has all addresses; or the whole, if there is no host.
+// ClientKey returns the key of a client: the host of its address or, for IPv6, the /64 network,
+// because a client has all addresses of the network. If address has no host, ClientKey returns it
+// unchanged.
 func ClientKey(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

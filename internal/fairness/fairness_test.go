@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestPlaces: a key that has taken all its places waits, is refused when its queue is full, and
-// leaves other keys alone.
+// TestPlaces checks that a key that has taken all its slots waits, is rejected when its queue is
+// full, and does not affect other keys.
 func TestPlaces(t *testing.T) {
 	p := New(Limits{PerKey: 2, Queued: 1})
 	take := func(ctx context.Context, key string) func() {
@@ -57,7 +57,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestTotal: when all places are taken, each key still gets those that are reserved for it.
+// TestTotal checks that each key still gets its reserved slots when the total is reached.
 func TestTotal(t *testing.T) {
 	p := New(Limits{PerKey: 4, Total: 6, Reserved: 2})
 	var releases []func()

@@ -8,15 +8,16 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// limiter implements flowcontrol.RateLimiter. Only one request at a time waits for its token. In the limiter of
-// client-go each request that waits has reserved one, which is lost when the request is cancelled after others came:
-// requests that are cancelled faster than tokens come would make all later ones wait without end.
+// limiter implements flowcontrol.RateLimiter. Only one request at a time waits for its token. In
+// the limiter of client-go, each waiting request has reserved a token, which is lost if the
+// request is cancelled after others arrived. Requests that are cancelled faster than tokens arrive
+// would make all later ones wait indefinitely.
 type limiter struct {
 	flowcontrol.RateLimiter
 	turn chan struct{}
 }
 
-// NewRateLimiter returns a rate limiter for a client of client-go, which requests pass in their order.
+// NewRateLimiter returns a rate limiter for a client of client-go. Requests pass it in order.
 func NewRateLimiter(qps float32, burst int) flowcontrol.RateLimiter {
 	return limiter{flowcontrol.NewTokenBucketRateLimiter(qps, burst), make(chan struct{}, 1)}
 }

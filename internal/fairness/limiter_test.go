@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestRateLimiter: requests that are cancelled take no tokens from others, and the rate is kept.
+// TestRateLimiter checks that cancelled requests take no tokens from others, and that the rate is
+// kept.
 func TestRateLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := NewRateLimiter(100, 1)
@@ -20,7 +21,8 @@ func TestRateLimiter(t *testing.T) {
 		var all sync.WaitGroup
 		for range 10_000 {
 			all.Go(func() {
-				// Without a deadline, which the limiter of client-go compares with the time that a request would wait.
+				// Without a deadline, because client-go's limiter compares a deadline with the
+				// expected wait.
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				defer time.AfterFunc(time.Millisecond, cancel).Stop()

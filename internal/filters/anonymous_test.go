@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// counting is a server of HTTP/2 with a client, and counts their connections.
+// counting is an HTTP/2 server with a client. It counts the connections that the client opens.
 type counting struct {
 	*httptest.Server
 	connections atomic.Int32
@@ -46,8 +46,8 @@ func (s *counting) get(ctx context.Context, t *testing.T, path, authorization st
 	return err
 }
 
-// TestS38TakenBack: a request that is taken back before its answer ends the connection when it shows no credentials.
-// The handler does what the library's timeout does then.
+// TestS38TakenBack checks that a request that the client cancels before the response closes the
+// connection if the request has no credentials. The handler behaves like the library's timeout.
 func TestS38TakenBack(t *testing.T) {
 	for _, tc := range []struct {
 		name, authorization string
@@ -72,7 +72,8 @@ func TestS38TakenBack(t *testing.T) {
 				t.Fatal("the request was answered, want it taken back")
 			}
 			<-ended
-			// Requests with credentials never close: a second connection is the doing of the one that was taken back.
+			// Requests with credentials never close a connection, so a second connection results
+			// from the cancelled request.
 			for deadline := time.Now().Add(30 * time.Second); s.connections.Load() == 1 &&
 				time.Now().Before(deadline); {
 				for range 10 {

@@ -18,32 +18,35 @@ import (
 	"example.com/extension-apiserver/internal/patch"
 )
 
-// What a body costs in bytes of memory at its peak, and what it may have in it.
+// Limits for request bodies, and their memory costs in bytes at the peak.
 const (
-	// valueCost and byteCost are those of a value that is decoded into interfaces or structs, and of a byte of a body,
-	// which is copied by admission, by a patch and by the storage.
+	// valueCost is the cost of a value that is decoded into interfaces or structs. byteCost is the
+	// cost of a byte of a body, which admission, patches and the storage copy.
 	valueCost, byteCost = 300, 8
-	// elementCost is that of an element of a list that is invalid in several ways.
+	// elementCost is the cost of a list element that is invalid in several ways.
 	elementCost = 4 << 10
-	// maxValues is the number of values that a body may have. An object of 1.5 MiB, which is what etcd takes, has
-	// fewer.
+	// maxValues is the maximum number of values in a body. An object of 1.5 MiB, the limit of
+	// etcd, has fewer.
 	maxValues = 200_000
-	// maxList is the number of elements that a list may have. Of several lists, the sum of the squares counts: the
-	// library takes 3 s. A field of an object counts for a third.
+	// maxList is the maximum number of elements in a list. For several lists, the sum of the
+	// squares of their lengths is limited. At the limit, the library takes 3 s. A field of an
+	// object counts as a third of an element.
 	maxList      = 10_000
 	fieldsOfElem = 3
-	// maxDepth is more than what the decoders of JSON accept.
+	// maxDepth is greater than the depth that the JSON decoders accept.
 	maxDepth = 20_000
-	// maxNested is how deep messages in protobuf are looked into.
+	// maxNested is the depth to which nested protobuf messages are examined.
 	maxNested = 16
-	// maxCopied is the number of bytes in a patch, each counted once for each object and list around it: the libraries
-	// that apply merge patches and JSON patches copy the rest of the document at each level. They take a second.
+	// maxCopied is the maximum number of bytes in a patch, where each byte counts once for each
+	// object and list around it. The libraries that apply merge patches and JSON patches copy the
+	// rest of the document at each level. At the limit, they take one second.
 	maxCopied = 32 << 20
-	// maxFieldPath is the length in bytes of the names that lead to a field. Up to 100 errors of the decoder have it.
+	// maxFieldPath is the maximum total length, in bytes, of the names that lead to a field. Up to
+	// 100 decoder errors contain them. fieldPathCost is the memory cost of each byte.
 	maxFieldPath, fieldPathCost = 64 << 10, 200
 )
 
-// bodyEncoding is what the content of a body is encoded in.
+// bodyEncoding is the encoding of a request body.
 type bodyEncoding int
 
 const (
@@ -66,8 +69,9 @@ func encodingOf(req *http.Request) bodyEncoding {
 	return jsonEncoding
 }
 
-// cost returns what a body costs, or an error with the status 413 if it has too many values, or lists that are too
-// long.
+// cost returns the memory cost of a body in bytes. It returns an error with status 413 if the body
+// has too many values or too long lists, and with status 400 if the body is not a protobuf message
+// as declared.
 func (e bodyEncoding) cost(body []byte) (int64, error) {
 	c, err := e.content(body)
 	if err != nil {
@@ -77,7 +81,8 @@ func (e bodyEncoding) cost(body []byte) (int64, error) {
 		int64(c.fieldPath)*fieldPathCost, nil
 }
 
-// patchCost is cost for the body of a patch.
+// patchCost returns the cost of a patch body. For JSON it also limits, and adds, the bytes that
+// the libraries copy when they apply the patch.
 func (e bodyEncoding) patchCost(body []byte) (int64, error) {
 	cost, err := e.cost(body)
 	if err != nil || e != jsonEncoding {
@@ -87,14 +92,13 @@ func (e bodyEncoding) patchCost(body []byte) (int64, error) {
 	c.addJSON(body)
 	if c.copied > maxCopied {
 		return 0, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-			"the patch is nested too deep for its size: with each byte counted once for each object and list around "+
-				"it, "+
-				"it has %d bytes, and may have %d", c.copied, maxCopied))
+			"the patch is nested too deep for its size: the sum of the sizes of its objects and lists is %d bytes, and "+
+				"the limit is %d", c.copied, maxCopied))
 	}
 	return cost + int64(c.copied), nil
 }
 
-// content returns what a body has in it, or an error as cost does.
+// content returns a description of a body. It returns the same errors as cost.
 func (e bodyEncoding) content(body []byte) (bodyContent, error) {
 	var c bodyContent
 	switch {
@@ -103,14 +107,14 @@ func (e bodyEncoding) content(body []byte) (bodyContent, error) {
 	case e == protobufEncoding:
 		message := bytes.TrimPrefix(body, []byte("k8s\x00"))
 		if !c.addMessage(message, maxNested) {
-			return c, apierrors.NewBadRequest("the body is no message in protobuf")
+			return c, apierrors.NewBadRequest("the body is not a protobuf message")
 		}
 		c.owners = countOwners(message, rawField, metadataField, ownersField)
 	case e == yamlEncoding && !json.Valid(body):
 		for _, separator := range []string{",", ":", "-", "\n"} {
 			c.values += bytes.Count(body, []byte(separator))
 		}
-		c.values /= 2 // WithYAMLLimit counts what is in it
+		c.values /= 2 // an estimate; WithYAMLLimit counts the values
 		c.elements = bytes.Count(body, []byte("- ")) + bytes.Count(body, []byte(","))
 	default:
 		c.addJSON(body)
@@ -118,7 +122,7 @@ func (e bodyEncoding) content(body []byte) (bodyContent, error) {
 	return c, c.check()
 }
 
-// jsonLength returns the length that the body may have as JSON in a response.
+// jsonLength returns the maximum length that the body can have as JSON in a response.
 func (e bodyEncoding) jsonLength(body []byte) int64 {
 	if e == protobufEncoding || e == cborEncoding {
 		return objectsizes.JSONLength(body)
@@ -126,19 +130,21 @@ func (e bodyEncoding) jsonLength(body []byte) int64 {
 	return objectsizes.EscapedLength(body)
 }
 
-// bodyContent is what a body has in it.
+// bodyContent describes the content of a body.
 type bodyContent struct {
 	values int
-	// elements is the number of elements in its lists beyond the first of each.
+	// elements is the number of list elements, without the first element of each list.
 	elements int
-	// compared is the sum of the squares of the lengths of its lists. The library compares each element with each other
-	// when it tracks who owns a field, merges, and validates that elements are unique.
+	// compared is the sum of the squares of the list lengths; an object counts as a list of a
+	// third of its fields. The library compares each element with each other element when it
+	// tracks field ownership, merges, and validates that elements are unique.
 	compared int
-	// owners is the number of elements in the longest list of owners.
+	// owners is the length of the longest list of owner references.
 	owners int
-	// copied is the number of bytes, each counted once for each object and list around it.
+	// copied is the number of bytes, where each byte counts once for each object and list around
+	// it.
 	copied int
-	// fieldPath is the length of the names that lead to a field, at most.
+	// fieldPath is the maximum total length of the names that lead to a field.
 	fieldPath int
 }
 
@@ -151,35 +157,36 @@ func (c *bodyContent) addFields(fields int) {
 	c.compared += fields / fieldsOfElem * (fields / fieldsOfElem)
 }
 
-// check returns an error with the status 413 if there is too much.
+// check returns an error with status 413 if the content exceeds a limit.
 func (c *bodyContent) check() error {
 	switch {
 	case c.values > maxValues:
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d values, and may have %d",
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d values, and the limit is %d",
 			c.values, maxValues))
 	case c.compared > maxList*maxList:
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-			"the lists and objects of the body are too long, one list alone may have %d elements, one "+
-				"object %d fields", maxList, fieldsOfElem*maxList))
+			"the lists and objects of the body are too long; the limit for a single list is %d elements, and for a "+
+				"single object %d fields", maxList, fieldsOfElem*maxList))
 	case c.fieldPath > maxFieldPath:
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-			"the names that lead to a field have %d bytes together, and may have %d", c.fieldPath, maxFieldPath))
+			"the longest field path of the body has %d bytes, and the limit is %d", c.fieldPath, maxFieldPath))
 	case c.owners > patch.MaxOwners:
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d ownerReferences, and may have %d",
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d ownerReferences, and the limit is %d",
 			c.owners, patch.MaxOwners))
 	}
 	return nil
 }
 
-// addJSON adds a document, half a value for each separator: an element that is an object has two, and so has a field.
-// The elements of a list at the top, such as the operations of a JSON patch, are not compared.
+// addJSON adds a JSON document. It counts half a value for each separator: an element that is an
+// object has two separators, and so has a field. The elements of a top-level list, such as the
+// operations of a JSON patch, are not compared.
 func (c *bodyContent) addJSON(body []byte) {
-	separators, text := 0, []byte(nil) // the last one
+	separators, text := 0, []byte(nil) // text is the last string, in quotes
 	type open struct {
 		commas, begin int
 		owners        bool
-		fieldPath     int // of the object or list
-		field         int // length of the present field's name
+		fieldPath     int // of the names that lead to the object or list
+		field         int // length of the current field's name
 	}
 	var opened []open
 	for i := 0; i < len(body); i++ {
@@ -215,7 +222,7 @@ func (c *bodyContent) addJSON(body []byte) {
 			}
 		case ']', '}':
 			if len(opened) == 0 {
-				return // no JSON
+				return // not JSON
 			}
 			last := opened[len(opened)-1]
 			c.copied += i - last.begin
@@ -234,7 +241,7 @@ func (c *bodyContent) addJSON(body []byte) {
 	c.values += separators / 2
 }
 
-// addOwners adds the owners in a mapping of YAML.
+// addOwners adds the owner references in a YAML mapping.
 func (c *bodyContent) addOwners(mapping *yaml.Node) {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Value == ownersName {
@@ -243,10 +250,10 @@ func (c *bodyContent) addOwners(mapping *yaml.Node) {
 	}
 }
 
-// ownersName is the name of the field of the owners.
+// ownersName is the name of the field with the owner references.
 const ownersName = "ownerReferences"
 
-// isOwners reports whether a text in JSON, in quotes, is the name of the field of the owners. It may have escapes.
+// isOwners reports whether a quoted JSON string is ownersName. The string may contain escapes.
 func isOwners(text []byte) bool {
 	if len(text) < len(ownersName) || len(text) > len(`\u0000`)*len(ownersName)+2 {
 		return false
@@ -255,13 +262,14 @@ func isOwners(text []byte) bool {
 	return json.Unmarshal(text, &decoded) == nil && decoded == ownersName
 }
 
-// The fields of an object in protobuf.
+// Protobuf field numbers: raw in runtime.Unknown, metadata in an object, and ownerReferences in
+// its metadata.
 const (
 	rawField, metadataField, ownersField = 2, 1, 13
 )
 
-// countOwners returns how many fields there are in a message with the number first, or at the rest of the path in
-// these.
+// countOwners returns the number of fields with the number first in a message. If rest is not
+// empty, it counts the fields at the path rest in these fields instead.
 func countOwners(message []byte, first int32, rest ...int32) (count int) {
 	for len(message) > 0 {
 		number, value, size := protobufField(message)
@@ -279,8 +287,9 @@ func countOwners(message []byte, first int32, rest ...int32) (count int) {
 	return count
 }
 
-// addMessage adds the fields of a message in protobuf, and of those in it: what can be read as a message is taken for
-// one, and what is too deep for fields of two bytes. It returns whether it was a message.
+// addMessage adds the fields of a protobuf message and of the messages nested in it. It treats
+// every value that parses as a message as one. Below the maximum depth it assumes fields of two
+// bytes. It returns false if the input is not a message.
 func (c *bodyContent) addMessage(message []byte, depth int) bool {
 	if depth == 0 {
 		c.values += len(message) / 2
@@ -298,7 +307,8 @@ func (c *bodyContent) addMessage(message []byte, depth int) bool {
 			return false
 		}
 		if value != nil {
-			// What cannot be read to its end is one to the decoder until it gets there, unless it is a text.
+			// The decoder processes a malformed message up to the error, so its fields count,
+			// unless the value is text.
 			if before := *c; !c.addMessage(value, depth-1) && isText(value) {
 				*c = before
 			}
@@ -310,9 +320,10 @@ func (c *bodyContent) addMessage(message []byte, depth int) bool {
 	return true
 }
 
-// protobufField returns the number of the first field, its value if that has a length, and the size of both: 0 if it
-// cannot be read. It reads what the generated decoders read, which is more than the specification allows: they cut
-// numbers, and end a group with any number.
+// protobufField returns the number of the first field, its value if it is length-delimited, and
+// the size of the whole field, which is 0 if the field cannot be read. It accepts what the
+// generated decoders accept, which is more than the specification allows: they truncate field
+// numbers, and accept any field number at the end of a group.
 func protobufField(message []byte) (number int32, value []byte, size int) {
 	groups := 0
 	for size < len(message) {
@@ -360,7 +371,8 @@ func protobufField(message []byte) (number int32, value []byte, size int) {
 	return 0, nil, 0
 }
 
-// protobufVarint returns a number and its size, of at most 10 bytes: 0 if it is longer.
+// protobufVarint returns a number and its size of at most 10 bytes. The size is 0 if the number is
+// longer or incomplete.
 func protobufVarint(data []byte) (v uint64, size int) {
 	for size < min(len(data), 10) {
 		c := data[size]
@@ -372,7 +384,7 @@ func protobufVarint(data []byte) (v uint64, size int) {
 	return 0, 0
 }
 
-// isText reports whether a value is UTF-8 without control characters.
+// isText reports whether a value is UTF-8 without control characters other than white space.
 func isText(value []byte) bool {
 	return utf8.Valid(value) && !bytes.ContainsFunc(value,
 		func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) })

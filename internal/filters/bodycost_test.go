@@ -13,7 +13,7 @@ import (
 	"example.com/extension-apiserver/internal/patch"
 )
 
-// protobufValues is a message with so many fields and no long list.
+// protobufValues returns a message with n fields and no long list.
 func protobufValues(n int) string {
 	var message []byte
 	for i := range n {
@@ -22,7 +22,8 @@ func protobufValues(n int) string {
 	return string(message)
 }
 
-// TestCostOfBodies: bodies with more values cost more, and those with too many are refused.
+// TestCostOfBodies checks that bodies with more values cost more, and that bodies with too many
+// values are rejected.
 func TestCostOfBodies(t *testing.T) {
 	nested := func(message []byte, count int) []byte {
 		for range count {
@@ -115,7 +116,8 @@ func TestCostOfBodies(t *testing.T) {
 	}
 }
 
-// TestNestedPatches: a patch is rejected if its bytes are copied too often, each once for each level around it.
+// TestNestedPatches checks that a patch is rejected if it has too many bytes, where each byte
+// counts once for each level around it.
 func TestNestedPatches(t *testing.T) {
 	nested := func(depth, size int) []byte {
 		return []byte(strings.Repeat(`{"a":`, depth) + `"` + strings.Repeat("x", size) + `"` +
@@ -141,7 +143,8 @@ func TestNestedPatches(t *testing.T) {
 	}
 }
 
-// TestFieldPaths: the names of fields that lead to a field are limited, since errors repeat them.
+// TestFieldPaths checks that the total length of the names that lead to a field is limited,
+// because errors repeat the names.
 func TestFieldPaths(t *testing.T) {
 	long, half := strings.Repeat("x", maxFieldPath), strings.Repeat("x", maxFieldPath/2)
 	for body, fails := range map[string]bool{

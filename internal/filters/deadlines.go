@@ -16,15 +16,16 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 )
 
-// WithDeadlines limits the time that a client takes: the whole body must arrive within the timeout, and the client
-// must read each piece of the response within it. Otherwise a request holds its connection, seats of priority and
-// fairness and goroutines for as long as the client likes, because the library's timeout waits for the blocked read
-// or write (https://issues.k8s.io/139506). It must be the first filter, since it sets deadlines of the connection's
-// own writer.
+// WithDeadlines limits how long a client may take: the whole body must arrive within the timeout,
+// and the client must read each part of the response within it. Without this limit, a slow client
+// holds its connection, seats of priority and fairness, and goroutines indefinitely, because the
+// library's timeout waits for the blocked read or write (https://issues.k8s.io/139506). It must be
+// the first filter, since it sets deadlines of the connection's own writer.
 //
-// Responses of 401 and 429 have a second, except to the front proxy, which reads what it requested. A connection
-// closes after a 401, and in HTTP/1.1 after a response that precedes the end of the body. Responses to the front
-// proxy are not flushed, so that a short one has a Content-Length.
+// Responses with status 401 and 429 have a deadline of one second, except to the front proxy,
+// which reads the responses that it requested. A connection closes after a 401, and in HTTP/1.1
+// after a response that precedes the end of the body. Responses to the front proxy are not
+// flushed, so that short ones have a Content-Length.
 func WithDeadlines(handler http.Handler, timeout time.Duration,
 	fromFrontProxy func(context.Context) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -47,8 +48,8 @@ func WithDeadlines(handler http.Handler, timeout time.Duration,
 	})
 }
 
-// closingTimeout is how long a client may take to read that it was refused, and how long it may go on
-// sending after the last answer on a connection.
+// closingTimeout is how long a client may take to read a rejection, and how long it may continue
+// to send after the last response on a connection.
 const closingTimeout = time.Second
 
 type deadlineBody struct {
@@ -62,8 +63,9 @@ type deadlineBody struct {
 	gaveWay    atomic.Bool
 }
 
-// Read lifts the deadline at the end of the body. After it, HTTP/1.1 waits for the client to leave
-// with the same deadline, which would end a watch. In HTTP/2 the deadline is that of the body only.
+// Read removes the deadline at the end of the body. In HTTP/1.1, net/http then waits for the
+// client to disconnect with the same deadline, which would end a watch. In HTTP/2 the deadline
+// applies to the body only.
 func (b *deadlineBody) Read(p []byte) (int, error) {
 	b.reading.Lock()
 	defer b.reading.Unlock()
@@ -87,9 +89,10 @@ func (b *deadlineBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// abandon is for the end of a handler in HTTP/1.1. What the library's timeout left behind may still read
-// the body: for it net/http would lift the deadline, and then wait as long as the client likes for the
-// up to 256 KiB of the body that it takes before it closes the connection.
+// abandon ends all reads of the body when an HTTP/1.1 handler returns. A goroutine that the
+// library's timeout left behind may still read the body. For that read, net/http would remove the
+// deadline. Before it closes the connection, it would then wait indefinitely for up to 256 KiB of
+// the body.
 func (b *deadlineBody) abandon() {
 	if b.ended.Load() {
 		return
@@ -108,9 +111,9 @@ type deadlineWriter struct {
 	timeout    time.Duration
 	frontProxy bool
 	hijacked   bool
-	answered   bool // with a status
+	answered   bool // a final status has been written
 	gaveWay    atomic.Bool
-	body       *deadlineBody // nil without one
+	body       *deadlineBody // nil if the request has no body
 }
 
 // Unwrap implements responsewriter.UserProvidedDecorator.
@@ -118,12 +121,12 @@ func (w *deadlineWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter 
 
 func (w *deadlineWriter) WriteHeader(status int) {
 	w.answered = w.answered || status >= http.StatusOK
-	// HTTP/1.1 would read up to 256 KiB of a body that nobody wanted before it sends a long answer, and
-	// the request would keep its seat meanwhile. In HTTP/2 the header ends the whole connection.
+	// HTTP/1.1 would read up to 256 KiB of an unread body before it sends a long response, and the
+	// request would keep its seat meanwhile. In HTTP/2 the header closes the whole connection.
 	if status == http.StatusUnauthorized || w.body != nil && w.body.protocol == 1 && !w.body.ended.Load() {
 		w.Header().Set("Connection", "close")
 	}
-	// What is refused may not cost more because the client does not read it.
+	// A rejected request must not cost more because its client does not read the response.
 	if !w.frontProxy && (status == http.StatusUnauthorized || status == http.StatusTooManyRequests) {
 		w.timeout = closingTimeout
 	}
@@ -141,13 +144,13 @@ func (w *deadlineWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// giveWay ends the response.
+// giveWay ends the response, because other requests wait for its seats.
 func (w *deadlineWriter) giveWay() {
 	w.gaveWay.Store(true)
 	_ = w.controller.SetWriteDeadline(time.Now())
 }
 
-// Flush implements http.Flusher; the writers of HTTP/1.1 and HTTP/2 both do.
+// Flush implements http.Flusher. The writers of HTTP/1.1 and HTTP/2 both support it.
 func (w *deadlineWriter) Flush() {
 	w.begin()
 	defer waits(w.ctx, w.giveWay)()
@@ -156,24 +159,25 @@ func (w *deadlineWriter) Flush() {
 	_ = w.controller.Flush()
 }
 
-// begin writes the status that an answer without one has.
+// begin writes status 200 if the handler has not written a status.
 func (w *deadlineWriter) begin() {
 	if !w.answered && !w.hijacked {
 		w.WriteHeader(http.StatusOK)
 	}
 }
 
-// Hijack implements http.Hijacker. The deadlines of the connection are then those of the session,
-// which goes on when the request has ended.
+// Hijack implements http.Hijacker. The streaming session then controls the deadlines of the
+// connection, and continues after the request has ended.
 func (w *deadlineWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := w.controller.Hijack()
 	w.hijacked = err == nil
 	return conn, buffered, err
 }
 
-// end is for what comes after the handler. HTTP/1.1 sends what is left of the answer. HTTP/2 sends no
-// more than the end of a stream, and would keep each stream, with what arrived of its body, until its
-// deadlines: it can learn of them after the stream ended, and does not stop them then.
+// end runs after the handler. In HTTP/1.1 it sets the deadline for the rest of the response. In
+// HTTP/2 only the end of the stream remains to be sent, and end removes the read deadline.
+// Otherwise net/http could process the deadline after the stream has ended. It would then not stop
+// it, and would keep the stream and the received part of its body until the deadline.
 func (w *deadlineWriter) end(req *http.Request) {
 	if req.ProtoMajor == 2 {
 		_ = w.controller.SetReadDeadline(time.Time{})
@@ -185,7 +189,8 @@ func (w *deadlineWriter) end(req *http.Request) {
 	}
 }
 
-// extend ignores the error of a connection that is gone: there is nothing to limit any more.
+// extend sets the write deadline. It ignores the error for a closed connection, which needs no
+// limit.
 func (w *deadlineWriter) extend() {
 	if !w.hijacked {
 		_ = w.controller.SetWriteDeadline(time.Now().Add(w.timeout))
@@ -195,8 +200,8 @@ func (w *deadlineWriter) extend() {
 	}
 }
 
-// lift is for the silence until the next piece: HTTP/2 ends a stream at its deadline even when
-// nothing waits to be sent.
+// lift removes the write deadline until the next part of the response. HTTP/2 ends a stream at its
+// deadline even when no data waits to be sent.
 func (w *deadlineWriter) lift() {
 	_ = w.controller.SetWriteDeadline(time.Time{})
 }

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// TestS37WriteDeadline: an answer that nobody reads ends, one that is read slowly does not, and silence in between
-// costs nothing.
+// TestS37WriteDeadline checks that a response that the client does not read ends, that a response
+// that it reads slowly continues, and that pauses between writes have no limit.
 func TestS37WriteDeadline(t *testing.T) {
 	const timeout, patience = 500 * time.Millisecond, 30 * time.Second
 	piece := make([]byte, 1<<20)
@@ -28,7 +28,7 @@ func TestS37WriteDeadline(t *testing.T) {
 					flusher := w.(http.Flusher)
 					flusher.Flush()
 					if req.URL.Path == "/silent" {
-						// Longer than the deadline, which only a piece has.
+						// Longer than the deadline, which applies to each write only.
 						var err error
 						for _, piece := range []string{"la", "te"} {
 							<-time.After(2 * timeout)
@@ -80,8 +80,9 @@ func TestS37WriteDeadline(t *testing.T) {
 	}
 }
 
-// TestS37ReadDeadline: a body that takes too long ends, one that arrives in time does not end what
-// the handler does afterwards, and 401 is answered before the body.
+// TestS37ReadDeadline checks that a read of a body that takes too long fails, that a body that
+// arrives in time does not limit the handler afterwards, and that 401 is sent before the body
+// arrives.
 func TestS37ReadDeadline(t *testing.T) {
 	const timeout, patience = 500 * time.Millisecond, 30 * time.Second
 	for _, http2 := range []bool{false, true} {
@@ -106,7 +107,8 @@ func TestS37ReadDeadline(t *testing.T) {
 			ts.EnableHTTP2 = http2
 			ts.StartTLS()
 			defer ts.Close()
-			// post sends a body of two bytes; the second one comes when the pipe is closed.
+			// post starts a request with a body of two bytes and sends the first one. The caller
+			// sends the second one.
 			post := func(path string) (status chan int, body *io.PipeWriter) {
 				t.Helper()
 				reader, body := io.Pipe()
@@ -125,7 +127,7 @@ func TestS37ReadDeadline(t *testing.T) {
 					_ = resp.Body.Close()
 					status <- resp.StatusCode
 				}()
-				_, _ = io.WriteString(body, "a") // which fails when the answer is there before
+				_, _ = io.WriteString(body, "a") // fails if the response has already arrived
 				return status, body
 			}
 			_, slow := post("/slow")
@@ -158,8 +160,8 @@ func TestS37ReadDeadline(t *testing.T) {
 	}
 }
 
-// TestS37AnswerBeforeBody: an answer in HTTP/1.1 before the end of the body ends the connection, with
-// a status of the handler or without one. After the body it does not.
+// TestS37AnswerBeforeBody checks that an HTTP/1.1 response before the end of the body closes the
+// connection, whether or not the handler sets a status. A response after the body does not.
 func TestS37AnswerBeforeBody(t *testing.T) {
 	for name, tc := range map[string]struct {
 		read   bool
@@ -186,8 +188,9 @@ func TestS37AnswerBeforeBody(t *testing.T) {
 	}
 }
 
-// TestS37AnswerWhileReading: a connection in HTTP/1.1 ends soon after an answer that comes while the body
-// is still being read, as after the library's timeout, although the client goes on sending.
+// TestS37AnswerWhileReading checks that an HTTP/1.1 connection closes soon after a response that
+// is sent while the body is still being read, as after the library's timeout, although the client
+// continues to send.
 func TestS37AnswerWhileReading(t *testing.T) {
 	const patience = 30 * time.Second
 	readEnded := make(chan error, 1)
@@ -229,8 +232,9 @@ func TestS37AnswerWhileReading(t *testing.T) {
 	}
 }
 
-// TestS37StreamsForgotten: no deadline of a stream of HTTP/2 is left after its handler, which may be told of it after
-// the stream ended, and keep the stream until then.
+// TestS37StreamsForgotten checks that no deadline of an HTTP/2 stream remains after its handler.
+// net/http may process a deadline after the stream has ended, and then keeps the stream until the
+// deadline.
 func TestS37StreamsForgotten(t *testing.T) {
 	w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader("body"))

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestDraining: connections stay until half of the delay after the shutdown began, and then each ends with its next
-// answer.
+// TestDraining checks that connections stay open until half of the delay after the start of the
+// shutdown, and that each then closes with its next response.
 func TestDraining(t *testing.T) {
 	const patience = 30 * time.Second
 	d := &Draining{}
@@ -35,7 +35,7 @@ func TestDraining(t *testing.T) {
 	if waited := time.Since(began); waited < delay/2 {
 		t.Errorf("connections end %s after the shutdown began, want %s for the Service's endpoints", waited, delay/2)
 	}
-	// The client hears of the end of a connection a moment after the answer.
+	// The client notices the closed connection shortly after the response.
 	for deadline := began.Add(patience); s.connections.Load() < 3 && time.Now().Before(deadline); {
 		ten()
 	}

@@ -11,12 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
-// testCodecs encode a Status.
+// testCodecs encodes a Status.
 var testCodecs = func() serializer.CodecFactory {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	return serializer.NewCodecFactory(scheme)
 }()
 
-// nobody is the front proxy.
+// nobody reports that a request does not come from the front proxy.
 func nobody(context.Context) bool { return false }

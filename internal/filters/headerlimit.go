@@ -12,13 +12,13 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 )
 
-// maxFields is the number of header fields with different names. A request holds its fields until it ends, and each
-// takes 200 bytes more than its text.
+// maxFields is the maximum number of header fields with different names. A request holds its
+// fields until it ends, and each takes 200 bytes in addition to its text.
 const maxFields = 128
 
-// WithHeaderLimit responds with 431 to a request with more than 128 different header fields, and with 400 to one with
-// costly selectors. It removes Range: the library would copy OpenAPI documents once for each range. It must run before
-// authentication.
+// WithHeaderLimit responds with 431 to a request with more than 128 different header fields, and
+// with 400 to one with costly selectors. It removes Range, because the library would copy OpenAPI
+// documents once for each range. It must run before authentication.
 func WithHeaderLimit(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if len(req.Header) > maxFields {
@@ -35,14 +35,15 @@ func WithHeaderLimit(handler http.Handler, serializer runtime.NegotiatedSerializ
 }
 
 const (
-	// maxRequirements is the number of requirements in the selectors of a request, maxSetValues the number of values in
-	// their sets. Each is compared with each object: together that takes about as long as a list of the objects.
+	// maxRequirements is the maximum number of requirements in the selectors of a request, and
+	// maxSetValues is the maximum number of values in their sets. Each is compared with each
+	// object. At both limits, this takes about as long as listing the objects.
 	maxRequirements = 100
 	maxSetValues    = 1000
 )
 
-// checkSelectors returns an error with the status 400 if the selectors have too many requirements or values. In a label
-// selector the values of a set are in parentheses.
+// checkSelectors returns an error with status 400 if the selectors have too many requirements or
+// values. In a label selector, the values of a set are in parentheses.
 func checkSelectors(query url.Values) error {
 	requirements, values, inSet := 0, 0, false
 	for _, name := range []string{"labelSelector", "fieldSelector"} {
@@ -64,8 +65,8 @@ func checkSelectors(query url.Values) error {
 		}
 	}
 	if requirements > maxRequirements || values > maxSetValues {
-		return apierrors.NewBadRequest(fmt.Sprintf("the selectors have %d requirements, and sets with %d values; %d "+
-			"and %d are accepted", requirements, values, maxRequirements, maxSetValues))
+		return apierrors.NewBadRequest(fmt.Sprintf("the selectors have %d requirements and sets with %d values; the "+
+			"limits are %d and %d", requirements, values, maxRequirements, maxSetValues))
 	}
 	return nil
 }

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestHeaderLimit: many values of a field, such as groups, are accepted; many fields are not. Range is removed.
+// TestHeaderLimit checks that many values of a field, such as groups, are accepted, that too many
+// fields are rejected, and that Range is removed.
 func TestHeaderLimit(t *testing.T) {
 	for fields, code := range map[int]int{1: http.StatusOK, maxFields: http.StatusOK,
 		maxFields + 1: http.StatusRequestHeaderFieldsTooLarge} {
@@ -37,7 +38,8 @@ func TestHeaderLimit(t *testing.T) {
 	}
 }
 
-// TestSelectors: requirements are counted in both selectors, and values of sets apart from them.
+// TestSelectors checks that requirements are counted over both selectors, and values of sets
+// separately.
 func TestSelectors(t *testing.T) {
 	many := func(n int, text string) string { return strings.Repeat(text+",", n-1) + text }
 	for name, tc := range map[string]struct {

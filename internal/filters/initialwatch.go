@@ -18,8 +18,9 @@ import (
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
-// initialize makes a watch wait until there is memory for what it sends first: the objects there are, or the events
-// since a version. If it sends many objects, it waits for its turn, as a list of them does.
+// initialize makes a watch wait for the memory of its initial events: the existing objects, or the
+// events since a resource version. A watch that sends many objects also waits for its turn, as a
+// list of them does.
 func (m *Memory) initialize(handler http.Handler, w http.ResponseWriter, req *http.Request,
 	info *genericapirequest.RequestInfo) {
 	cost := initialByteCost * m.sizes.Largest(resourceOf(info), info.Namespace)
@@ -31,13 +32,14 @@ func (m *Memory) initialize(handler http.Handler, w http.ResponseWriter, req *ht
 		handler.ServeHTTP(w, req)
 		return
 	}
-	// Those that wait have seats of priority and fairness, for which others wait.
+	// Waiting watches hold seats of priority and fairness, for which other requests wait. Their
+	// number is limited per user.
 	leave, pause := turn, laterPause
 	if sendsObjects {
 		place, err := m.watches.Take(req.Context(), userName(req))
 		if err != nil {
 			responsewriters.RespondWithError(w, req, apierrors.NewTooManyRequests(
-				"too many watches of this user begin at once", 2), m.serializer)
+				"too many watches of this user are starting", 2), m.serializer)
 			return
 		}
 		leave, pause = func() { turn(); place() }, initialPause
@@ -66,8 +68,9 @@ func (m *Memory) initialize(handler http.Handler, w http.ResponseWriter, req *ht
 	handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(sent), req.WithContext(ctx))
 }
 
-// initialEvents reports whether a watch sends the objects there are. The library takes any number that is 0 for one,
-// and any other text than "false" and "0" for true.
+// initialEvents reports whether a watch sends the existing objects. Like the library, it treats
+// every number equal to 0, such as "00", as the resource version 0, and every text other than
+// "false" and "0" as true.
 func initialEvents(query url.Values) bool {
 	version, err := strconv.ParseUint(query.Get("resourceVersion"), 10, 64)
 	if err != nil || version == 0 {
@@ -77,8 +80,8 @@ func initialEvents(query url.Values) bool {
 	return len(send) > 0 && send[0] != "false" && send[0] != "0"
 }
 
-// initialSignal implements utilflowcontrol.InitializationSignal: the storage signals that all initial events are on
-// their way.
+// initialSignal implements utilflowcontrol.InitializationSignal. The storage signals when all
+// initial events are on their way to the client.
 type initialSignal struct {
 	ctx context.Context // with the signal of priority and fairness
 	w   *initialWriter
@@ -90,17 +93,18 @@ func (s *initialSignal) Signal() {
 	utilflowcontrol.WatchInitialized(s.ctx)
 }
 
-// Wait is for priority and fairness, which has a signal of its own.
+// Wait does nothing. Priority and fairness waits for its own signal.
 func (s *initialSignal) Wait() {}
 
-// initialWriter gives the memory of a watch back when its initial events are written: the library flushes when there
-// are no more.
+// initialWriter releases the memory of a watch when its initial events have been written. The
+// library flushes when it has no more events to write.
 type initialWriter struct {
 	http.ResponseWriter
 	release  func()
 	released *atomic.Bool
 	pause    time.Duration
-	// unsent is set while something is written and not flushed.
+	// signalled is true after the signal of the storage. unsent is true while data has been
+	// written and not flushed.
 	signalled, unsent atomic.Bool
 }
 
@@ -120,7 +124,8 @@ func (w *initialWriter) Flush() {
 	}
 }
 
-// releaseIdle gives the memory of a watch back that has nothing to send.
+// releaseIdle releases the memory of a watch that has nothing to send. While unflushed data
+// exists, it checks again after each pause.
 func (w *initialWriter) releaseIdle() {
 	switch {
 	case w.released.Load():

@@ -15,21 +15,22 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 )
 
-// logSeat is how long a log has its seat that has not begun to respond.
+// logSeat is how long a log request keeps its seat while its response has not begun.
 const logSeat = time.Second
 
-// errStopped is the end of logs when the server stops.
+// errStopped ends log requests when the server stops.
 var errStopped = apierrors.NewServiceUnavailable("the server is shutting down")
 
-// isLog reports whether a request reads a log, which may take as long as its client likes. kube-apiserver, too, knows
-// it by the name of the subresource.
+// isLog reports whether a request reads a log, which may take as long as its client wants.
+// kube-apiserver also recognizes log requests by the name of the subresource.
 func isLog(info *genericapirequest.RequestInfo) bool {
 	return info != nil && info.IsResourceRequest && info.Verb == "get" && info.Subresource == "log"
 }
 
-// WithLogs returns a check that takes logs, too, for long-running requests, which have no timeout. The filters that
-// follow authentication, such as priority and fairness, take them for short ones if they have seats: the library gives
-// long-running requests no seat at all, even those of unauthorized users.
+// WithLogs returns a check that also classifies log requests as long-running, so that they have no
+// timeout. If seats is true, the filters after authentication, such as priority and fairness,
+// treat them as short requests. The library gives long-running requests no seat at all, even those
+// of unauthorized users.
 func WithLogs(longRunning genericapirequest.LongRunningRequestCheck,
 	seats bool) genericapirequest.LongRunningRequestCheck {
 	return func(req *http.Request, info *genericapirequest.RequestInfo) bool {
@@ -38,7 +39,8 @@ func WithLogs(longRunning genericapirequest.LongRunningRequestCheck,
 	}
 }
 
-// serveLog serves a log, which has its seat until the response begins, or for a second.
+// serveLog serves a log request. The request keeps its seat until its response begins, for at most
+// one second.
 func (l *LongRunning) serveLog(ctx context.Context, cancel context.CancelCauseFunc, w http.ResponseWriter,
 	req *http.Request, handler http.Handler) {
 	leave := sync.OnceFunc(func() { leaveSeat(ctx) })
@@ -53,13 +55,13 @@ func (l *LongRunning) serveLog(ctx context.Context, cancel context.CancelCauseFu
 	}()
 	begun := &beginWriter{ResponseWriter: w, begin: func() {
 		leave()
-		// As the library does for requests without a timeout.
+		// The library does the same for requests without a timeout.
 		audit.AuditContextFrom(ctx).ProcessEventStage(ctx, auditinternal.StageResponseStarted)
 	}}
 	handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(begun), req.WithContext(ctx))
 }
 
-// beginWriter calls begin when the header has been written.
+// beginWriter calls begin after the response header has been written.
 type beginWriter struct {
 	http.ResponseWriter
 	once  sync.Once

@@ -20,7 +20,8 @@ import (
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 )
 
-// TestLongRunningLogs: a log has no timeout. It has a seat of priority and fairness, if there are any, to begin with.
+// TestLongRunningLogs checks that a log request has no timeout, and that it starts with a seat of
+// priority and fairness if seats are in use.
 func TestLongRunningLogs(t *testing.T) {
 	watch := func(_ *http.Request, info *genericapirequest.RequestInfo) bool { return info.Verb == "watch" }
 	info := func(verb, subresource string) *genericapirequest.RequestInfo {
@@ -50,7 +51,8 @@ func TestLongRunningLogs(t *testing.T) {
 	}
 }
 
-// TestLogSeats: a log gives its seat back when it has begun, and its request goes on. What it panics with is seen.
+// TestLogSeats checks that a log request gives up its seat when its response has begun, that the
+// request continues, and that a panic in it is reported.
 func TestLogSeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		level := &oneLevel{}
@@ -90,8 +92,9 @@ func TestLogSeats(t *testing.T) {
 	})
 }
 
-// TestServeLog: a log leaves its seat when its response begins, or after a second; then it is in the audit log. It ends
-// some time after the server began to shut down.
+// TestServeLog checks that a log request gives up its seat when its response begins or after one
+// second, and that a response that began is in the audit log. The request ends after the delay
+// that follows the start of the shutdown.
 func TestServeLog(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -149,7 +152,7 @@ func TestServeLog(t *testing.T) {
 	}
 }
 
-// stages is an audit backend.
+// stages is an audit backend that records the last stage.
 type stages struct{ last auditinternal.Stage }
 
 // ProcessEvents implements audit.Sink.

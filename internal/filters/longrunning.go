@@ -32,63 +32,69 @@ import (
 )
 
 const (
-	// confirmPeriod is how often the identity and the rights of watches and upgraded connections are
-	// checked again. With the 10 s for which an answer of kube-apiserver is remembered, and 20 % of
-	// jitter, they end within 46 s of a lost right.
+	// confirmPeriod is how often the identity and the permissions of watches and upgraded
+	// connections are checked again. With the 10 s for which kube-apiserver's responses are
+	// cached, and 20 % jitter, they end within 46 s after the loss of a permission.
 	confirmPeriod = 30 * time.Second
-	// confirmLimit is how long they may go on without a confirmation, so that a restart of
+	// confirmLimit is how long they may continue without a successful check, so that a restart of
 	// kube-apiserver does not end them.
 	confirmLimit = 75 * time.Second
-	// ReservedWatches of a user are accepted even when there are as many in all as may be.
+	// ReservedWatches is the number of watches of a user that are accepted even when the total is
+	// reached.
 	ReservedWatches = 20
-	// placeCost is the memory in bytes of a watch with a short head and small events. watchCost is that of a watch
-	// without them, to which a byte of the selectors, the head and the largest event adds so many.
+	// placeCost is the memory in bytes of a watch with a short request head and small events.
+	// watchCost is the memory of a watch without its head and its events. Each byte of the
+	// selectors, the head and the largest event adds selectorCost, headCost and eventCost bytes.
 	placeCost                         = 76 << 10
 	watchCost                         = 60 << 10
 	selectorCost, headCost, eventCost = 68, 2, 2
 )
 
-// LongRunning ends watches, logs and upgraded connections when their caller loses the permission by which they
-// started, or when its certificate or token expires. kube-apiserver checks both at the start only. The front proxy's
-// certificate is not checked again: kube-apiserver authenticated the user when the request arrived, and a rotation of
-// its CA would end the sessions of all users.
+// LongRunning ends watches, log requests and upgraded connections when their caller loses the
+// permission with which they started, or when its certificate or token expires. kube-apiserver
+// checks both only at the start. LongRunning does not check the front proxy's certificate again:
+// kube-apiserver authenticated the user when the request arrived, and a rotation of the
+// front-proxy CA would end the sessions of all users.
 type LongRunning struct {
 	authenticator authenticator.Request
 	authorizer    authorizer.UnconditionalAuthorizer
-	panics        *metrics.Counter // in upgraded connections
+	panics        *metrics.Counter // counts panics in upgraded connections
 	period, limit time.Duration
 	watches       fairness.Limits
-	stopped       chan struct{} // when logs end
+	stopped       chan struct{} // closed when log requests must end
 }
 
-// NewLongRunning returns a LongRunning that checks callers with the authenticator and the authorizer again, counts
-// panics in upgraded connections, and accepts perUser watches of a user and total watches, plus 20 of each user.
+// NewLongRunning returns a LongRunning that checks callers again with the authenticator and the
+// authorizer, and counts panics in upgraded connections. It accepts perUser watches of each user,
+// and total watches of all users. When the total is reached, each user may still have 20.
 func NewLongRunning(a authenticator.Request, z authorizer.UnconditionalAuthorizer, panics *metrics.Counter, perUser,
 	total int) *LongRunning {
 	return &LongRunning{a, z, panics, confirmPeriod, confirmLimit,
 		fairness.Limits{PerKey: perUser, Total: total, Reserved: ReservedWatches}, make(chan struct{})}
 }
 
-// Run ends logs after the delay that follows the end of the context, as the library ends watches. It returns then.
+// Run ends log requests after the delay that follows the end of the context, as the library ends
+// watches. It then returns.
 func (l *LongRunning) Run(ctx context.Context, delay time.Duration) {
 	<-ctx.Done()
 	<-time.After(delay)
 	close(l.stopped)
 }
 
-// grant is how a request was let in.
+// grant records how a request was admitted.
 type grant struct {
 	mutex sync.Mutex
-	// request has the credentials, which the library deletes; nil if they are the front proxy's.
+	// request holds the credentials, which the library deletes from the served request. It is nil
+	// for a request of the front proxy.
 	request *http.Request
 	user    user.Info
 	path    string
-	// allowed are the questions whose answer was yes, until the request was let in: sealed.
+	// allowed lists the permissions that the authorizer granted before the record was sealed.
 	allowed []authorizer.Attributes
 	sealed  bool
 }
 
-// seal ends the record: what the request is allowed later is not checked again.
+// seal closes the record. Permissions that are granted later are not checked again.
 func (g *grant) seal() {
 	if g != nil {
 		g.mutex.Lock()
@@ -104,7 +110,8 @@ func grantFrom(ctx context.Context) *grant {
 	return a
 }
 
-// RecordAllowed records a permission by which a long-running request is authorized. Other requests are ignored.
+// RecordAllowed records a permission with which a request is authorized, unless the record is
+// sealed. It does nothing without a record in the context.
 func RecordAllowed(ctx context.Context, attributes authorizer.Attributes) {
 	if a := grantFrom(ctx); a != nil {
 		a.mutex.Lock()
@@ -115,19 +122,20 @@ func RecordAllowed(ctx context.Context, attributes authorizer.Attributes) {
 	}
 }
 
-// isLongRunning returns whether a request can be a watch, a log or an upgrade.
+// isLongRunning reports whether a request can be a watch, a log request or an upgrade.
 func isLongRunning(req *http.Request) bool {
 	info, ok := genericapirequest.RequestInfoFrom(req.Context())
 	return ok && info.IsResourceRequest && (info.Verb == "watch" || isLog(info) ||
 		httpstream.IsUpgradeRequest(req))
 }
 
-// AuthenticateRequest implements authenticator.Request. It records the credentials of long-running requests.
+// AuthenticateRequest implements authenticator.Request. It records the credentials of long-running
+// requests.
 func (l *LongRunning) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
 	if !isLongRunning(req) {
 		return l.authenticator.AuthenticateRequest(req)
 	}
-	// The authenticator removes the protocol of a WebSocket that carries a token.
+	// The authenticator removes the WebSocket subprotocol that carries a token.
 	original := req.Clone(context.WithoutCancel(req.Context()))
 	original.Body = http.NoBody
 	resp, ok, err := l.authenticator.AuthenticateRequest(req)
@@ -141,16 +149,17 @@ func (l *LongRunning) AuthenticateRequest(req *http.Request) (*authenticator.Res
 	return resp, ok, err
 }
 
-// WithGrant adds a record of identity and permissions to the context of each request. It must precede
-// authentication.
+// WithGrant adds a record of identity and permissions to the context of each request. It must
+// precede authentication.
 func (l *LongRunning) WithGrant(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		handler.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), grantKey{}, &grant{})))
 	})
 }
 
-// WithWatchLimit limits the number of open watches and logs together, and ends one that loses its permission. It must
-// follow authorization. Those beyond the limit get 429. The memory of open ones is not there for other requests.
+// WithWatchLimit limits the number of open watches and log requests together, and ends those that
+// lose their permission. It must follow authorization. Requests beyond the limit get 429. The
+// memory of open watches is not available to other requests.
 func (l *LongRunning) WithWatchLimit(handler http.Handler, memory *Memory,
 	serializer runtime.NegotiatedSerializer) http.Handler {
 	open := fairness.New(l.watches)
@@ -161,11 +170,11 @@ func (l *LongRunning) WithWatchLimit(handler http.Handler, memory *Memory,
 			return
 		}
 		user, _ := genericapirequest.UserFrom(req.Context())
-		// RequestInfo has no selectors for /watch/ in the path.
+		// RequestInfo has no selectors for paths with /watch/.
 		query := req.URL.Query()
 		selectors := len(query.Get("labelSelector")) + len(query.Get("fieldSelector"))
 		least := watchCost + selectorCost*selectors + headCost*headSize(req)
-		if isLog(info) { // it has its object until it ends
+		if isLog(info) { // it holds its object until it ends
 			least += objectByteCost * int(memory.sizes.Object(resourceOf(info), info.Namespace, info.Name))
 		}
 		places := &watchPlaces{open: open, memory: memory, user: user.GetName(), most: l.watches.PerKey}
@@ -194,11 +203,11 @@ func (l *LongRunning) WithWatchLimit(handler http.Handler, memory *Memory,
 	})
 }
 
-// valueSize is what a header field costs without its text, in bytes.
+// valueSize is the memory cost of a header field without its text, in bytes.
 const valueSize = 40
 
-// headSize returns the bytes of a head, which a watch keeps until it ends. kube-apiserver repeats the query in a header
-// field.
+// headSize returns the size in bytes of the request head, which a watch keeps until it ends.
+// kube-apiserver repeats the query in a header field.
 func headSize(req *http.Request) int {
 	size := len(req.RequestURI)
 	for name, values := range req.Header {
@@ -209,7 +218,7 @@ func headSize(req *http.Request) int {
 	return size
 }
 
-// watchPlaces are those that a watch has of the places of all watches.
+// watchPlaces holds the slots that one watch has taken.
 type watchPlaces struct {
 	open     *fairness.Slots
 	memory   *Memory
@@ -218,7 +227,8 @@ type watchPlaces struct {
 	releases []func()
 }
 
-// take takes as many places as are missing for the memory in bytes, or to the most that a user may have.
+// take takes slots until they cover the memory in bytes, or until the watch has as many as one
+// user may have.
 func (p *watchPlaces) take(ctx context.Context, memory int) error {
 	for len(p.releases) < min((memory+placeCost-1)/placeCost, p.most) {
 		release, err := p.open.Take(ctx, p.user)
@@ -240,7 +250,8 @@ func (p *watchPlaces) release() {
 	}
 }
 
-// eventWriter reports the size of each event, which the library writes at once, before it is sent.
+// eventWriter reports the size of each event before it is sent. The library writes each event in
+// one call.
 type eventWriter struct {
 	http.ResponseWriter
 	written func(size int)
@@ -278,11 +289,11 @@ func (c *eventConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// confirm checks again, until the context ends, that the request would be let in, and cancels it
-// when it would not.
+// confirm checks repeatedly, until the context ends, that the request is still permitted. It
+// cancels the request if it is not, or if no check succeeds for too long.
 func (l *LongRunning) confirm(ctx context.Context, cancel context.CancelCauseFunc, granted *grant) {
 	if granted == nil {
-		cancel(apierrors.NewInternalError(fmt.Errorf("the request has no grant to confirm")))
+		cancel(apierrors.NewInternalError(fmt.Errorf("the request has no recorded authorization")))
 		return
 	}
 	confirmed := time.Now()
@@ -306,22 +317,22 @@ func (l *LongRunning) confirm(ctx context.Context, cancel context.CancelCauseFun
 			if granted.user != nil { // the loopback client has another authenticator
 				user = granted.user.GetName()
 			}
-			klog.FromContext(ctx).Error(err, "Ending a request whose caller cannot be confirmed", "user", user,
-				"path", granted.path)
-			denied = apierrors.NewUnauthorized("the identity or the rights of the caller could not be confirmed")
+			klog.FromContext(ctx).Error(err, "Ending a request because its user cannot be authenticated or authorized again",
+				"user", user, "path", granted.path)
+			denied = apierrors.NewUnauthorized("the identity or the permissions of the user could not be confirmed")
 		}
 		cancel(denied)
 		return
 	}
 }
 
-// sameUser ignores the extras: they can tell about a single request.
+// sameUser ignores the extras, because they can describe a single request.
 func sameUser(a, b user.Info) bool {
 	return a.GetName() == b.GetName() && a.GetUID() == b.GetUID() &&
 		sets.New(a.GetGroups()...).Equal(sets.New(b.GetGroups()...))
 }
 
-// check returns denied when the caller is refused, and err when that could not be found out.
+// check returns denied if the caller is no longer permitted, and err if the check failed.
 func (l *LongRunning) check(ctx context.Context, granted *grant) (denied *apierrors.StatusError, err error) {
 	ctx, stop := context.WithTimeout(ctx, l.period)
 	defer stop()
@@ -332,7 +343,7 @@ func (l *LongRunning) check(ctx context.Context, granted *grant) (denied *apierr
 		}
 		if !ok || !sameUser(resp.User, granted.user) {
 			return apierrors.NewUnauthorized(
-				"the caller is not authenticated any more as the user and with the groups of the beginning"), nil
+				"the credentials no longer match the original user and groups"), nil
 		}
 	}
 	for _, attributes := range granted.allowed {
@@ -343,7 +354,7 @@ func (l *LongRunning) check(ctx context.Context, granted *grant) (denied *apierr
 		if decision != authorizer.DecisionAllow {
 			resource := schema.GroupResource{Group: attributes.GetAPIGroup(), Resource: attributes.GetResource()}
 			return apierrors.NewForbidden(resource, attributes.GetName(),
-				fmt.Errorf("the right to %s was taken away: %s", attributes.GetVerb(), reason)), nil
+				fmt.Errorf("the permission to %s was revoked: %s", attributes.GetVerb(), reason)), nil
 		}
 	}
 	return nil, nil

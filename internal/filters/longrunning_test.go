@@ -22,12 +22,12 @@ import (
 	"example.com/extension-apiserver/internal/fairness"
 )
 
-// caller is a user with an identity and rights that a test takes away.
+// caller is a user whose identity and permissions a test takes away.
 type caller struct {
 	name               string
 	groups             []string
-	identified, denied error // why not
-	unanswered         error // of kube-apiserver
+	identified, denied error // reason of a failure; nil for none
+	unanswered         error // error of kube-apiserver; nil for none
 }
 
 func (c *caller) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
@@ -50,7 +50,7 @@ func (c *caller) Authorize(context.Context, authorizer.Attributes) (authorizer.D
 	return authorizer.DecisionAllow, "", nil
 }
 
-// recording is an authorizer that records what it allows.
+// recording is an authorizer that records the permissions that it grants.
 type recording struct {
 	authorizer.UnconditionalAuthorizer
 }
@@ -63,7 +63,8 @@ func (r recording) Authorize(ctx context.Context, a authorizer.Attributes) (auth
 	return decision, reason, err
 }
 
-// admit runs a request through authentication and authorization as the library does, and then handler.
+// admit passes a request through authentication and authorization as the library does, and then to
+// handler.
 func (l *LongRunning) admit(t *testing.T, handler http.Handler) http.Handler {
 	return l.WithGrant(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		resp, ok, err := l.AuthenticateRequest(req)
@@ -86,21 +87,21 @@ func newLasting(c *caller) *LongRunning {
 		limit: confirmLimit, watches: fairness.Limits{PerKey: 30, Total: 40, Reserved: ReservedWatches}}
 }
 
-// TestS12EndWatches: a watch ends soon after its caller lost the right or the identity, and outlives a
-// kube-apiserver that does not answer for a while.
+// TestS12EndWatches checks that a watch ends soon after its caller loses the permission or the
+// identity, and that it survives a kube-apiserver that does not respond for a while.
 func TestS12EndWatches(t *testing.T) {
 	soon := confirmPeriod*6/5 + time.Second
 	for _, tc := range []struct {
 		name   string
 		change func(*caller)
-		within time.Duration // 0: it goes on
+		within time.Duration // 0 means that the watch continues
 		cause  string
 	}{
 		{"nothing", func(*caller) {}, 0, ""},
 		{"no right", func(c *caller) { c.denied = errors.New("role gone") }, soon,
-			"the right to watch was taken away: role gone"},
-		{"another user", func(c *caller) { c.name = "bob" }, soon, "not authenticated any more"},
-		{"a group less", func(c *caller) { c.groups = nil }, soon, "not authenticated any more"},
+			"the permission to watch was revoked: role gone"},
+		{"another user", func(c *caller) { c.name = "bob" }, soon, "no longer match the original user and groups"},
+		{"a group less", func(c *caller) { c.groups = nil }, soon, "no longer match the original user and groups"},
 		{"no trust", func(c *caller) { c.identified = errors.New("unknown authority") }, confirmLimit + soon,
 			"could not be confirmed"},
 		{"silence", func(c *caller) { c.unanswered = errors.New("no route") }, confirmLimit + soon,
@@ -112,7 +113,7 @@ func TestS12EndWatches(t *testing.T) {
 			time.AfterFunc(confirmPeriod, func() { c.unanswered = nil })
 		}, 0, ""},
 		{"log, no right", func(c *caller) { c.denied = errors.New("role gone") }, soon,
-			"the right to watch was taken away: role gone"},
+			"the permission to watch was revoked: role gone"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -155,13 +156,13 @@ func TestS12EndWatches(t *testing.T) {
 	}
 }
 
-// TestLongSelectorWatches: a watch with long selectors counts for several.
+// TestLongSelectorWatches checks that a watch with long selectors counts as several watches.
 func TestLongSelectorWatches(t *testing.T) {
-	l := newLasting(&caller{}) // 30 watches of a user
+	l := newLasting(&caller{}) // allows 30 watches per user
 	for name, tc := range map[string]struct {
 		labels, fields, other int // bytes
 		values                int // empty header fields
-		open                  int // short watches beside it
+		open                  int // short watches that may be open beside it
 	}{
 		"short":       {100, 100, 100, 0, 29},
 		"one more":    {600, 600, 0, 0, 28},
@@ -172,7 +173,7 @@ func TestLongSelectorWatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var handler http.Handler
 			open := 0
-			// Each watch opens one more while it is open itself.
+			// Each watch opens another one while it is open.
 			handler = l.WithWatchLimit(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 				if req.URL.RawQuery != "" {
 					open = 0
@@ -188,7 +189,7 @@ func TestLongSelectorWatches(t *testing.T) {
 				&genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch"})
 			ctx = genericapirequest.WithUser(context.WithValue(ctx, grantKey{}, &grant{}),
 				&user.DefaultInfo{Name: "ann"})
-			for range 2 { // all places are given back
+			for range 2 { // the first round releases all slots
 				rec := httptest.NewRecorder()
 				req := httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil)
 				req.Header["A"] = make([]string, tc.values)
@@ -201,7 +202,8 @@ func TestLongSelectorWatches(t *testing.T) {
 	}
 }
 
-// TestLargeEventWatches: a watch takes more places for a large event, and ends after an event for which there are none.
+// TestLargeEventWatches checks that a watch takes more slots for a large event, and ends after an
+// event for which no slots are left.
 func TestLargeEventWatches(t *testing.T) {
 	for name, tc := range map[string]struct {
 		size   int // bytes
@@ -214,10 +216,10 @@ func TestLargeEventWatches(t *testing.T) {
 		"larger than all, alone":   {100 * placeCost, false, false},
 		"larger than all, another": {100 * placeCost, true, true},
 	} {
-		l := newLasting(&caller{}) // 30 watches of a user
+		l := newLasting(&caller{}) // allows 30 watches per user
 		var handler http.Handler
 		handler = l.WithWatchLimit(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			if req.URL.RawQuery == "" { // the other one has 15 places
+			if req.URL.RawQuery == "" { // the other watch takes 15 slots
 				_, _ = w.Write(make([]byte, 7*placeCost))
 				return
 			}
@@ -252,7 +254,7 @@ func (w nestedWriter) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// TestWatchMemory: other requests wait while watches hold the memory.
+// TestWatchMemory checks that other requests wait while watches hold the memory.
 func TestWatchMemory(t *testing.T) {
 	m := testMemory(t)
 	half := memoryTotal / 2
@@ -283,7 +285,8 @@ func TestWatchMemory(t *testing.T) {
 	}
 }
 
-// TestUserWatches: a user has so many watches open and no more; another user's are opened beside them.
+// TestUserWatches checks that a user may have a limited number of open watches, and that another
+// user can still open watches.
 func TestUserWatches(t *testing.T) {
 	end := make(chan struct{})
 	opened := make(chan struct{})
@@ -324,7 +327,7 @@ func TestUserWatches(t *testing.T) {
 		start("ann")
 	}
 	refuse("ann")
-	// The total is reached, and each user still has some.
+	// The total is reached, and each user still has reserved slots.
 	for range ReservedWatches {
 		start("bob")
 	}
@@ -334,7 +337,7 @@ func TestUserWatches(t *testing.T) {
 	open.Wait()
 }
 
-// TestMayLast: only requests that may last keep a copy of their credentials.
+// TestMayLast checks that only requests that can be long-running keep a copy of their credentials.
 func TestMayLast(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

@@ -37,57 +37,62 @@ import (
 	"example.com/extension-apiserver/internal/objectsizes"
 )
 
-// What requests cost in bytes of memory at their peak, measured by TestCosts (test/security/limits).
+// Memory costs of requests in bytes at the peak, measured by TestCosts (test/security/limits).
 const (
-	// memoryTotal is for all requests that cost more than smallCost, unless there is a GOMEMLIMIT: then they have half
-	// of it, which is as much with manifests/base/deployment.yaml. The rest is for what the server has when it is idle,
-	// and the objects that it keeps.
+	// memoryTotal is the memory for all requests that cost more than smallCost, unless GOMEMLIMIT
+	// is set. In that case they have half of GOMEMLIMIT, which is the same amount with
+	// manifests/base/deployment.yaml. The rest is for the idle server and the objects that it
+	// caches.
 	memoryTotal = 192 << 20
-	// memoryUsers is how many users may have all of it.
+	// memoryUsers is the number of users that can use all of the memory together.
 	memoryUsers = 3
-	// smallCost is that of requests whose number priority and fairness bounds well enough.
+	// smallCost is the maximum cost of requests that priority and fairness limits well enough by
+	// their number.
 	smallCost = 512 << 10
-	// userBodies is how many long bodies of a user are read, or wait, at a time; waitingBodies is how many more are not
-	// read yet.
+	// userBodies is how many long bodies of a user are read, or wait, at a time. waitingBodies is
+	// how many more are not read yet.
 	userBodies, waitingBodies = 16, 10
-	// allBodies is how many long bodies of all users there are: 192 MiB.
+	// allBodies is how many long bodies of all users are in memory: 192 MiB.
 	allBodies = 64
-	// longBody is a size in bytes.
+	// longBody is the size of a long body in bytes.
 	longBody = 64 << 10
 
-	// listedCost is that of an object in a list: it is converted to the version of the request.
+	// listedCost is the cost of an object in a streamed list, which is converted to the version of
+	// the request.
 	listedCost = 600
-	// wholeByteCost and wholeObjectCost are those of a byte of JSON and of an object in a list that is not streamed:
-	// what it is converted to, and the whole response.
+	// wholeByteCost and wholeObjectCost are the costs of a byte of JSON and of an object in a list
+	// that is not streamed: the converted objects and the whole response.
 	wholeByteCost, wholeObjectCost = 2, 2 << 10
-	// objectByteCost is that of a byte of a single object in a response, changedByteCost that of a byte of one that is
-	// changed or deleted.
+	// objectByteCost is the cost of a byte of a single object in a response. changedByteCost is
+	// the cost of a byte of an object that is changed or deleted.
 	objectByteCost, changedByteCost = 3, 20
-	// initialByteCost is that of a byte of the largest object for a watch that sends the objects there are: some of
-	// them are in memory, in each form between the storage and the response.
+	// initialByteCost is the cost of a byte of the largest object for a watch that sends the
+	// existing objects. Some of them are in memory in each representation between the storage and
+	// the response.
 	initialByteCost = 5
-	// userInitial is how many such watches of a user have memory or wait for it.
+	// userInitial is how many such watches of a user hold memory or wait for it.
 	userInitial = 20
-	// maxInitial is when such a watch gives its memory back at the latest; initialPause and laterPause are when it does
-	// if it sends nothing, and when one that began with a version does.
+	// maxInitial is the time after which such a watch releases its memory in any case.
+	// initialPause is the time after which it releases its memory if it sends nothing. laterPause
+	// is the same for a watch that begins at a resource version.
 	maxInitial   = 30 * time.Second
 	initialPause = 500 * time.Millisecond
 	laterPause   = 100 * time.Millisecond
-	// maxGrace is longer than the work for a write takes, but for what it waits for.
+	// maxGrace is longer than the work of a write takes, not counting the time that it waits.
 	maxGrace = 10 * time.Second
 )
 
-// Memory limits the memory that requests take together: a request waits until its share is free, up to its timeout,
-// and then gets 429. Priority and fairness counts requests instead: a list is at most one of 1 MB there, and a write
-// is one seat.
+// Memory limits the memory that requests use together. A request waits until its share is free, at
+// most until its timeout, and then gets 429. Priority and fairness counts requests instead: there,
+// a list counts as at most one of 1 MB, and a write as one seat.
 type Memory struct {
 	budget     *budget.Budget
 	turns      *Turns
 	total      int64
-	perUser    int64 // what one user may have, unless one request needs more
+	perUser    int64 // limit for one user, unless one request needs more
 	bodies     *fairness.Slots
-	read       *semaphore.Weighted // bodies in memory
-	watches    *fairness.Slots     // that send their initial events
+	read       *semaphore.Weighted // long bodies in memory
+	watches    *fairness.Slots     // watches that send their initial events
 	counts     flowcontrolrequest.StorageObjectCountTracker
 	sizes      *objectsizes.Sizes
 	maxBody    int64
@@ -95,11 +100,11 @@ type Memory struct {
 	serializer runtime.NegotiatedSerializer
 }
 
-// NewMemory returns a Memory of half of GOMEMLIMIT, or of 192 MiB if that is not set. A user has at most a third of
-// it.
+// NewMemory returns a Memory of half of GOMEMLIMIT, or of 192 MiB if GOMEMLIMIT is not set. Each
+// user has at most a third of it. NewMemory also sets the write limits of sizes.
 func NewMemory(config *genericapiserver.Config, sizes *objectsizes.Sizes, turns *Turns) *Memory {
 	maxBody := config.MaxRequestBodyBytes
-	if maxBody <= 0 { // as the handlers understand it
+	if maxBody <= 0 { // which the handlers treat as no limit
 		maxBody = math.MaxInt64 / (byteCost + valueCost) / 2
 	}
 	total := int64(memoryTotal)
@@ -116,9 +121,10 @@ func NewMemory(config *genericapiserver.Config, sizes *objectsizes.Sizes, turns 
 	}
 }
 
-// WithLimit must follow authorization. It reads bodies of up to the library's limit before the request waits, so
-// that slow clients hold no memory that others wait for. Requests for which streams returns true read their body
-// themselves and are not limited.
+// WithLimit makes requests wait for their share of the memory. It must follow authorization. It
+// reads bodies of up to the library's limit before the request waits, so that slow clients hold no
+// memory for which others wait. Requests for which streams returns true read their body themselves
+// and are not limited.
 func (m *Memory) WithLimit(handler http.Handler, streams func(*genericapirequest.RequestInfo) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
@@ -170,8 +176,8 @@ func (m *Memory) WithLimit(handler http.Handler, streams func(*genericapirequest
 	})
 }
 
-// checkWrites returns an error with the status 429 if the user stores large objects too fast: the watch cache keeps all
-// versions of the last 75 s.
+// checkWrites returns an error with status 429 if the user stores large objects too fast. The
+// watch cache keeps all versions of the last 75 s.
 func (m *Memory) checkWrites(req *http.Request, info *genericapirequest.RequestInfo, bodySize int64) error {
 	switch {
 	case info.Verb != "create" && info.Verb != "update" && info.Verb != "patch", req.URL.Query().Has("dryRun"):
@@ -181,14 +187,14 @@ func (m *Memory) checkWrites(req *http.Request, info *genericapirequest.RequestI
 		return nil
 	}
 	if delay := m.sizes.WriteDelay(resourceOf(info), userName(req)); delay > 0 {
-		return apierrors.NewTooManyRequests("objects of more than 64 KiB are stored too fast",
+		return apierrors.NewTooManyRequests("objects larger than 64 KiB are written too fast",
 			int(math.Ceil(delay.Seconds())))
 	}
 	return nil
 }
 
-// admit reads the body of a request, if it has one of up to size bytes, and waits for the memory that the request
-// needs.
+// admit reads the body of a request, if size is greater than 0, and waits for the memory that the
+// request needs.
 func (m *Memory) admit(req *http.Request, cost, size int64) (release func(), err error) {
 	body, leave := []byte(nil), func() {}
 	if size > 0 {
@@ -217,8 +223,8 @@ func (m *Memory) admit(req *http.Request, cost, size int64) (release func(), err
 	return func() { giveBack(); leave() }, nil
 }
 
-// readBody returns the body, and leaves it, and what is too long, to the handler. It waits for a place for a long one,
-// which leave gives back.
+// readBody returns the body up to the limit, and restores it for the handler, with the rest of a
+// longer body. It waits for a slot for a long body. leave releases the slot.
 func (m *Memory) readBody(req *http.Request) (body []byte, leave func(), err error) {
 	read := func(limit int64) error {
 		more, err := io.ReadAll(io.LimitReader(req.Body, limit-int64(len(body))))
@@ -248,18 +254,18 @@ func (m *Memory) readBody(req *http.Request) (body []byte, leave func(), err err
 	return body, leave, nil
 }
 
-// bodyPlace waits for a place for a long body.
+// bodyPlace waits for a slot for a long body. leave releases the slot.
 func (m *Memory) bodyPlace(req *http.Request) (leave func(), err error) {
 	ctx, cancel := context.WithCancel(req.Context())
 	defer cancel()
 	defer waits(ctx, cancel)()
 	place, err := m.bodies.Take(ctx, userName(req))
 	if err != nil {
-		return nil, apierrors.NewTooManyRequests("too many long bodies of this user", 1)
+		return nil, apierrors.NewTooManyRequests("too many large request bodies of this user", 1)
 	}
 	if err := m.read.Acquire(ctx, 1); err != nil {
 		place()
-		return nil, apierrors.NewTooManyRequests("too many long bodies", 1)
+		return nil, apierrors.NewTooManyRequests("too many large request bodies", 1)
 	}
 	return func() { m.read.Release(1); place() }, nil
 }
@@ -271,7 +277,8 @@ func userName(req *http.Request) string {
 	return ""
 }
 
-// take waits for a share of the memory, which is most at the most. A small one needs none.
+// take waits for a share of the memory, at most for most bytes. A cost of up to smallCost needs no
+// share.
 func (m *Memory) take(req *http.Request, cost, most int64) (release func(), err error) {
 	if cost <= smallCost {
 		return func() {}, nil
@@ -285,9 +292,10 @@ func (m *Memory) take(req *http.Request, cost, most int64) (release func(), err 
 	return release, nil
 }
 
-// waitForHandler returns a write whose handler does not return before its work ends, if that takes no longer than the
-// grace. The library has a goroutine for the work, and leaves it alone when the client goes away, or at the end of
-// ?timeout: it would have no seat and no memory of the budget. Call stop when the handler has returned.
+// waitForHandler returns a write whose handler does not return before its work ends, if the work
+// takes no longer than the grace period. The library runs the work in a goroutine, and abandons it
+// when the client disconnects or at the end of ?timeout. The work would then hold no seat and no
+// memory of the budget. Call stop when the handler has returned.
 func (m *Memory) waitForHandler(req *http.Request) (write *http.Request, stop func()) {
 	client := req.Context()
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(client))
@@ -305,8 +313,8 @@ func (m *Memory) waitForHandler(req *http.Request) (write *http.Request, stop fu
 	}
 }
 
-// objectsCost returns what the stored objects cost that a request reads or changes, or an error with the status 413 if
-// it is a list that needs more memory than there is for all requests.
+// objectsCost returns the cost of the stored objects that a request reads or changes. It returns
+// an error with status 413 for a list that needs more memory than a user may have.
 func (m *Memory) objectsCost(req *http.Request, info *genericapirequest.RequestInfo) (int64, error) {
 	switch {
 	case info.Verb == "list", info.Verb == "deletecollection":
@@ -324,7 +332,7 @@ func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo
 	if !m.sizes.Known(of) {
 		return 0, nil
 	}
-	// What was known at last does where that is old.
+	// A stale count is good enough.
 	stats, err := m.counts.Get(of.String())
 	if errors.Is(err, flowcontrolrequest.ObjectCountNotFoundErr) {
 		return m.perUser, nil // the server has just started
@@ -337,8 +345,8 @@ func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo
 		fromEtcd = true
 	}
 	selects := options.LabelSelector != "" || options.FieldSelector != ""
-	// The library returns all objects that it has in its cache for resourceVersion=0, and reads more than it returns
-	// with a selector.
+	// For resourceVersion=0, the library returns all objects in its cache. With a selector, it
+	// reads more objects than it returns.
 	if options.Limit > 0 && options.ResourceVersion != "0" && (!selects || !fromEtcd) {
 		objects = min(objects, options.Limit)
 	}
@@ -350,17 +358,17 @@ func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo
 	if info.Verb == "list" && !fromEtcd && !pretty(req) && !asTable {
 		return objects * listedCost, nil
 	}
-	// Those that are returned may be the largest.
+	// The returned objects may be the largest.
 	size := objects * largest
 	json, stored, growth := m.sizes.Large(of, info.Namespace)
-	// Other lists are streamed, and small objects may be in other namespaces.
+	// Other lists are streamed. Small objects may be in other namespaces.
 	if info.Verb == "list" && asTable && query.Get("includeObject") != string(metav1.IncludeNone) &&
 		json*wholeByteCost > m.perUser && m.sizes.Most(of, info.Namespace, objects)*wholeByteCost > m.perUser {
 		m.sizes.Forget(req.Context(), of)
 		if most := m.sizes.Most(of, info.Namespace, objects); most*wholeByteCost > m.perUser {
 			return 0, apierrors.NewRequestEntityTooLargeError(
-				fmt.Sprintf("the list needs %d MiB of memory, and a user has %d MiB; list as JSON or protobuf, "+
-					"or use a limit of %d", most*wholeByteCost>>20, m.perUser>>20,
+				fmt.Sprintf("the list needs %d MiB of memory, and the limit for a user is %d MiB; request JSON or "+
+					"protobuf, or set limit to %d", most*wholeByteCost>>20, m.perUser>>20,
 					max(1, m.perUser/wholeByteCost/largest)))
 		}
 		json, stored, growth = m.sizes.Large(of, info.Namespace)
@@ -375,7 +383,7 @@ func resourceOf(info *genericapirequest.RequestInfo) schema.GroupResource {
 	return schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
 }
 
-// compact returns the request without its wish for indented JSON.
+// compact returns the request without the parameters that request indented JSON.
 func compact(req *http.Request) *http.Request {
 	req = req.Clone(req.Context())
 	query := req.URL.Query()
@@ -401,8 +409,9 @@ func pretty(req *http.Request) bool {
 	return strings.Contains(req.Header.Get("Accept"), "pretty")
 }
 
-// buffered reports whether the header Accept asks for a response that the library encodes as a whole: a Table. It
-// streams lists of metadata, as other lists, since StreamMetadata was called, but not with CBOR.
+// buffered reports whether the Accept header requests a response that the library encodes as a
+// whole: a Table. After StreamMetadata, the library streams lists of metadata like other lists,
+// except with CBOR.
 func buffered(accept string) bool {
 	for _, clause := range goautoneg.ParseAccept(accept) {
 		if as := clause.Params["as"]; as == "Table" ||
@@ -413,8 +422,8 @@ func buffered(accept string) bool {
 	return false
 }
 
-// StreamMetadata makes the library stream lists of metadata, as it does other lists. It changes a variable of the
-// process; call it before anything is served.
+// StreamMetadata makes the library stream lists of metadata, as it does other lists. It changes a
+// variable of the process. Call it before the server serves requests.
 func StreamMetadata() {
 	metainternalversionscheme.Codecs = serializer.NewCodecFactory(metainternalversionscheme.Scheme,
 		serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())

@@ -29,12 +29,12 @@ import (
 	"example.com/extension-apiserver/pkg/registry"
 )
 
-// largestObject is the size of the object large of testMemory. All others of the resource have 64 KiB at the most, as
-// far as is known.
+// largestObject is the size of the object large of testMemory. otherObject is the known upper
+// bound for all other objects of the resource, 64 KiB.
 const largestObject, otherObject = 1_500_000, 64 << 10
 
-// testMemory knows a resource with 10,000 objects of 10 kB on average, one with 100 of 10 kB, and one that is not
-// counted yet.
+// testMemory returns a Memory that knows a resource with 10,000 objects of 10 kB on average, one
+// with 100 objects of 10 kB, and one that is not counted yet.
 func testMemory(t *testing.T) *Memory {
 	t.Helper()
 	counts, sizes := flowcontrolrequest.NewStorageObjectCountTracker(), objectsizes.New()
@@ -56,7 +56,7 @@ func testMemory(t *testing.T) *Memory {
 		Serializer: testCodecs, RequestTimeout: time.Minute}, sizes, NewTurns(counts))
 }
 
-// memoryRequest is a request of a user.
+// memoryRequest returns a request of a user.
 func memoryRequest(ctx context.Context, name string, info genericapirequest.RequestInfo, query, accept,
 	contentType string, body io.Reader) *http.Request {
 	info.IsResourceRequest, info.APIGroup = true, "example.com"
@@ -67,8 +67,8 @@ func memoryRequest(ctx context.Context, name string, info genericapirequest.Requ
 	return req
 }
 
-// TestCostOfObjects: a list costs something for each object, and more if it is not streamed; other requests by the size
-// of their object.
+// TestCostOfObjects checks that a list has a cost for each object, which is higher if the list is
+// not streamed, and that the cost of other requests depends on the size of their object.
 func TestCostOfObjects(t *testing.T) {
 	const table, metadata = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json",
 		"application/vnd.kubernetes.protobuf; as = PartialObjectMetadataList"
@@ -121,7 +121,8 @@ func TestCostOfObjects(t *testing.T) {
 	}
 }
 
-// TestTooLargeList: a list of whole objects that needs more memory than a user has gets 413, and others do not.
+// TestTooLargeList checks that a list of whole objects that needs more memory than a user has gets
+// 413, and that other lists do not.
 func TestTooLargeList(t *testing.T) {
 	const table = "application/json;as=Table;g=meta.k8s.io;v=v1"
 	m := testMemory(t)
@@ -162,7 +163,7 @@ func TestTooLargeList(t *testing.T) {
 	}
 }
 
-// TestCompact: JSON is indented only if that costs little.
+// TestCompact checks that JSON is indented only if that costs little.
 func TestCompact(t *testing.T) {
 	for _, tc := range []struct {
 		verb, name, query, accept string
@@ -188,13 +189,14 @@ func TestCompact(t *testing.T) {
 	}
 }
 
-// TestMemory: costly requests wait for each other, others do not, and the handler reads the whole body.
+// TestMemory checks that costly requests wait for each other, that other requests do not wait, and
+// that the handler reads the whole body.
 func TestMemory(t *testing.T) {
-	values := strings.Repeat(`"a":1,`, maxValues) // for which a third of the memory is not enough
+	values := strings.Repeat(`"a":1,`, maxValues) // a third of the memory is not enough for these
 	for name, tc := range map[string]struct {
 		verb, contentType, body string
 		chunked                 bool
-		inside                  int // of four
+		inside                  int // of four requests
 	}{
 		"many values":          {"create", "application/json", values, false, 3},
 		"many values, no type": {"patch", "", values, false, 3},
@@ -253,7 +255,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestBodiesOfUser: a user with too many long bodies waits, and then gets 429; another does not.
+// TestBodiesOfUser checks that a user with too many long bodies waits and then gets 429, and that
+// another user does not.
 func TestBodiesOfUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, leave := testMemory(t), make(chan struct{})
@@ -289,8 +292,8 @@ func TestBodiesOfUser(t *testing.T) {
 	})
 }
 
-// TestInitialEvents: a watch has memory until its initial events are sent, and only if it sends some. It has a turn for
-// many objects.
+// TestInitialEvents checks that a watch holds memory until its initial events are sent, and only
+// if it sends some. A watch that sends many objects has a turn.
 func TestInitialEvents(t *testing.T) {
 	for query, want := range map[string]int64{
 		"":                   initialByteCost * largestObject,
@@ -312,7 +315,7 @@ func TestInitialEvents(t *testing.T) {
 				req := memoryRequest(utilflowcontrol.WithInitializationSignal(t.Context(), fairness), "ann",
 					genericapirequest.RequestInfo{Verb: "watch", Resource: "many"}, query, "", "", nil)
 				m.WithLimit(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-					w.(http.Flusher).Flush() // the head
+					w.(http.Flusher).Flush() // sends the header
 					has("at its beginning", want)
 					turns := int64(1)
 					if query == "resourceVersion=5" {
@@ -350,8 +353,8 @@ func TestInitialEvents(t *testing.T) {
 	}
 }
 
-// TestWritesEnd: the handler of a write does not see for a while that its client is gone, so it keeps its seat until
-// its work ends.
+// TestWritesEnd checks that for a while the handler of a write does not see that its client has
+// disconnected, so that the write keeps its seat until its work ends.
 func TestWritesEnd(t *testing.T) {
 	for verb, want := range map[string]time.Duration{
 		"create": maxGrace, "patch": maxGrace, "update": maxGrace, "delete": maxGrace, "deletecollection": maxGrace,
@@ -374,7 +377,8 @@ func TestWritesEnd(t *testing.T) {
 	}
 }
 
-// TestLargeWrites: a user who stored many large objects gets 429 for the next, and only for those.
+// TestLargeWrites checks that a user who stored many large objects gets 429 for the next large
+// object, and not for other writes.
 func TestLargeWrites(t *testing.T) {
 	m := testMemory(t)
 	of := schema.GroupResource{Group: "example.com", Resource: "many"}

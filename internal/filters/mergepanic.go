@@ -19,17 +19,18 @@ import (
 	"example.com/extension-apiserver/internal/patch"
 )
 
-// serveMerge lets the handler merge a patch into the object, and responds with 422 if the library cannot: if it panics,
-// or if it returns an error that no storage has replaced, as in dry runs.
+// serveMerge lets the handler merge a patch into the object, and responds with 422 if the library
+// cannot merge it: if it panics, or if it returns an error that no storage has replaced, as in dry
+// runs.
 func serveMerge(handler http.Handler, w http.ResponseWriter, req *http.Request, kind schema.GroupKind,
 	serializer runtime.NegotiatedSerializer) {
 	held := &heldError{ResponseWriter: w}
 	defer func() {
-		info, _ := genericapirequest.RequestInfoFrom(req.Context()) // a patch has it
+		info, _ := genericapirequest.RequestInfoFrom(req.Context()) // a patch request has it
 		reason := recover()
 		message := held.message(serializer)
 		switch {
-		case mergePanic.MatchString(fmt.Sprint(reason)): // the reason has the stack
+		case mergePanic.MatchString(fmt.Sprint(reason)): // the reason includes the stack
 			responsewriters.RespondWithError(w, req, patch.Unmerged("the merge failed", kind, info.Name), serializer)
 		case reason != nil:
 			panic(reason)
@@ -45,11 +46,11 @@ func serveMerge(handler http.Handler, w http.ResponseWriter, req *http.Request, 
 	handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(held), uncompressed)
 }
 
-// mergePanic is in the stack of a panic of the libraries that merge patches. That for JSON patches panics when it
-// compares a null in a list.
+// mergePanic matches the stack of a panic in the libraries that merge patches. The library for
+// JSON patches panics when it compares a null in a list.
 var mergePanic = regexp.MustCompile(`/util/strategicpatch\.|\(\*jsonPatcher\)\.applyJSPatch\(`)
 
-// heldError holds a response of the status 500 back.
+// heldError holds back a response with status 500.
 type heldError struct {
 	http.ResponseWriter
 	status int
@@ -74,7 +75,7 @@ func (h *heldError) Write(p []byte) (int, error) {
 	return h.ResponseWriter.Write(p)
 }
 
-// message returns that of the Status in the response, or "".
+// message returns the message of the Status in the held response, or "" if there is none.
 func (h *heldError) message(serializer runtime.NegotiatedSerializer) string {
 	mediaType, _, _ := strings.Cut(h.Header().Get("Content-Type"), ";")
 	info, ok := runtime.SerializerInfoForMediaType(serializer.SupportedMediaTypes(), mediaType)
@@ -91,5 +92,5 @@ func (h *heldError) message(serializer runtime.NegotiatedSerializer) string {
 
 func (h *heldError) send() {
 	h.ResponseWriter.WriteHeader(h.status)
-	_, _ = h.ResponseWriter.Write(h.body.Bytes()) // the connection is gone otherwise
+	_, _ = h.ResponseWriter.Write(h.body.Bytes()) // an error means that the connection is closed
 }

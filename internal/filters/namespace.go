@@ -14,8 +14,9 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// WithNamespaceCheck responds with 400 to a namespace that is a path, such as "..". The library's storage responds
-// with 500; storage of other kinds might use it as a key (CVE-2022-3162).
+// WithNamespaceCheck responds with 400 to a namespace that is not a valid path segment, such as
+// "..". The library's storage responds with 500, and other storages might use the namespace as a
+// key (CVE-2022-3162).
 func WithNamespaceCheck(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())

@@ -20,24 +20,25 @@ import (
 )
 
 const (
-	// maxMetadata is the number of entries that each list and map of an object's metadata may have. The library has no
-	// limit.
+	// maxMetadata is the maximum number of entries in each list and map of an object's metadata.
+	// The library has no limit.
 	maxMetadata = 5000
-	// fewMetadata is the number of entries that the library may validate. The time that it takes to join n errors grows
-	// with the square of n.
+	// fewMetadata is the number of entries that the library may validate. The time that it takes
+	// to join n errors grows with the square of n.
 	fewMetadata = 100
-	// shortList is the number of elements that the library may find duplicates among. The time that generated
-	// validation takes grows with the cube of their number.
+	// shortList is the number of elements that the library may check for duplicates. The time that
+	// generated validation takes grows with the cube of their number.
 	shortList = 1000
-	// maxText is the length in bytes of a text in an object's metadata, but for the values of annotations. The
-	// library's errors repeat it. A valid one has at most 317.
+	// maxText is the maximum length in bytes of a string in an object's metadata, except the
+	// values of annotations. The library's errors repeat the string. A valid string has at most
+	// 317 bytes.
 	maxText = 1 << 10
-	// maxMetadataErrors is the number of errors in a response.
+	// maxMetadataErrors is the maximum number of errors in a response.
 	maxMetadataErrors = 100
 )
 
-// WithObjectLimits returns admission that rejects objects with 422 which the library would validate for minutes,
-// before it calls plugins.
+// WithObjectLimits returns admission that rejects, with 422, objects that the library would
+// validate for minutes. It checks an object before it calls plugins.
 func WithObjectLimits(plugins admission.Interface, patches *Patches) admission.Interface {
 	return limitObjects{plugins, patches}
 }
@@ -59,10 +60,10 @@ func (l limitObjects) Admit(ctx context.Context, a admission.Attributes, o admis
 		old, _ := meta.Accessor(a.GetOldObject())
 		errs := metadataErrors(object, old)
 		longest := patch.LongestList(a.GetObject())
-		// A patch can add to what is stored.
+		// A patch can add to the stored object.
 		if longest > maxList && (a.GetOldObject() == nil || longest > patch.LongestList(a.GetOldObject())) {
 			errs = append(errs, field.Forbidden(field.NewPath("object"),
-				fmt.Sprintf("a list would have %d elements, and may have %d", longest, maxList)))
+				fmt.Sprintf("a list would have %d elements, and the limit is %d", longest, maxList)))
 		}
 		if len(errs) > 0 {
 			return apierrors.NewInvalid(a.GetKind().GroupKind(),
@@ -80,7 +81,7 @@ func (l limitObjects) Admit(ctx context.Context, a admission.Attributes, o admis
 	return nil
 }
 
-// checkDuplicates returns an error if the schema does not allow a duplicate that the object has.
+// checkDuplicates returns an error if the object has a duplicate that its schema does not allow.
 func (l limitObjects) checkDuplicates(a admission.Attributes, o admission.ObjectInterfaces) error {
 	versioned, err := o.GetObjectConvertor().ConvertToVersion(a.GetObject(), a.GetKind().GroupVersion())
 	if err != nil {
@@ -91,7 +92,7 @@ func (l limitObjects) checkDuplicates(a admission.Attributes, o admission.Object
 		return err
 	}
 	if err := l.patches.FitsSchema(content); err != nil {
-		misfit := field.Forbidden(field.NewPath("object"), "does not fit its schema: "+err.Error())
+		misfit := field.Forbidden(field.NewPath("object"), "does not match its schema: "+err.Error())
 		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), field.ErrorList{misfit})
 	}
 	return nil
@@ -105,8 +106,10 @@ func (l limitObjects) Validate(ctx context.Context, a admission.Attributes, o ad
 	return nil
 }
 
-// metadataErrors returns an error for each list and map that is too long, unless it was so before, and the first of the
-// library's errors if one is long. old is nil on create.
+// metadataErrors returns an error for each list and map that is too long, unless it was as long
+// before, and for long strings and several controllers. If a list or map is so long that the
+// library must not validate it, metadataErrors returns the first of the library's errors. old is
+// nil on create.
 func metadataErrors(object, old metav1.Object) (errs field.ErrorList) {
 	path := field.NewPath("metadata")
 	counts, before := metadataCounts(object), metadataCounts(old)
@@ -122,7 +125,7 @@ func metadataErrors(object, old metav1.Object) (errs field.ErrorList) {
 	if name, length := longestText(object); length > maxText {
 		if _, before := longestText(old); length > before {
 			return append(errs, field.Forbidden(path.Child(name),
-				fmt.Sprintf("a text has %d bytes, and may have %d", length, maxText)))
+				fmt.Sprintf("a string has %d bytes, and the limit is %d", length, maxText)))
 		}
 	}
 	controllers := 0
@@ -131,7 +134,7 @@ func metadataErrors(object, old metav1.Object) (errs field.ErrorList) {
 			controllers++
 		}
 	}
-	// The library's error for each further one has all owners in it.
+	// For each further controller, the library adds an error that contains all owners.
 	if controllers > 1 {
 		errs = append(errs, field.Invalid(path.Child("ownerReferences"), fmt.Sprintf("%d controllers", controllers),
 			"only one reference can have controller set to true"))
@@ -151,7 +154,7 @@ func metadataErrors(object, old metav1.Object) (errs field.ErrorList) {
 	return errs
 }
 
-// longestText returns the name of the field with the longest text, and its length.
+// longestText returns the name of the field with the longest string, and the length of the string.
 func longestText(object metav1.Object) (name string, length int) {
 	if object == nil {
 		return "", 0
@@ -183,7 +186,8 @@ func longestText(object metav1.Object) (name string, length int) {
 	return name, length
 }
 
-// metadataCounts returns the numbers of finalizers, owners, labels, annotations and managers.
+// metadataCounts returns the numbers of finalizers, owner references, labels, annotations and
+// managed fields entries.
 func metadataCounts(object metav1.Object) (counts [5]int) {
 	if object == nil {
 		return counts

@@ -16,7 +16,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// TestLimitObjects: metadata that the library would validate for minutes is rejected, and what there was may stay.
+// TestLimitObjects checks that metadata that the library would validate for minutes is rejected,
+// and that existing metadata may stay.
 func TestLimitObjects(t *testing.T) {
 	many := func(n int, name string) (names []string) {
 		for i := range n {
@@ -56,15 +57,15 @@ func TestLimitObjects(t *testing.T) {
 			metav1.ObjectMeta{}, "metadata.managedFields: Too many"},
 		"many that are invalid": {metav1.ObjectMeta{Labels: labels}, metav1.ObjectMeta{},
 			"metadata: Forbidden: there are 100 more errors"},
-		// the library's
+		// The library reports these.
 		"few that are invalid": {metav1.ObjectMeta{Finalizers: []string{"?"}}, metav1.ObjectMeta{}, ""},
 		"a long list": {managers(maxList + 1), metav1.ObjectMeta{},
-			"a list would have 10001 elements, and may have 10000"},
+			"a list would have 10001 elements, and the limit is 10000"},
 		"a longer list": {managers(maxList + 2), managers(maxList + 1), "a list would have 10002 elements"},
 		"a long list, as before": {metav1.ObjectMeta{Finalizers: many(maxList+1, good)},
 			metav1.ObjectMeta{Finalizers: many(maxList+1, good)}, ""},
 		"a long name": {metav1.ObjectMeta{Name: strings.Repeat("<", maxText+1)}, metav1.ObjectMeta{},
-			"metadata.name: Forbidden: a text has 1025 bytes, and may have 1024"},
+			"metadata.name: Forbidden: a string has 1025 bytes, and the limit is 1024"},
 		"a long owner": {metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Name: strings.Repeat("<",
 			1<<20)}}}, metav1.ObjectMeta{}, "metadata.ownerReferences: Forbidden"},
 		"a long label": {metav1.ObjectMeta{Labels: map[string]string{"a": strings.Repeat("<", 1<<20)}},
@@ -90,7 +91,7 @@ func TestLimitObjects(t *testing.T) {
 	}
 }
 
-// recordingPlugin handles deletions only.
+// recordingPlugin is an admission plugin that handles deletions only.
 type recordingPlugin struct {
 	*admission.Handler
 	called []string
@@ -106,7 +107,7 @@ func (p *recordingPlugin) Validate(context.Context, admission.Attributes, admiss
 	return nil
 }
 
-// TestLimitObjectsCallsPlugins: plugins are called for the operations that they handle.
+// TestLimitObjectsCallsPlugins checks that plugins are called for the operations that they handle.
 func TestLimitObjectsCallsPlugins(t *testing.T) {
 	for operation, want := range map[admission.Operation]string{admission.Delete: "[admit validate]",
 		admission.Create: "[]"} {

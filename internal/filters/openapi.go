@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// WithoutOpenAPIHash serves the current OpenAPI document whatever hash is requested. The library redirects from an
-// outdated hash, and kube-apiserver does not forward redirects: after an upgrade that changes the API, kubectl
-// explain would get 502 for up to a minute. Documents are then not cached forever, to which kube-apiserver adds "no-
-// cache" anyway; the ETag remains.
+// WithoutOpenAPIHash serves the current OpenAPI document for every requested hash. The library
+// redirects from an outdated hash, and kube-apiserver does not forward redirects: after an upgrade
+// that changes the API, kubectl explain would get 502 for up to a minute. Without a hash,
+// documents are not cached forever. kube-apiserver adds "no-cache" anyway, and the ETag remains.
 func WithoutOpenAPIHash(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if strings.HasPrefix(req.URL.Path, "/openapi/v3/") && req.URL.Query().Has("hash") {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestWithoutOpenAPIHash: nobody is redirected from an old document to the current one.
+// TestWithoutOpenAPIHash checks that a request for an old document is not redirected to the
+// current one.
 func TestWithoutOpenAPIHash(t *testing.T) {
 	for _, tc := range []struct{ name, url, want string }{
 		{"with a hash", "/openapi/v3/apis/a/v1?hash=old&timeout=32s", "/openapi/v3/apis/a/v1?timeout=32s"},

@@ -16,14 +16,14 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// WithOriginCheck responds with 403 to upgrade requests that have an Origin header which none of the patterns
-// matches (--cors-allowed-origins). Browsers let any web page open a WebSocket to any host, such as that of kubectl
-// proxy, which adds the user's credentials (RFC 6455, section 10.2). Origin cannot be compared with Host, because
-// kube-apiserver replaces Host.
+// WithOriginCheck responds with 403 to upgrade requests with an Origin header that none of the
+// patterns matches (--cors-allowed-origins). Browsers let any web page open a WebSocket to any
+// host, such as that of kubectl proxy, which adds the user's credentials (RFC 6455, section 10.2).
+// Origin cannot be compared with Host, because kube-apiserver replaces Host.
 func WithOriginCheck(handler http.Handler, patterns []string, serializer runtime.NegotiatedSerializer) http.Handler {
 	var allowed []*regexp.Regexp
 	for _, pattern := range patterns {
-		allowed = append(allowed, regexp.MustCompile(pattern)) // ServerRunOptions.Validate compiled it before
+		allowed = append(allowed, regexp.MustCompile(pattern)) // ServerRunOptions.Validate has compiled it before
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if len(req.Header.Values("Upgrade")) == 0 || !httpstream.IsUpgradeRequest(req) {
@@ -41,8 +41,9 @@ func WithOriginCheck(handler http.Handler, patterns []string, serializer runtime
 	})
 }
 
-// foreignOrigin is 403, but 503 for a watch: fabric8's Java client sends the URL of kube-apiserver as
-// the Origin of its watches, and falls back to plain HTTP on 503 and not on 403.
+// foreignOrigin returns an error with status 403, or 503 for a watch: fabric8's Java client sends
+// the URL of kube-apiserver as the Origin of its watches, and falls back to plain HTTP on 503 but
+// not on 403.
 func foreignOrigin(req *http.Request, origin string) error {
 	err := fmt.Errorf("an upgrade from the origin %q is not allowed; the server's --cors-allowed-origins can allow it",
 		origin)

@@ -14,8 +14,8 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// TestRefuseForeignOrigins: an upgrade passes without an Origin, or when each of its origins is
-// allowed. Other requests pass.
+// TestRefuseForeignOrigins checks that an upgrade passes if it has no Origin or if each of its
+// origins is allowed, and that other requests pass.
 func TestRefuseForeignOrigins(t *testing.T) {
 	allowed := []string{`^https://console\.example\.com$`, `//localhost(:|$)`}
 	upgrade := func(protocol string, origins ...string) http.Header {
@@ -25,7 +25,7 @@ func TestRefuseForeignOrigins(t *testing.T) {
 		name    string
 		allowed []string
 		header  http.Header
-		// refused is the origin that is refused, "-" for none.
+		// refused is the rejected origin, or "-" if no origin is rejected.
 		refused string
 	}{
 		{"no Origin", nil, upgrade("websocket"), "-"},
@@ -99,8 +99,9 @@ func TestRefuseForeignOrigins(t *testing.T) {
 	}
 }
 
-// TestRefuseForeignOriginsWatch: a watch over WebSocket shows objects, and is an upgrade as any
-// other. The status is one on which clients fall back to a watch over HTTP.
+// TestRefuseForeignOriginsWatch checks that a watch over WebSocket is rejected like any other
+// upgrade, because it returns objects. The status is one on which clients fall back to a watch
+// over HTTP.
 func TestRefuseForeignOriginsWatch(t *testing.T) {
 	handler := WithOriginCheck(http.NotFoundHandler(), nil, testCodecs)
 	info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch", APIGroup: "workshop.example.com",

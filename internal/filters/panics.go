@@ -13,10 +13,11 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// panicCounters are those of the process, by the name of the component: the registry of metrics is one, too.
+// panicCounters holds the counters of the process by component name. The metrics registry is also
+// shared by the whole process.
 var panicCounters sync.Map
 
-// PanicCounter returns the counter of a component's panics, registered once for each component.
+// PanicCounter returns the counter of a component's panics. It registers each counter once.
 func PanicCounter(component string) *metrics.Counter {
 	counter := metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem:      strings.ReplaceAll(component, "-", "_"),
@@ -31,9 +32,10 @@ func PanicCounter(component string) *metrics.Counter {
 	return known.(*metrics.Counter)
 }
 
-// WithPanicRecovery counts panics, and lets the 500 that the library writes reach the client. The library panics
-// again after it, which makes net/http break off the response. That remains so for a response that had started,
-// because the client must not take it for a whole one.
+// WithPanicRecovery counts panics, and lets the library's 500 response reach the client. The
+// library panics again after it has written the 500, which makes net/http abort the response. A
+// response that has already started is still aborted, because the client must not take it for a
+// complete one.
 func WithPanicRecovery(handler http.Handler, panics *metrics.Counter) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		first := &firstStatus{ResponseWriter: w}
@@ -42,7 +44,7 @@ func WithPanicRecovery(handler http.Handler, panics *metrics.Counter) http.Handl
 			if reason == nil {
 				return
 			}
-			// ErrAbortHandler is how a handler, or a timeout, breaks its own answer off.
+			// A handler or a timeout panics with ErrAbortHandler to abort its own response.
 			if err, ok := reason.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(reason)
 			}
@@ -55,7 +57,7 @@ func WithPanicRecovery(handler http.Handler, panics *metrics.Counter) http.Handl
 	})
 }
 
-// firstStatus remembers with which status the answer began.
+// firstStatus records the status with which the response began.
 type firstStatus struct {
 	http.ResponseWriter
 	status int
@@ -80,7 +82,7 @@ func (w *firstStatus) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// Flush implements http.Flusher; a writer without it sends by itself.
+// Flush implements http.Flusher. A writer without Flush sends data by itself.
 func (w *firstStatus) Flush() {
 	w.begin(http.StatusOK)
 	if flusher, ok := w.ResponseWriter.(http.Flusher); ok {

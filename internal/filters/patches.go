@@ -33,16 +33,17 @@ import (
 	"example.com/extension-apiserver/internal/patch"
 )
 
-// Patches knows the type that each kind of patch request changes. It is set once, before the server serves.
+// Patches knows the Go type that each kind of patch request changes. It is set once, before the
+// server serves requests.
 type Patches struct {
 	kinds map[patched]kind
-	// streams are the resources whose handlers read the body themselves.
+	// streams contains the resources whose handlers read the body themselves.
 	streams map[patched]bool
 	// schemas checks apply configurations as the field manager does.
 	schemas managedfields.TypeConverter
 }
 
-// patched is a resource, or a subresource, in a version.
+// patched identifies a resource or a subresource in a version.
 type patched struct {
 	schema.GroupVersion
 	path string // "widgets", "widgets/status"
@@ -61,7 +62,7 @@ type kind struct {
 	typ reflect.Type
 }
 
-// NewPatches returns the types of the groups, which must be installed.
+// NewPatches returns the Patches of the groups, which must already be installed.
 func NewPatches(scheme *runtime.Scheme, groups []*genericapiserver.APIGroupInfo) (Patches, error) {
 	p := Patches{kinds: map[patched]kind{}, streams: map[patched]bool{}}
 	for _, group := range groups {
@@ -94,17 +95,18 @@ func NewPatches(scheme *runtime.Scheme, groups []*genericapiserver.APIGroupInfo)
 	return p, nil
 }
 
-// Streams returns whether the handler of a request reads its body itself.
+// Streams reports whether the handler of a request reads its body itself.
 func (p *Patches) Streams(info *genericapirequest.RequestInfo) bool {
 	return p.streams[patchedBy(info)]
 }
 
-// WithCheck rejects patches that the library would answer with a panic or 500, or store with another number:
-// strategic merge patches and apply configurations whose content does not fit the type get 422 or 400, JSON patches
-// that move too many elements get 413, and patches that cannot be merged into the object get 422. It must follow
-// authorization. It decodes bodies of up to limit bytes as the library does; the handler rejects others.
+// WithCheck rejects patches to which the library would respond with a panic or 500, or which it
+// would store with a different number. Strategic merge patches and apply configurations whose
+// content does not match the type get 422 or 400. JSON patches that move too many elements get
+// 413. Patches that cannot be merged into the object get 422. WithCheck must follow authorization.
+// It decodes bodies of up to limit bytes as the library does; the handler rejects longer bodies.
 func (p *Patches) WithCheck(handler http.Handler, limit int64, serializer runtime.NegotiatedSerializer) http.Handler {
-	if limit <= 0 { // as the handler understands it
+	if limit <= 0 { // which the handler treats as no limit
 		limit = math.MaxInt64 - 1
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -134,8 +136,8 @@ func (p *Patches) WithCheck(handler http.Handler, limit int64, serializer runtim
 	})
 }
 
-// checkOf returns the check of the request's body, or nil if it needs none, and the kind that is patched, which is
-// empty if none is.
+// checkOf returns the check of the request's body, or nil if it needs none, and the kind that the
+// request patches, which is empty if it patches none.
 func (p *Patches) checkOf(req *http.Request) (check func(body []byte) (patch.Cost, error), gk schema.GroupKind) {
 	info, ok := genericapirequest.RequestInfoFrom(req.Context())
 	if !ok || !info.IsResourceRequest || info.Verb != "patch" {
@@ -152,7 +154,7 @@ func (p *Patches) checkOf(req *http.Request) (check func(body []byte) (patch.Cos
 		}
 		return apierrors.NewInvalid(gk, info.Name, errs)
 	}
-	// As the handler finds the type of a patch.
+	// The handler determines the type of a patch in the same way.
 	contentType, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";")
 	switch types.PatchType(contentType) {
 	case types.JSONPatchType:
@@ -189,7 +191,7 @@ func (p *Patches) checkOf(req *http.Request) (check func(body []byte) (patch.Cos
 	return nil, gk
 }
 
-// checkApply leaves it to the handler to reject another kind.
+// checkApply checks an apply configuration. The handler rejects a configuration of another kind.
 func (p *Patches) checkApply(content map[string]any, body []byte, of kind, invalid func(field.ErrorList) error) error {
 	object := &unstructured.Unstructured{Object: content}
 	if object.GroupVersionKind() != of.GroupVersionKind {
@@ -199,16 +201,16 @@ func (p *Patches) checkApply(content map[string]any, body []byte, of kind, inval
 		return err
 	}
 	if err := p.FitsSchema(content); err != nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("the apply configuration does not fit the schema of %s: %v",
+		return apierrors.NewBadRequest(fmt.Sprintf("the apply configuration does not match the schema of %s: %v",
 			of.Kind, err))
 	}
 	return nil
 }
 
-// FitsSchema returns an error if an object of a served version does not fit its schema, for example because it has
-// duplicates. It changes long texts in the object.
+// FitsSchema returns an error if an object of a served version does not match its schema, for
+// example because it has duplicates. It shortens long strings in content.
 func (p *Patches) FitsSchema(content map[string]any) error {
-	// Each error has its whole path, with the keys in it.
+	// Each error contains its whole path, including the keys.
 	object := &unstructured.Unstructured{Object: patch.ShortTexts(content).(map[string]any)}
 	if _, err := p.schemas.ObjectToTyped(object); err != nil {
 		return errors.New(patch.Message(err.Error()))
@@ -216,8 +218,9 @@ func (p *Patches) FitsSchema(content map[string]any) error {
 	return nil
 }
 
-// stringKeys rejects YAML with a key that is not a string. The decoder makes it one, and which of 1 and "1" counts
-// differs from one decoding to the next: the handler could read another value than was checked.
+// stringKeys rejects YAML with a key that is not a string. The decoder converts such keys to
+// strings, and the one of 1 and "1" that takes effect differs between decodings. The handler could
+// then read a value that was not checked.
 func stringKeys(body []byte) error {
 	if json.Valid(body) {
 		return nil
@@ -234,7 +237,7 @@ func stringKeys(body []byte) error {
 		case map[any]any:
 			for key, v := range value {
 				if _, ok := key.(string); !ok {
-					return apierrors.NewBadRequest(fmt.Sprintf("the key %v is not a string; write it in quotes", key))
+					return apierrors.NewBadRequest(fmt.Sprintf("the key %v is not a string; quote it", key))
 				}
 				values = append(values, v)
 			}

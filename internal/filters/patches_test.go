@@ -22,7 +22,8 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// TestPatchPanics: a panic of the library's merge is 422, and another is a panic.
+// TestPatchPanics checks that a panic of the library's merge gets 422, and that any other panic
+// stays a panic.
 func TestPatchPanics(t *testing.T) {
 	gv := schema.GroupVersion{Group: "workshop.example.com", Version: "v1"}
 	p := &Patches{kinds: map[patched]kind{{gv, "gadgets"}: {gv.WithKind("Gadget"),
@@ -52,7 +53,8 @@ func TestPatchPanics(t *testing.T) {
 	}
 }
 
-// TestLongMergeErrors: an error of the merge that is so long that the library would compress it is 422, too.
+// TestLongMergeErrors checks that a merge error that is long enough for the library to compress it
+// also gets 422.
 func TestLongMergeErrors(t *testing.T) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
@@ -73,7 +75,8 @@ func TestLongMergeErrors(t *testing.T) {
 	}
 }
 
-// TestPatches: bodies are read for the patches that are checked, up to the limit, and reach the handler whole.
+// TestPatches checks that bodies are read for the patches that are checked, up to the limit, and
+// that they reach the handler complete.
 func TestPatches(t *testing.T) {
 	const limit = 100
 	gv := schema.GroupVersion{Group: "workshop.example.com", Version: "v1"}

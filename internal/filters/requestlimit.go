@@ -14,24 +14,27 @@ import (
 )
 
 const (
-	// maxRequests bounds the requests that clients other than the front proxy have under way. Each
-	// takes up to 40 KiB, and in HTTP/2 up to 256 KiB of its body are kept before it is known who sends
-	// it: 60 MiB of the 512 MiB that the manifests allow, twice that before the garbage collector runs.
+	// maxRequests limits the concurrent requests of clients other than the front proxy. Each takes
+	// up to 40 KiB. In HTTP/2 the server also holds up to 256 KiB of its body before
+	// authentication. In total this is 60 MiB of the 512 MiB that the manifests allow, and twice
+	// that before the garbage collector runs.
 	maxRequests = 200
-	// maxAddressRequests bounds those of one address.
+	// maxAddressRequests limits the concurrent requests of one address.
 	maxAddressRequests = 50
-	// reservedRequests of an address are accepted even when all others are under way.
+	// reservedRequests of an address are accepted even when the total is reached.
 	reservedRequests = 5
 )
 
-// WithRequestLimit limits the number of requests at a time, of an address and in all; others get 429. It precedes
-// authentication and all that costs more than to reject a request. It closes a body that no handler reads. The front
-// proxy has no limit, because kube-apiserver has authenticated and queued its requests.
+// WithRequestLimit limits the number of concurrent requests, per address and in total. Further
+// requests get 429. It must precede authentication and everything that costs more than rejecting a
+// request. It closes a body that no handler reads. The front proxy has no limit, because
+// kube-apiserver has authenticated and queued its requests.
 func WithRequestLimit(handler http.Handler, fromFrontProxy func(context.Context) bool,
 	serializer runtime.NegotiatedSerializer) http.Handler {
 	places := fairness.New(fairness.Limits{PerKey: maxAddressRequests, Total: maxRequests, Reserved: reservedRequests})
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		// None of these has a body that is read: nothing is written without credentials.
+		// No handler reads the body of these requests, because a request without credentials can
+		// write nothing.
 		if req.Method == http.MethodGet || req.Method == http.MethodHead || req.Method == http.MethodOptions ||
 			!hasCredentials(req) {
 			req = withoutBody(req)
@@ -44,20 +47,20 @@ func WithRequestLimit(handler http.Handler, fromFrontProxy func(context.Context)
 		if err != nil {
 			w.Header().Set("Connection", "close")
 			responsewriters.RespondWithError(w, withoutBody(req),
-				apierrors.NewTooManyRequests("too many requests at once past kube-apiserver", 1), serializer)
+				apierrors.NewTooManyRequests("too many concurrent requests that bypass kube-apiserver", 1), serializer)
 			return
 		}
 		defer release()
 		handler.ServeHTTP(w, req)
 		if req.ProtoMajor == 2 {
-			// An answer that the client does not read is under way, too.
+			// A response that the client does not read also counts as in progress.
 			_ = http.NewResponseController(w).Flush()
 		}
 	})
 }
 
-// withoutBody is the request after its body was dropped, as far as it has arrived. In HTTP/1.1 nothing
-// of it is in memory, and Close would wait for the rest.
+// withoutBody drops the part of the body that has arrived, and returns the request without a body.
+// In HTTP/1.1 no part of the body is in memory, and Close would wait for the rest.
 func withoutBody(req *http.Request) *http.Request {
 	if req.Body == nil || req.Body == http.NoBody {
 		return req

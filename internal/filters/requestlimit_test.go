@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// closing tells whether a body was dropped.
+// closing records whether a body was closed.
 type closing struct {
 	io.Reader
 	closed bool
@@ -25,11 +25,11 @@ func (c *closing) Close() error {
 	return nil
 }
 
-// proxyKey marks the context of a request of the front proxy.
+// proxyKey marks the context of a request from the front proxy.
 type proxyKey struct{}
 
-// TestLimitRequests: an address has so many requests under way and no more, but for the front proxy's;
-// a body that no handler reads is dropped.
+// TestLimitRequests checks that an address may have a limited number of concurrent requests,
+// except those of the front proxy, and that a body that no handler reads is dropped.
 func TestLimitRequests(t *testing.T) {
 	under, end := make(chan struct{}), make(chan struct{})
 	handler := WithRequestLimit(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

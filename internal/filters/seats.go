@@ -21,31 +21,38 @@ import (
 )
 
 const (
-	// patience is how long a request waits for a seat before idle requests of other users give way.
+	// patience is how long a request waits for a seat before idle requests of other users give
+	// way.
 	patience = 100 * time.Millisecond
-	// mostIdle is how long a request may have waited for its client or for memory when it gives way.
+	// mostIdle is how long a request may wait for its client or for memory before it can be made
+	// to give way.
 	mostIdle = 300 * time.Millisecond
-	// idleSeats of a user need not give way: as many as the library gives to two lists.
+	// idleSeats is the number of seats of a user that need not give way: as many as the library
+	// gives to two lists.
 	idleSeats = 20
-	// idleChecks is how often it is decided who gives way.
+	// idleChecks is the interval at which the requests that give way are selected.
 	idleChecks = 50 * time.Millisecond
-	// userDirect is how many requests of a user that did not come through kube-apiserver have seats, or wait for them,
-	// at a time; coreDirect is the number for each core, where that is more. kube-apiserver queues the requests of its
-	// users itself.
+	// userDirect is how many requests of a user that did not come through kube-apiserver have
+	// seats, or wait for them, at a time. coreDirect is the number for each core, and applies if
+	// it gives more. kube-apiserver queues the requests of its users itself.
 	userDirect, coreDirect = 4, 2
 )
 
-// errGaveWay is the end of a request that waited for its client, or for memory, while others waited for its seats.
-var errGaveWay = errors.New("others waited for the seats of this request")
+// errGaveWay ends a request that waited for its client, or for memory, while others waited for its
+// seats.
+var errGaveWay = errors.New("other requests waited for the seats of this request")
 
-// seats implements utilflowcontrol.Interface. The library leaves a request its seats for as long as its client takes to
-// read the response, up to a minute for each piece of it. Here requests that wait for their clients, or for memory,
-// give way to those of other users. It also lets one user have all seats that nobody else asks for, of more requests
-// than there are cores; here a user has few requests at a time that did not come through kube-apiserver.
+// seats implements utilflowcontrol.Interface. The library leaves a request its seats for as long
+// as its client takes to read the response, up to a minute for each part of it. Here, requests
+// that wait for their clients or for memory give way to requests of other users.
+//
+// The library also lets one user have all seats that no other user requests, for more requests
+// than there are cores. Here, a user has few concurrent requests that did not come through
+// kube-apiserver.
 type seats struct {
 	utilflowcontrol.Interface
 	fromFrontProxy func(context.Context) bool
-	direct         *fairness.Slots // of users
+	direct         *fairness.Slots // per user
 	turns          *Turns
 
 	mutex    sync.Mutex
@@ -54,9 +61,9 @@ type seats struct {
 	checking bool
 }
 
-// NewSeats returns a flow controller that takes seats from requests which wait for their client or for memory, if
-// others wait for them. fromFrontProxy reports whether a request came through kube-apiserver. Lists that have turns
-// take one seat.
+// NewSeats returns a flow controller that takes seats from requests that wait for their client or
+// for memory, if others wait for the seats. fromFrontProxy reports whether a request came through
+// kube-apiserver. Lists that need a turn start with one seat.
 func NewSeats(flowControl utilflowcontrol.Interface, fromFrontProxy func(context.Context) bool,
 	turns *Turns) utilflowcontrol.Interface {
 	return newSeats(flowControl, fromFrontProxy, turns)
@@ -70,36 +77,36 @@ func newSeats(flowControl utilflowcontrol.Interface, fromFrontProxy func(context
 		taken: map[*seat]struct{}{}, waiting: map[*seat]struct{}{}}
 }
 
-// seat is what a request has of its priority level, or waits for.
+// seat describes the seats of a priority level that a request has or waits for.
 type seat struct {
 	level, user string
 	width       int
-	since       time.Time // when it began to wait for its seats, or took them
+	since       time.Time // start of the wait for seats, or time at which it took them
 
 	mutex     sync.Mutex
-	idle      time.Duration // without the wait that goes on
+	idle      time.Duration // without the current wait
 	idleSince time.Time
-	interrupt func() // ends the wait that goes on, if there is one
+	interrupt func() // ends the current wait; nil if there is none
 	finished  bool
-	left      chan struct{} // closed when the request goes on without its seats
+	left      chan struct{} // closed when the request continues without its seats
 }
 
 type seatKey struct{}
 
-// withSeat returns a context in which the request counts what it waits for.
+// withSeat returns a context that records how long the request waits.
 func withSeat(ctx context.Context) context.Context {
 	return context.WithValue(ctx, seatKey{}, &seat{width: 1, left: make(chan struct{})})
 }
 
-// leaveSeat gives the seats of a log back, which goes on without them. Call it once.
+// leaveSeat gives up the seats of a log request, which continues without them. Call it once.
 func leaveSeat(ctx context.Context) {
 	if s, ok := ctx.Value(seatKey{}).(*seat); ok {
 		close(s.left)
 	}
 }
 
-// waits notes that a request waits for its client, or for memory, until done is called. interrupt ends the wait. It
-// must not block.
+// waits records that a request waits for its client, or for memory, until done is called.
+// interrupt ends the wait. It must not block.
 func waits(ctx context.Context, interrupt func()) (done func()) {
 	s, ok := ctx.Value(seatKey{}).(*seat)
 	if !ok {
@@ -119,8 +126,8 @@ func waits(ctx context.Context, interrupt func()) (done func()) {
 	}
 }
 
-// neverInterrupt is for the end of a request: what the library's timeout left behind may still wait, on a connection
-// that serves others.
+// neverInterrupt runs at the end of a request. A goroutine that the library's timeout left behind
+// may still wait, on a connection that serves other requests, and must not be interrupted.
 func neverInterrupt(ctx context.Context) {
 	if s, ok := ctx.Value(seatKey{}).(*seat); ok {
 		s.mutex.Lock()
@@ -129,14 +136,14 @@ func neverInterrupt(ctx context.Context) {
 	}
 }
 
-// waitsNow returns whether the request is waiting for its client or for memory.
+// waitsNow reports whether the request waits for its client or for memory.
 func (s *seat) waitsNow() bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	return s.interrupt != nil
 }
 
-// mayGiveWay returns whether the request waits, and has waited for long.
+// mayGiveWay reports whether the request waits, and has waited long enough to give way.
 func (s *seat) mayGiveWay() bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -166,13 +173,14 @@ func (s *seats) Handle(ctx context.Context, digest utilflowcontrol.RequestDigest
 		execFn, wait = apart(seat, execFn)
 		defer wait()
 	}
-	// Watches have limits of their own. Requests without credentials are limited by their address.
+	// Watches have their own limits. Requests without credentials are limited by their address.
 	if !s.fromFrontProxy(ctx) && digest.RequestInfo.Verb != "watch" && seat.user != user.Anonymous {
 		release, err := s.direct.Take(ctx, seat.user)
 		if err == nil {
 			defer release()
 		} else {
-			// The library classifies the request, and responds with 429 since it is not executed.
+			// The library classifies the request, and responds with 429 because it is not
+			// executed.
 			execFn = func() {}
 		}
 	}
@@ -184,7 +192,7 @@ func (s *seats) Handle(ctx context.Context, digest utilflowcontrol.RequestDigest
 		estimate := workEstimator()
 		seat.width = estimate.MaxSeats()
 		if s.turns.needed(digest.RequestInfo) {
-			estimate.InitialSeats = 1 // others need not wait for the seats of those that wait for their turns
+			estimate.InitialSeats = 1 // others need not wait for the seats of lists that wait for their turns
 		}
 		return estimate
 	}, func(inQueue bool) {
@@ -197,7 +205,8 @@ func (s *seats) Handle(ctx context.Context, digest utilflowcontrol.RequestDigest
 	})
 }
 
-// apart returns a function that returns when the request leaves its seats or ends, and another that waits for its end.
+// apart returns run, which executes the request and returns when the request leaves its seats or
+// ends, and wait, which waits for the end of the request and repeats its panic.
 func apart(seat *seat, execFn func()) (run, wait func()) {
 	ended := make(chan any, 1)
 	running := false
@@ -222,7 +231,7 @@ func apart(seat *seat, execFn func()) (run, wait func()) {
 		}
 }
 
-// queue notes that a request waits for its seats, or does not any more.
+// queue records whether a request waits for its seats.
 func (s *seats) queue(seat *seat, inQueue bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -251,7 +260,7 @@ func (s *seats) leave(seat *seat) {
 	delete(s.taken, seat)
 }
 
-// check ends idle requests for as long as others wait for seats.
+// check ends idle requests as long as others wait for seats.
 func (s *seats) check() {
 	ticker := time.NewTicker(idleChecks)
 	defer ticker.Stop()
@@ -261,7 +270,7 @@ func (s *seats) check() {
 		more, idle := s.checking, s.idle()
 		s.mutex.Unlock()
 		for _, seat := range idle {
-			klog.InfoS("Ending a request that waits for its client or for memory, since others wait for its seats",
+			klog.InfoS("Ending a request that waits for its client or for memory, because other requests wait for its seats",
 				"user", seat.user,
 				"priorityLevel", seat.level, "seats", seat.width)
 			seat.giveWay()
@@ -272,10 +281,11 @@ func (s *seats) check() {
 	}
 }
 
-// idle returns the requests that give way: of each user the ones that began last, and leave idleSeats.
+// idle returns the requests that give way: of each user the latest ones, without those that hold
+// the first idleSeats seats.
 func (s *seats) idle() []*seat {
 	type flow struct{ level, user string }
-	impatient := map[string]map[string]bool{} // the users of each priority level
+	impatient := map[string]map[string]bool{} // users that wait longer than patience, by priority level
 	for seat := range s.waiting {
 		if time.Since(seat.since) >= patience {
 			if impatient[seat.level] == nil {

@@ -40,19 +40,19 @@ func (l *oneLevel) Handle(ctx context.Context, _ utilflowcontrol.RequestDigest,
 	execFn()
 }
 
-// TestGiveWay: requests that wait for their clients end while others wait for seats, the last ones first; those that
-// work do not, nor does the first that a user has.
+// TestGiveWay checks that requests that wait for their clients end while others wait for seats,
+// the latest ones first. Requests that work do not end, nor does the first request of a user.
 func TestGiveWay(t *testing.T) {
 	type request struct {
 		user  string
 		width uint64
 		busy  bool          // works all the time
-		after time.Duration // when it begins to wait for its client, for less than a second
+		after time.Duration // start of the wait for its client, before one second
 	}
 	for name, tc := range map[string]struct {
 		running []request
 		waiting []string
-		want    []int // those of the running that give way
+		want    []int // indexes of the running requests that give way
 	}{
 		"nobody waits":        {[]request{{user: "a", width: 20}, {user: "a", width: 20}}, nil, nil},
 		"the same user waits": {[]request{{user: "a", width: 20}, {user: "a", width: 20}}, []string{"a"}, nil},
@@ -133,8 +133,8 @@ func TestGiveWay(t *testing.T) {
 
 var noCounts = flowcontrolrequest.NewStorageObjectCountTracker()
 
-// TestDirectRequests: a user has so many requests at a time that did not come through kube-apiserver. More of them
-// wait, and are not executed if their time ends.
+// TestDirectRequests checks that a user has a limited number of concurrent requests that did not
+// come through kube-apiserver. Further requests wait, and are not executed if their time ends.
 func TestDirectRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proxied := false
@@ -177,7 +177,7 @@ func TestDirectRequests(t *testing.T) {
 	})
 }
 
-// TestNeverInterrupt: what waits after the end of its request is left alone.
+// TestNeverInterrupt checks that a wait after the end of its request is not interrupted.
 func TestNeverInterrupt(t *testing.T) {
 	ctx := withSeat(t.Context())
 	seat := ctx.Value(seatKey{}).(*seat)

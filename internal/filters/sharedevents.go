@@ -20,33 +20,39 @@ import (
 )
 
 const (
-	// eventsAhead is how many events of a watch wait for its client here. The library has at least as many.
+	// eventsAhead is how many events of a watch wait for its client here. The library buffers at
+	// least as many.
 	eventsAhead = 10
-	// keepEncoded is how long an encoded event is kept for other watches. One that reads later encodes it again.
+	// keepEncoded is how long an encoded event is kept for other watches. A watch that reads it
+	// later encodes it again.
 	keepEncoded = time.Second
 )
 
-// sharedEvents are those that the watches of a storage have in common. The library encodes an object that was created,
-// changed or deleted once for all watches, and keeps it in each encoding for as long as any watch has the event in its
-// queue: 18 encodings of 30 events, if its client does not read. It copies and encodes an object for each watch whose
-// selector it has left: it was changed so that the selector does not match any more (setCachingObjects in
-// k8s.io/apiserver/pkg/storage/cacher). Here both are encoded once, and kept for a second. The zero value is ready for
-// use.
+// sharedEvents are the events that the watches of a storage share. The library encodes a created,
+// changed or deleted object once for all watches. It keeps the object in each encoding for as long
+// as any watch has the event in its queue: 18 encodings of 30 events, if its client does not read.
+//
+// The library copies and encodes an object separately for each watch whose selector the object has
+// left, because a change made the selector no longer match (setCachingObjects in
+// k8s.io/apiserver/pkg/storage/cacher). Here, both are encoded once and kept for one second. The
+// zero value is ready for use.
 type sharedEvents struct {
 	mutex sync.Mutex
 	known map[eventKey]weak.Pointer[sharedObject]
 }
 
-// eventKey has the version of the change. deleted is set for the object that there was before it.
+// eventKey identifies an event by the resource version of the change. deleted is true for an event
+// with the object as it was before the change.
 type eventKey struct {
 	uid     types.UID
 	version string
 	deleted bool
 }
 
-// watch starts a watch that has such objects in common with others. It ends if it has one that has left its selector
-// when its client has not read those before it: it would hold a copy of each. Events since an old version wait for the
-// client: the library copies one after the other.
+// watch starts a watch that shares events with others. The watch ends if an object leaves its
+// selector while its client has not read the previous events, because the watch would hold a copy
+// of each object. Events since an old version wait for the client, because the library copies
+// these one after the other.
 func (e *sharedEvents) watch(ctx context.Context,
 	start func(context.Context) (watch.Interface, error)) (watch.Interface, error) {
 	s := &sharingWatch{ctx: ctx, result: make(chan watch.Event, eventsAhead), stopped: make(chan struct{})}
@@ -59,7 +65,7 @@ func (e *sharedEvents) watch(ctx context.Context,
 	return s, nil
 }
 
-// of returns what the watches have in common, which is the object if it is the first.
+// of returns the shared object for the key. It stores the given object if it is the first one.
 func (e *sharedEvents) of(key eventKey, object runtime.Object, accessor metav1.Object) *sharedObject {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
@@ -75,7 +81,7 @@ func (e *sharedEvents) of(key eventKey, object runtime.Object, accessor metav1.O
 	return o
 }
 
-// forget forgets an event that no watch has any more, unless another has come since.
+// forget deletes an event that no watch has any more, unless it has been added again.
 func (e *sharedEvents) forget(key eventKey) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
@@ -84,7 +90,8 @@ func (e *sharedEvents) forget(key eventKey) {
 	}
 }
 
-// sharingWatch implements watch.Interface, and utilflowcontrol.InitializationSignal for the watch of the library.
+// sharingWatch implements watch.Interface, and utilflowcontrol.InitializationSignal for the
+// library's watch.
 type sharingWatch struct {
 	watch.Interface
 	ctx     context.Context // with the initialization signal of priority and fairness
@@ -93,8 +100,8 @@ type sharingWatch struct {
 	once    sync.Once
 
 	mutex sync.Mutex
-	// live is set when the library has sent the events since the version with which the watch began, of which old are
-	// not read yet.
+	// live is true when the library has sent the events since the version with which the watch
+	// began. old is the number of these events that have not been read yet.
 	live bool
 	old  int
 }
@@ -119,10 +126,11 @@ func (s *sharingWatch) Signal() {
 	utilflowcontrol.WatchInitialized(s.ctx)
 }
 
-// Wait is for priority and fairness, which has a signal of its own.
+// Wait does nothing. Priority and fairness waits for its own signal.
 func (s *sharingWatch) Wait() {}
 
-// nextIsOld returns whether the next event is one since the version with which the watch began.
+// nextIsOld reports whether the next event is one of the events since the version with which the
+// watch began.
 func (s *sharingWatch) nextIsOld() bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -163,10 +171,10 @@ func (s *sharingWatch) run(events *sharedEvents) {
 	}
 }
 
-// sharedObject is an object that is encoded once for each encoding. It must not be changed.
+// sharedObject is an object that is encoded once for each encoding. It must not be modified.
 type sharedObject struct {
 	metav1.Object
-	object  runtime.Object // of the library
+	object  runtime.Object // object of the library
 	mutex   sync.Mutex
 	encoded map[runtime.Identifier]func() ([]byte, error)
 }

@@ -23,7 +23,7 @@ func podVersion(version string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a", ResourceVersion: version}}
 }
 
-// common is an object that the library would encode once, and keep so.
+// common is an object that the library would encode once and keep encoded.
 type common struct{ *corev1.Pod }
 
 func (common) CacheEncode(runtime.Identifier, func(runtime.Object, io.Writer) error, io.Writer) error {
@@ -32,8 +32,9 @@ func (common) CacheEncode(runtime.Identifier, func(runtime.Object, io.Writer) er
 
 func (c common) GetObject() runtime.Object { return c.DeepCopy() }
 
-// TestSharedEvents: an object that was changed, or has left the selectors of two watches, is encoded once for each
-// encoding. Another version of it, and initial events, are not shared.
+// TestSharedEvents checks that an object that was changed, or that left the selectors of two
+// watches, is encoded once for each encoding. Other versions of the object and initial events are
+// not shared.
 func TestSharedEvents(t *testing.T) { synctest.Test(t, testSharedEvents) }
 
 func testSharedEvents(t *testing.T) {
@@ -96,8 +97,9 @@ func testSharedEvents(t *testing.T) {
 	}
 }
 
-// TestSharedEventsUnread: a watch whose client does not read ends when an object has left that it would have to copy.
-// What it has got before is sent. Stop ends one that waits for its client.
+// TestSharedEventsUnread checks that a watch whose client does not read ends when an object leaves
+// its selector and would have to be copied. The watch sends the events that it received before.
+// Stop ends a watch that waits for its client.
 func TestSharedEventsUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var events sharedEvents
@@ -146,8 +148,8 @@ func shareLive(t *testing.T, events *sharedEvents, w watch.Interface) watch.Inte
 	return s
 }
 
-// TestSharedEventsOld: a watch that begins with many deletions since an old version sends them all, however slow its
-// client is.
+// TestSharedEventsOld checks that a watch that begins with many deletions since an old version
+// sends them all, however slow its client is.
 func TestSharedEventsOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const deletions = 5 * eventsAhead
@@ -179,7 +181,7 @@ func TestSharedEventsOld(t *testing.T) {
 	})
 }
 
-// TestSharedEventsForgotten: what no watch has is forgotten.
+// TestSharedEventsForgotten checks that an event that no watch has is deleted.
 func TestSharedEventsForgotten(t *testing.T) {
 	var events sharedEvents
 	for i := range 1000 {

@@ -15,15 +15,17 @@ import (
 
 type refusalKey struct{}
 
-// SetStatusError sets the error that the response to a request has. It is for authorizers: the library responds to
-// their errors with 500 and no Status, and with 403 when it checks the permission to impersonate.
+// SetStatusError sets the error with which the server responds to a request. It is for
+// authorizers: the library responds to their errors with 500 and no Status, and with 403 when it
+// checks the permission to impersonate.
 func SetStatusError(ctx context.Context, err *apierrors.StatusError) {
 	if refusal, ok := ctx.Value(refusalKey{}).(*atomic.Pointer[apierrors.StatusError]); ok {
 		refusal.Store(err)
 	}
 }
 
-// WithStatusErrors replaces a response of 500 or 403 by the error of SetStatusError. It must precede authentication.
+// WithStatusErrors replaces a response with status 500 or 403 by the error of SetStatusError. It
+// must precede authentication.
 func WithStatusErrors(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		refusal := &atomic.Pointer[apierrors.StatusError]{}

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 )
 
-// TestAnswerRefusals: an error that an authorizer refuses with is the answer, as a Status. Others are
-// answered as the library does.
+// TestAnswerRefusals checks that the error of an authorizer becomes the response, as a Status, and
+// that other errors get the library's response.
 func TestAnswerRefusals(t *testing.T) {
 	for name, tc := range map[string]struct {
 		refusal *apierrors.StatusError

@@ -15,7 +15,8 @@ import (
 	"example.com/extension-apiserver/internal/restoptions"
 )
 
-// InStorage returns options for storages in which lists wait for their turns, and watches share their events.
+// InStorage returns options for storages in which lists wait for their turns and watches share
+// their events.
 func InStorage(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter { return inStorage{getter} }
 
 type inStorage struct{ generic.RESTOptionsGetter }

@@ -15,7 +15,7 @@ import (
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 )
 
-// listing is a storage that tells whether a list had its turn when it was asked for the objects.
+// listing is a storage that records whether a list had its turn when it read the objects.
 type listing struct {
 	storage.Interface
 	had bool
@@ -26,8 +26,8 @@ func (l *listing) GetList(ctx context.Context, _ string, _ storage.ListOptions, 
 	return nil
 }
 
-// TestTurnInStorage: a list waits for its turn when it has been read from the watch cache, where it may wait for etcd.
-// One that is read from etcd waits before that.
+// TestTurnInStorage checks that a list from the watch cache, which may wait for etcd, waits for
+// its turn after the objects have been read. A list from etcd waits before that.
 func TestTurnInStorage(t *testing.T) {
 	counts := flowcontrolrequest.NewStorageObjectCountTracker()
 	counts.Set("many", storage.Stats{ObjectCount: manyObjects + 1})

@@ -19,26 +19,30 @@ import (
 )
 
 const (
-	// freeCores compute no lists. Where all cores do, Go lets other goroutines wait for a second and more.
+	// freeCores is the number of cores that compute no lists. If all cores compute lists, Go makes
+	// other goroutines wait for a second and more.
 	freeCores = 1
-	// manyObjects is the number of objects of a resource from which its lists have turns, manyBytes that of their bytes.
+	// manyObjects is the number of objects above which the lists of a resource need turns.
+	// manyBytes is the same for their total size in bytes.
 	manyObjects, manyBytes = 500, 1 << 20
-	// longTurn is when a turn ends that has not ended. turnChecks is how often it is looked whether the list waits for
-	// its client.
+	// longTurn is the maximum duration of a turn. turnChecks is how often a turn checks whether
+	// the list waits for its client.
 	longTurn, turnChecks = 250 * time.Millisecond, 10 * time.Millisecond
-	// mostWaiting is how long the lists of a user that wait for their turns may take together, as far as is known.
-	// leastWaiting and manyWaiting bound their number. unknownList is how long a list of a new user takes.
+	// mostWaiting is the maximum total duration of the lists of a user that wait for their turns,
+	// estimated from earlier lists. leastWaiting and manyWaiting limit their number. unknownList
+	// is the estimate for a list of a new user.
 	mostWaiting, unknownList  = time.Second, 25 * time.Millisecond
 	leastWaiting, manyWaiting = 2, 100
-	// knownListers is how many users are known.
+	// knownListers is the number of users above which users without waiting lists are forgotten.
 	knownListers = 10_000
-	// longWait is how long a list waits for its turn: as long as the library lets it wait for seats.
+	// longWait is how long a list waits for its turn. The library lets it wait as long for seats.
 	longWait = 15 * time.Second
 )
 
-// Turns are those of lists of many objects, which users have one after the other, since small requests wait where all
-// cores compute lists. A list has its turn when its objects have been read, and before that if they are not read from
-// the watch cache: it does not wait for anything in its turn, but for its client.
+// Turns makes lists of many objects run one after the other, with users in turn, because small
+// requests wait if all cores compute lists. A list takes its turn when its objects have been read,
+// and before that if they are not read from the watch cache. During its turn, it waits for nothing
+// but its client.
 type Turns struct {
 	budget *budget.Budget
 	counts flowcontrolrequest.StorageObjectCountTracker
@@ -47,7 +51,8 @@ type Turns struct {
 	listers map[string]*lister
 }
 
-// lister is a user. waiting is how many of its lists wait, typical how long its turns took lately.
+// lister is a user. waiting is the number of its waiting lists. typical is the recent average
+// duration of its turns.
 type lister struct {
 	waiting int
 	typical time.Duration
@@ -62,18 +67,18 @@ func newTurns(all int, counts flowcontrolrequest.StorageObjectCountTracker) *Tur
 	return &Turns{budget: budget.New(int64(all), int64(all+1)/2), counts: counts, listers: map[string]*lister{}}
 }
 
-// needed returns whether a request reads many objects.
+// needed reports whether a request reads so many objects that it needs a turn.
 func (t *Turns) needed(info *genericapirequest.RequestInfo) bool {
 	if info == nil || info.Verb != "list" && info.Verb != "deletecollection" && info.Verb != "watch" || info.Name != "" {
 		return false
 	}
-	stats, _ := t.counts.Get(resourceOf(info).String()) // what was known at last does where that is old
+	stats, _ := t.counts.Get(resourceOf(info).String()) // a stale count is good enough
 	return stats.ObjectCount > manyObjects || stats.ObjectCount*stats.EstimatedAverageObjectSizeBytes > manyBytes
 }
 
 type turnKey struct{}
 
-// turn is that of a request.
+// turn is the turn of one request.
 type turn struct {
 	all   *Turns
 	user  string
@@ -82,7 +87,8 @@ type turn struct {
 	ended chan struct{}
 }
 
-// withTurn returns the request with its turn, if it needs one. Call end when it has been served.
+// withTurn returns the request with a turn, if it needs one. Call end when the request has been
+// served.
 func (t *Turns) withTurn(req *http.Request, info *genericapirequest.RequestInfo) (with *http.Request, end func()) {
 	if !t.needed(info) {
 		return req, func() {}
@@ -94,8 +100,8 @@ func (t *Turns) withTurn(req *http.Request, info *genericapirequest.RequestInfo)
 
 func hasTurn(ctx context.Context) bool { return ctx.Value(turnKey{}) != nil }
 
-// awaitTurn waits for the turn of a request, if it needs one and has not had it. It ends when the request does or waits
-// for its client, or takes long. The error has the status 429.
+// awaitTurn waits for the turn of a request, if it needs one and has not had it. The turn ends
+// when the request ends, waits for its client, or takes too long. An error has status 429.
 func awaitTurn(ctx context.Context) error {
 	own, ok := ctx.Value(turnKey{}).(*turn)
 	if !ok || own.had {
@@ -111,7 +117,7 @@ func awaitTurn(ctx context.Context) error {
 	release, err := own.all.budget.Take(ctx, own.user, 1)
 	own.all.leave(user)
 	if err != nil {
-		return apierrors.NewTooManyRequests("wait for a turn: "+err.Error(), 1)
+		return apierrors.NewTooManyRequests("wait for a slot: "+err.Error(), 1)
 	}
 	go func() {
 		began := time.Now()
@@ -138,7 +144,7 @@ func (t *turn) run() {
 	}
 }
 
-// enter counts a list that waits. It returns an error if too many of the user do.
+// enter counts a waiting list. It returns an error if too many lists of the user wait.
 func (t *Turns) enter(user string) (*lister, error) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -151,7 +157,7 @@ func (t *Turns) enter(user string) (*lister, error) {
 		t.listers[user] = l
 	}
 	if l.waiting >= manyWaiting || l.waiting >= leastWaiting && time.Duration(l.waiting+1)*l.typical > mostWaiting {
-		return nil, errors.New("too many lists of this user wait for their turns")
+		return nil, errors.New("too many lists of this user are queued")
 	}
 	l.waiting++
 	return l, nil

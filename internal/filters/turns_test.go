@@ -17,8 +17,9 @@ import (
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 )
 
-// TestTurns: lists of many objects compute one after the other, users in turn; other requests do not wait. A turn ends
-// when the list does, or waits for its client, or after a while.
+// TestTurns checks that lists of many objects are computed one after the other, with users in
+// turn, and that other requests do not wait. A turn ends when the list ends, waits for its client,
+// or takes too long.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counts := flowcontrolrequest.NewStorageObjectCountTracker()
@@ -83,7 +84,7 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestWaitingLists: the longer the lists of a user take the fewer of them may wait.
+// TestWaitingLists checks that fewer lists of a user may wait the longer the lists take.
 func TestWaitingLists(t *testing.T) {
 	for took, want := range map[time.Duration]int{0: manyWaiting, 50 * time.Millisecond: 20, time.Minute: leastWaiting} {
 		all := newTurns(1, noCounts)

@@ -24,12 +24,13 @@ import (
 // userUpgrades is how many upgraded connections a user may have open.
 const userUpgrades = 100
 
-// WithUpgradeLimit limits the number of upgraded connections of a user; more get 429. A request for an upgrade ends
-// when its connection is upgraded, and its handler continues: so it has the request timeout, and a seat of priority
-// and fairness until then. The library takes it for long-running, which means no seat at all, even for unauthorized
-// users.
+// WithUpgradeLimit limits the number of upgraded connections of a user. Further ones get 429. A
+// request for an upgrade ends when its connection is upgraded, and its handler continues. Until
+// then it has the request timeout and a seat of priority and fairness. The library treats it as
+// long-running, which means no seat at all, even for unauthorized users.
 //
-// The context of the handler ends when the caller loses its permission. Its cause is then the Status for the caller.
+// The context of the handler ends when the caller loses its permission. Its cause is then the
+// Status for the caller.
 func (l *LongRunning) WithUpgradeLimit(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	open := fairness.New(fairness.Limits{PerKey: userUpgrades})
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -41,7 +42,7 @@ func (l *LongRunning) WithUpgradeLimit(handler http.Handler, serializer runtime.
 		user, _ := genericapirequest.UserFrom(req.Context())
 		release, err := open.Take(req.Context(), user.GetName())
 		if err != nil {
-			err = apierrors.NewTooManyRequests(fmt.Sprintf("user has %d upgraded connections open", userUpgrades), 1)
+			err = apierrors.NewTooManyRequests(fmt.Sprintf("the user has %d open upgraded connections", userUpgrades), 1)
 			responsewriters.RespondWithError(w, req, err, serializer)
 			return
 		}
@@ -70,7 +71,8 @@ func (l *LongRunning) WithUpgradeLimit(handler http.Handler, serializer runtime.
 	})
 }
 
-// logPanic waits for the end of a handler that no filter waits for.
+// logPanic waits for the end of a handler for which no filter waits, and logs and counts its
+// panic.
 func (l *LongRunning) logPanic(ctx context.Context, ended <-chan any) {
 	if reason := <-ended; reason != nil {
 		l.panics.Inc()
@@ -78,7 +80,7 @@ func (l *LongRunning) logPanic(ctx context.Context, ended <-chan any) {
 	}
 }
 
-// upgradeWriter tells when the handler took the connection over.
+// upgradeWriter signals when the handler has taken over the connection.
 type upgradeWriter struct {
 	http.ResponseWriter
 	upgraded chan struct{}

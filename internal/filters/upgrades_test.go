@@ -20,8 +20,8 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 )
 
-// echoes is a server whose handler takes the connection over and then runs session; returned gets a
-// value when the filters of a request have ended.
+// echoes starts a server whose handler takes over the connection and then runs session. returned
+// receives a value when the filters of a request have ended.
 func echoes(t *testing.T, l *LongRunning, returned chan<- string,
 	session func(context.Context, net.Conn)) *httptest.Server {
 	t.Helper()
@@ -57,7 +57,8 @@ func echoes(t *testing.T, l *LongRunning, returned chan<- string,
 	return ts
 }
 
-// upgrade asks for an upgrade and returns the connection with the status; 0 is a connection that was closed.
+// upgrade requests an upgrade, and returns the connection and the status. Status 0 means that the
+// connection was closed.
 func upgrade(t *testing.T, ts *httptest.Server, path string) (conn net.Conn, status int) {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", ts.Listener.Addr().String())
@@ -73,7 +74,7 @@ func upgrade(t *testing.T, ts *httptest.Server, path string) (conn net.Conn, sta
 		path); err != nil {
 		t.Fatal(err)
 	}
-	// Not buffered beyond the answer: what follows is the session's.
+	// The reader must not buffer beyond the response: the following data belongs to the session.
 	resp, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil)
 	if err != nil {
 		return conn, 0
@@ -85,8 +86,8 @@ func upgrade(t *testing.T, ts *httptest.Server, path string) (conn net.Conn, sta
 	return conn, resp.StatusCode
 }
 
-// TestDetachUpgrades: the filters of a request end with the upgrade, while its session goes on for
-// longer than they would allow; the session ends when the right to it does.
+// TestDetachUpgrades checks that the filters of a request end with the upgrade, that its session
+// continues for longer than they would allow, and that the session ends with its permission.
 func TestDetachUpgrades(t *testing.T) {
 	c := &caller{name: "ann"}
 	l := newLasting(c)
@@ -109,7 +110,7 @@ func TestDetachUpgrades(t *testing.T) {
 		t.Fatalf("upgrade: got %d, want 101", status)
 	}
 	<-returned
-	// Longer than the timeout of the request, which is its deadline for writes too.
+	// Longer than the timeout of the request, which is also its deadline for writes.
 	<-time.After(1500 * time.Millisecond)
 	close(goOn)
 	said := make([]byte, len("still here"))
@@ -117,12 +118,13 @@ func TestDetachUpgrades(t *testing.T) {
 		t.Fatalf("read from the session: %v", err)
 	}
 	c.denied = errors.New("role gone")
-	if err := <-cause; !strings.Contains(fmt.Sprint(err), "taken away: role gone") {
+	if err := <-cause; !strings.Contains(fmt.Sprint(err), "revoked: role gone") {
 		t.Errorf("the session ended with %v, want the right that was taken away", err)
 	}
 }
 
-// TestUpgradesOfUser: a user has so many upgraded connections and no more; one that ends makes room.
+// TestUpgradesOfUser checks that a user may have a limited number of upgraded connections, and
+// that one that ends frees its slot.
 func TestUpgradesOfUser(t *testing.T) {
 	returned, end := make(chan string, 2*userUpgrades), make(chan struct{})
 	ts := echoes(t, newLasting(&caller{name: "ann"}), returned, func(context.Context, net.Conn) { <-end })
@@ -147,7 +149,8 @@ func TestUpgradesOfUser(t *testing.T) {
 	close(end)
 }
 
-// TestUpgradeWithoutSession: requests that are not upgraded end as all do, and a panic reaches no other request.
+// TestUpgradeWithoutSession checks that requests that are not upgraded end as usual, and that a
+// panic affects no other request.
 func TestUpgradeWithoutSession(t *testing.T) {
 	returned, ended := make(chan string, 10), make(chan struct{}, 10)
 	ts := echoes(t, newLasting(&caller{name: "ann"}), returned, func(context.Context, net.Conn) {

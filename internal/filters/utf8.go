@@ -17,8 +17,8 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// WithUTF8Check makes handlers respond with 400 to a JSON body that is not UTF-8 or has half of a surrogate pair.
-// The library would store U+FFFD for each. Its YAML parser rejects both.
+// WithUTF8Check makes handlers respond with 400 to a JSON body that is not UTF-8 or contains half
+// of a surrogate pair. The library would store U+FFFD for each. Its YAML parser rejects both.
 func WithUTF8Check(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
@@ -31,7 +31,7 @@ func WithUTF8Check(handler http.Handler) http.Handler {
 	})
 }
 
-// withUTF8 returns the body with an error for JSON that WithUTF8Check rejects.
+// withUTF8 returns a body whose Read returns an error for JSON that WithUTF8Check rejects.
 func withUTF8(body io.ReadCloser) io.ReadCloser {
 	return utf8Body{transform.NewReader(body, transform.Chain(encoding.UTF8Validator, surrogatePairs{})), body}
 }
@@ -48,15 +48,15 @@ func (b utf8Body) Read(p []byte) (int, error) {
 	case errors.Is(err, encoding.ErrInvalidUTF8):
 		err = apierrors.NewBadRequest("the body is not UTF-8")
 	case errors.Is(err, errSurrogate):
-		err = apierrors.NewBadRequest("the body has half of a surrogate pair")
+		err = apierrors.NewBadRequest("the body has an unpaired surrogate")
 	}
 	return n, err
 }
 
-var errSurrogate = errors.New("half of a surrogate pair")
+var errSurrogate = errors.New("unpaired surrogate")
 
-// surrogatePairs copies JSON. It returns errSurrogate for an escape that is half of a surrogate pair, such as \ud800
-// alone.
+// surrogatePairs copies JSON. It returns errSurrogate for an escape that is half of a surrogate
+// pair, such as \ud800 alone.
 type surrogatePairs struct{ transform.NopResetter }
 
 // Transform implements transform.Transformer.
@@ -83,8 +83,8 @@ func (surrogatePairs) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, er
 	return nDst, nSrc, nil
 }
 
-// escape returns the number of bytes of the escape, or the surrogate pair, that JSON begins with. An invalid escape is
-// left to the decoder.
+// escape returns the number of bytes of the escape, or of the surrogate pair, at the beginning of
+// json. It leaves an invalid escape to the decoder.
 func escape(json []byte, atEOF bool) (int, error) {
 	const single, unicode, pair = len(`\n`), len(`\u0000`), len(`\ud800\udc00`)
 	if len(json) < pair && !atEOF {
@@ -104,7 +104,7 @@ func escape(json []byte, atEOF bool) (int, error) {
 	return pair, nil
 }
 
-// codeUnit returns the UTF-16 code unit of the escape \uXXXX at the beginning of JSON.
+// codeUnit returns the UTF-16 code unit of the escape \uXXXX at the beginning of json.
 func codeUnit(json []byte) (rune, bool) {
 	if len(json) < 6 || json[0] != '\\' || json[1] != 'u' {
 		return 0, false

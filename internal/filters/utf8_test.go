@@ -14,7 +14,8 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// TestRefuseInvalidUTF8: what arrives in any pieces is read as it was sent, or is refused.
+// TestRefuseInvalidUTF8 checks that a body, in whatever pieces it arrives, is read unchanged or
+// rejected.
 func TestRefuseInvalidUTF8(t *testing.T) {
 	long := strings.Repeat("a", 4090) // near the size of a buffer
 	for _, text := range []string{
@@ -39,7 +40,7 @@ func TestRefuseInvalidUTF8(t *testing.T) {
 	}
 }
 
-// readJSON returns what a handler reads of a body that arrives whole and byte by byte.
+// readJSON returns the body that a handler reads, sent whole and byte by byte.
 func readJSON(t *testing.T, body string) (string, error) {
 	t.Helper()
 	var whole string

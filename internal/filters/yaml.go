@@ -29,38 +29,40 @@ import (
 	"example.com/extension-apiserver/internal/patch"
 )
 
-// maxYAML is the size in bytes of a body that the YAML parser may read. The parser keeps up to 140 bytes of memory for
-// a byte of "a,a,a": 420 MiB for the 3 MiB that the library allows. JSON in a server-side apply is read by this parser
-// too. etcd takes objects of up to 1.5 MiB.
+// maxYAML is the maximum size in bytes of a body that the YAML parser may read. The parser uses up
+// to 140 bytes of memory for a byte of "a,a,a": 420 MiB for the 3 MiB that the library allows. It
+// also reads JSON in server-side apply requests. etcd accepts objects of up to 1.5 MiB.
 const maxYAML = 768 << 10
 
-// maxOnlyYAML is that of a body that is not JSON, too: each of several passes of the library takes 0.25 s for 1 MiB,
-// and so does ours, which looks for aliases.
+// maxOnlyYAML is the maximum size in bytes of a body that is not JSON. The library parses it
+// several times, and checkNodes parses it to find aliases. Each pass takes 0.25 s for 1 MiB.
 const maxOnlyYAML = 512 << 10
 
-// Responses in YAML.
+// Limits for responses in YAML.
 const (
-	// maxYAMLAnswer is the size in bytes of the JSON that one is made of, yamlAnswerByteCost what each byte costs in
-	// memory.
+	// maxYAMLAnswer is the maximum size in bytes of the JSON that is converted to YAML.
+	// yamlAnswerByteCost is the memory cost of each byte.
 	maxYAMLAnswer      = 512 << 10
 	yamlAnswerByteCost = 170
-	// maxYAMLDepth is the number of levels: each line begins with two blanks for each.
+	// maxYAMLDepth is the maximum number of levels. YAML indents each line by two spaces per
+	// level.
 	maxYAMLDepth = 100
-	// userYAML and allYAML are how many are made at a time.
+	// userYAML and allYAML are the maximum numbers of responses that are converted at a time, per
+	// user and in total.
 	userYAML, allYAML = 8, 32
 )
 
-// writes are the verbs of the requests whose bodies the library decodes.
+// writes contains the verbs of the requests whose bodies the library decodes.
 var writes = sets.New("create", "update", "patch", "delete", "deletecollection")
 
-// WithYAMLLimit limits the YAML that is decoded to 512 KiB without aliases, or 768 KiB if it is JSON, which is decoded
-// as JSON except in a patch; other bodies get 413 or 400. It must follow authorization, and reads only bodies that a
-// handler decodes. A document of 1.5 MB can stand for 500 MB with aliases; kubectl resolves them itself
-// (CVE-2019-11253).
+// WithYAMLLimit limits decoded YAML to 512 KiB without aliases, or to 768 KiB if it is JSON, which
+// is decoded as JSON except in a patch. Other bodies get 413 or 400. It must follow authorization,
+// and reads only bodies that a handler decodes. With aliases, a document of 1.5 MB can expand to
+// 500 MB; kubectl resolves aliases itself (CVE-2019-11253).
 func WithYAMLLimit(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
-		// Every media type that the library may decode as YAML has the word in it.
+		// Every media type that the library may decode as YAML contains the word yaml.
 		if !ok || !info.IsResourceRequest || !writes.Has(info.Verb) ||
 			!strings.Contains(strings.ToLower(req.Header.Get("Content-Type")), "yaml") {
 			handler.ServeHTTP(w, req)
@@ -86,13 +88,14 @@ func WithYAMLLimit(handler http.Handler, serializer runtime.NegotiatedSerializer
 	})
 }
 
-// yamlReads are the verbs of reads whose answers WithYAMLResponseLimit bounds.
+// yamlReads contains the verbs of reads whose responses WithYAMLResponseLimit limits.
 var yamlReads = sets.New("get", "list")
 
-// WithYAMLResponseLimit limits responses as YAML to 512 KiB of JSON, because the library parses the JSON with its
-// YAML parser, which takes 1.7 GiB for 10 MiB. A longer response to a read is 406. A longer response to a write
-// stays JSON, since the write is done. The filter makes the library respond with JSON wherever the client accepts
-// YAML. kubectl requests JSON and writes YAML itself.
+// WithYAMLResponseLimit limits responses in YAML to 512 KiB of JSON, because the library parses
+// the JSON with its YAML parser, which takes 1.7 GiB for 10 MiB. A longer response to a read is
+// replaced by 406. A longer response to a write stays JSON, since the write is done. The filter
+// makes the library respond with JSON wherever the client accepts YAML. kubectl requests JSON and
+// writes YAML itself.
 func (m *Memory) WithYAMLResponseLimit(handler http.Handler,
 	streams func(*genericapirequest.RequestInfo) bool) http.Handler {
 	serializer := m.serializer
@@ -117,7 +120,7 @@ func (m *Memory) WithYAMLResponseLimit(handler http.Handler,
 		leave, err := waiting.Take(req.Context(), userName(req))
 		if err != nil {
 			responsewriters.RespondWithError(w, asJSON, apierrors.NewTooManyRequests(
-				"too many responses as YAML at once; ask for JSON", 1), serializer)
+				"too many concurrent YAML responses; request JSON", 1), serializer)
 			return
 		}
 		defer leave()
@@ -133,7 +136,7 @@ func (m *Memory) WithYAMLResponseLimit(handler http.Handler,
 		switch err := answer.writeYAML(req, w, m); {
 		case err == nil:
 		case answer.write:
-			_ = answer.copyUnchanged() // it is done
+			_ = answer.copyUnchanged() // the write is done
 		default:
 			asJSON.Header.Set("Accept", runtime.ContentTypeJSON)
 			responsewriters.RespondWithError(w, asJSON, err, serializer)
@@ -141,8 +144,8 @@ func (m *Memory) WithYAMLResponseLimit(handler http.Handler,
 	})
 }
 
-// jsonForYAML returns the header Accept with JSON in the place of YAML, and whether YAML was in it, as the
-// library reads the header.
+// jsonForYAML returns the Accept header with YAML replaced by JSON, and whether it contained YAML.
+// It parses the header as the library does.
 func jsonForYAML(accept string) (withoutYAML string, yaml bool) {
 	var clauses []string
 	for _, clause := range goautoneg.ParseAccept(accept) {
@@ -158,13 +161,13 @@ func jsonForYAML(accept string) (withoutYAML string, yaml bool) {
 	return strings.Join(clauses, ","), yaml
 }
 
-// jsonResponse is an answer of up to maxYAML bytes.
+// jsonResponse buffers a response of up to maxYAMLAnswer bytes.
 type jsonResponse struct {
 	header  http.Header
 	status  int
 	body    bytes.Buffer
 	tooLong bool
-	// w gets the answer as it is if it is not JSON, or if it is a longer one to a write.
+	// w receives the response unchanged if it is not JSON, or if it is a longer one to a write.
 	w      http.ResponseWriter
 	write  bool
 	passed bool
@@ -184,12 +187,12 @@ func (a *jsonResponse) Write(p []byte) (int, error) {
 		}
 		return a.w.Write(p)
 	case a.tooLong:
-		return 0, errors.New("answer is too long for YAML")
+		return 0, errors.New("response is too large for YAML")
 	}
 	return a.body.Write(p)
 }
 
-// copyUnchanged writes what there is of the answer as it is.
+// copyUnchanged writes the buffered part of the response unchanged.
 func (a *jsonResponse) copyUnchanged() error {
 	a.passed = true
 	maps.Copy(a.w.Header(), a.header)
@@ -199,17 +202,17 @@ func (a *jsonResponse) copyUnchanged() error {
 	return err
 }
 
-// writeYAML writes the answer to w, or returns an error before it has written anything.
+// writeYAML writes the response to w as YAML, or returns an error before it has written anything.
 func (a *jsonResponse) writeYAML(req *http.Request, w http.ResponseWriter, m *Memory) error {
 	if a.tooLong {
 		return notAcceptable(
-			fmt.Sprintf("the answer has more than %d bytes as JSON, which is too long for YAML; ask for JSON, or "+
-				"for a list with a limit",
+			fmt.Sprintf("the response has more than %d bytes as JSON, which is too large for YAML; request JSON, or "+
+				"a list with a limit",
 				maxYAMLAnswer))
 	}
 	if isTooDeep(a.body.Bytes()) {
-		return notAcceptable(fmt.Sprintf("the answer is more than %d levels deep, which YAML indents; ask for JSON",
-			maxYAMLDepth))
+		return notAcceptable(fmt.Sprintf(
+			"the response is nested more than %d levels deep, which is too deep for YAML; request JSON", maxYAMLDepth))
 	}
 	release, err := m.take(req, int64(a.body.Len())*yamlAnswerByteCost, m.perUser)
 	if err != nil {
@@ -235,7 +238,8 @@ func notAcceptable(message string) error {
 	}}
 }
 
-// isTooDeep reports whether JSON has more than maxYAMLDepth levels, or a text with so many brackets.
+// isTooDeep reports whether JSON has more than maxYAMLDepth levels, or strings with as many
+// brackets.
 func isTooDeep(body []byte) bool {
 	depth := 0
 	for _, c := range body {
@@ -251,7 +255,7 @@ func isTooDeep(body []byte) bool {
 	return false
 }
 
-// anyMediaType accepts what any resource may accept, such as ";as=Table".
+// anyMediaType accepts all parameters that some resource may accept, such as ";as=Table".
 type anyMediaType struct{}
 
 func (anyMediaType) AllowsMediaTypeTransform(string, string, *schema.GroupVersionKind) bool {
@@ -260,7 +264,7 @@ func (anyMediaType) AllowsMediaTypeTransform(string, string, *schema.GroupVersio
 func (anyMediaType) AllowsServerVersion(string) bool { return true }
 func (anyMediaType) AllowsStreamSchema(string) bool  { return true }
 
-// readYAML returns the body of a request, or an error with the status 413 if it is too large.
+// readYAML returns the body of a request, or an error with status 413 if it is too large.
 func readYAML(req *http.Request) ([]byte, error) {
 	tooLarge := apierrors.NewRequestEntityTooLargeError(
 		fmt.Sprintf("limit for YAML, and for server-side apply, is %d bytes", maxYAML))
@@ -280,14 +284,14 @@ func readYAML(req *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// checkNodes returns an error with the status 400 for a document that has aliases or binary data, or may have some, and
-// with 413 for lists that are too long. The library would store binary data as text, with the character U+FFFD for each
-// byte that is not UTF-8.
+// checkNodes returns an error with status 400 for a document that has or may have aliases or
+// binary data, and with status 413 for lists that are too long. The library would store binary
+// data as text, with the character U+FFFD for each byte that is not UTF-8.
 func checkNodes(body []byte) error {
-	// kubectl sends JSON. Without these signs, a document has neither an anchor with an alias, nor a tag, nor a long
+	// kubectl sends JSON. Without these characters, a document has no alias, no tag and no long
 	// list.
 	aliases := bytes.ContainsRune(body, '&') && bytes.ContainsRune(body, '*')
-	// in all lists and mappings
+	// elements counts those of all lists and mappings.
 	elements := bytes.Count(body, []byte(",")) + bytes.Count(body, []byte("-")) + bytes.Count(body, []byte(":"))
 	short := elements < patch.MaxOwners && len(body) < maxFieldPath
 	if !aliases && !bytes.ContainsRune(body, '!') && short || json.Valid(body) {
@@ -296,7 +300,7 @@ func checkNodes(body []byte) error {
 	var c bodyContent
 	var document yaml.Node
 	if err := yaml.Unmarshal(body, &document); err != nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("look for aliases and tags in the YAML: %v", err))
+		return apierrors.NewBadRequest(fmt.Sprintf("parse YAML: %v", err))
 	}
 	type field struct {
 		*yaml.Node

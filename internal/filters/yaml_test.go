@@ -22,7 +22,8 @@ func (u unread) Read([]byte) (int, error) {
 	return 0, io.ErrUnexpectedEOF
 }
 
-// TestS30YAML: YAML is read where it will be decoded and nowhere else, up to its limit, and without aliases.
+// TestS30YAML checks that YAML is read only where it will be decoded, up to its limit, and without
+// aliases.
 func TestS30YAML(t *testing.T) {
 	const apply = "application/apply-patch+yaml"
 	write := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "create", APIGroup: "workshop.example.com",
@@ -35,7 +36,7 @@ func TestS30YAML(t *testing.T) {
 	bomb := "{" + strings.Repeat("a,", 1000) + "&x b: *x}"
 	text := func(bytes int) string { return `{"a":"` + strings.Repeat("x", bytes-8) + `"}` }
 	for _, tc := range []struct {
-		name, contentType, body string // body "": it must not be read
+		name, contentType, body string // an empty body must not be read
 		info                    *genericapirequest.RequestInfo
 		want                    int
 		message                 string
@@ -52,7 +53,7 @@ func TestS30YAML(t *testing.T) {
 			"line 3: YAML aliases"},
 		{"both signs and no alias", "application/yaml", "a: R&D *new*\n", write, http.StatusTeapot, ""},
 		{"both signs, and not YAML", "application/yaml", "a: &x *\n\t- [", write, http.StatusBadRequest,
-			"look for aliases"},
+			"parse YAML: "},
 		{"both signs in JSON", apply, `{"a":"&x","b":"*x"}`, of("patch"), http.StatusTeapot, ""},
 		{"768 KiB", apply, text(maxYAML), of("patch"), http.StatusTeapot, ""},
 		{"768 KiB and a byte", apply, text(maxYAML + 1), of("patch"), http.StatusRequestEntityTooLarge,
@@ -101,7 +102,8 @@ func TestS30YAML(t *testing.T) {
 	}
 }
 
-// TestS30YAMLAnswers: what is read as YAML is what its JSON says, up to a size, and the library cannot choose YAML.
+// TestS30YAMLAnswers checks that a response in YAML has the content of its JSON, up to a size, and
+// that the library cannot choose YAML.
 func TestS30YAMLAnswers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		accept   string
@@ -109,12 +111,12 @@ func TestS30YAMLAnswers(t *testing.T) {
 		size     int
 		code     int
 		want     string
-		received string // as Accept
+		received string // Accept header that the handler receives
 	}{
 		"short": {"application/yaml", "list", 10, http.StatusOK, "a: xxxxxxxxxx\n", "application/json;q=1"},
 		"as a table": {"application/yaml;as=Table", "list", 1, http.StatusOK, "a: x\n",
 			"application/json;q=1;as=Table"},
-		"too long": {"application/yaml", "list", maxYAMLAnswer, http.StatusNotAcceptable, "too long for YAML",
+		"too long": {"application/yaml", "list", maxYAMLAnswer, http.StatusNotAcceptable, "too large for YAML",
 			"application/json;q=1"},
 		"too deep": {"application/yaml", "get", -101, http.StatusNotAcceptable, "more than 100 levels deep",
 			"application/json;q=1"},
@@ -122,16 +124,16 @@ func TestS30YAMLAnswers(t *testing.T) {
 		"JSON by rank": {"application/yaml;q=0.5,application/json", "list", 1, http.StatusOK, `{"a":"x"}`,
 			"application/json;q=1,application/json;q=0.5"},
 		"one, not more": {"application/yaml", "get", 1, http.StatusOK, "a: x\n", "application/json;q=1"},
-		"one, too long": {"application/yaml", "get", maxYAMLAnswer, http.StatusNotAcceptable, "too long for YAML",
+		"one, too long": {"application/yaml", "get", maxYAMLAnswer, http.StatusNotAcceptable, "too large for YAML",
 			"application/json;q=1"},
 		"a write": {"application/yaml", "update", 1, http.StatusCreated, "a: x\n", "application/json;q=1"},
 		"long writes": {"application/yaml", "deletecollection", maxYAMLAnswer, http.StatusCreated, `{"a":"xx`,
 			"application/json;q=1"},
-		// The library takes the second where the resource has no such form.
+		// The library uses the second type if the resource does not support the first.
 		"a form that nothing has": {"application/json;as=X, application/yaml", "list", maxYAMLAnswer, http.StatusOK,
 			`{"a":"xx`, "application/json;q=1;as=X,application/json;q=1"},
 		"a blank": {"application/ yaml", "list", maxYAMLAnswer, http.StatusNotAcceptable,
-			"too long for YAML", "application/json;q=1"},
+			"too large for YAML", "application/json;q=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			received := ""
@@ -168,8 +170,8 @@ func TestS30YAMLAnswers(t *testing.T) {
 	}
 }
 
-// TestAnswersThatAreNoYAML: the client gets a response that is not JSON unchanged, and the JSON of a write that YAML
-// cannot represent.
+// TestAnswersThatAreNoYAML checks that the client receives a response that is not JSON unchanged,
+// and also the JSON of a write that YAML cannot represent.
 func TestAnswersThatAreNoYAML(t *testing.T) {
 	for name, tc := range map[string]struct {
 		verb, contentType, body string
@@ -211,8 +213,8 @@ func TestAnswersThatAreNoYAML(t *testing.T) {
 	}
 }
 
-// TestJSONAsYAML: JSON that is sent as YAML is decoded as JSON, which takes a tenth of the time, but in a patch, whose
-// type says what is done with it.
+// TestJSONAsYAML checks that JSON that is sent as YAML is decoded as JSON, which takes a tenth of
+// the time, except in a patch, whose type determines the operation.
 func TestJSONAsYAML(t *testing.T) {
 	for _, tc := range []struct{ verb, contentType, body, want string }{
 		{"create", "application/yaml", `{"a":1}`, "application/json"},

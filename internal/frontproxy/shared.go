@@ -9,13 +9,13 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy/sharedca"
 )
 
-// relations describes each pair of a CA of the front proxy and a CA of users of which one can stand
-// in for the other. Every chain from a CA of one bundle to a CA of the other, through whatever CAs of
-// both, has a link that crosses between the bundles, so looking at pairs is enough.
+// relations describes each pair of a front-proxy CA and a client CA of which one can stand in for
+// the other. Every chain from a CA of one bundle to a CA of the other, through any CAs of both,
+// has a link that crosses between the bundles, so checking pairs is enough.
 //
-// A CA in neither bundle stays unseen: two intermediates under one root are separate, and rightly so,
-// but a users' CA whose chain reaches the front proxy's only through an intermediate that users send
-// along passes for separate too.
+// A CA in neither bundle is not visible. Two intermediates under one root therefore count as
+// separate, which is correct. A client CA whose chain reaches the front-proxy CA only through an
+// intermediate that users send also counts as separate, although it is not.
 func relations(cas, clientCAs []*x509.Certificate) []string {
 	var out []string
 	for _, ca := range cas {

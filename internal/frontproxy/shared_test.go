@@ -30,7 +30,7 @@ func newKey(t *testing.T) crypto.Signer {
 	return key
 }
 
-// sign makes a certificate for the key. Without an issuer it is self-signed.
+// sign returns a certificate for the key. Without an issuer, it is self-signed.
 func sign(t *testing.T, name string, key crypto.Signer, issuer *authority,
 	change func(*x509.Certificate)) *x509.Certificate {
 	t.Helper()
@@ -69,8 +69,8 @@ func newAuthority(t *testing.T, name string, key crypto.Signer, issuer *authorit
 	}), key}
 }
 
-// leaf is a client certificate with the name of the front proxy, valid as long as the issuer may
-// be.
+// leaf returns a client certificate with the name of the front proxy and the validity of its
+// issuer.
 func leaf(t *testing.T, issuer *authority) *x509.Certificate {
 	t.Helper()
 	return sign(t, certs.FrontProxyUser, newKey(t), issuer, func(c *x509.Certificate) {
@@ -87,8 +87,8 @@ func bundleOf(cas ...*authority) certs.Bundle {
 	return out
 }
 
-// accepts tells whether an API server with these CAs accepts the certificates that a client sends,
-// at the time.
+// accepts reports whether an API server with these CAs accepts the certificates that a client
+// sends, at the given time.
 func accepts(cas, sent certs.Bundle, at time.Time) bool {
 	_, err := sent[0].Verify(x509.VerifyOptions{
 		Roots: cas.Pool(), Intermediates: sent[1:].Pool(), CurrentTime: at,
@@ -97,8 +97,8 @@ func accepts(cas, sent certs.Bundle, at time.Time) bool {
 	return err == nil
 }
 
-// sharing is a pair of bundles. User and proxy are what a user and the front proxy send: a leaf and
-// intermediates.
+// sharing is a pair of bundles. user and proxy are the certificates that a user and the front
+// proxy send: a leaf and intermediates.
 type sharing struct {
 	name             string
 	proxies, clients certs.Bundle
@@ -107,8 +107,8 @@ type sharing struct {
 	later            time.Duration // when the certificates are verified; 0 means now
 }
 
-// TestS11SharedCA: a CA is shared where a user's certificate passes for the front proxy's, or the
-// front proxy's for a user's. Each case is proven with certificates.
+// TestS11SharedCA checks that a CA counts as shared if a user's certificate passes for the front
+// proxy's, or the front proxy's for a user's. Each case is proven with certificates.
 func TestS11SharedCA(t *testing.T) {
 	for _, tc := range slices.Concat(sameKeys(t), signedByEachOther(t), separate(t)) {
 		t.Run(tc.name, func(t *testing.T) {
@@ -138,7 +138,7 @@ func sameKeys(t *testing.T) []sharing {
 	a, b := newAuthority(t, "a", newKey(t), nil), newAuthority(t, "b", newKey(t), nil)
 	again := newAuthority(t, "a", a.key, nil)
 	renamed := newAuthority(t, "renamed", a.key, nil)
-	// The key can sign for both names, so it can make this bridge.
+	// The key can sign for both names, so it can create this bridge.
 	bridge := newAuthority(t, "renamed", a.key, a)
 	elsewhere := newAuthority(t, "elsewhere", newKey(t), nil)
 	below, belowAgain := newAuthority(t, "a", a.key, elsewhere), newAuthority(t, "a", a.key, elsewhere)

@@ -15,7 +15,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// Where kube-apiserver publishes its trust.
+// The ConfigMap in which kube-apiserver publishes its trust.
 const (
 	Namespace     = metav1.NamespaceSystem
 	ConfigMapName = "extension-apiserver-authentication"
@@ -34,16 +34,16 @@ const (
 
 // Weaknesses of the trust that an administrator may tolerate.
 const (
-	// AnyName: every certificate of the front proxy's CA is one of the front proxy.
+	// AnyName means that every certificate of the front-proxy CA is accepted as the front proxy's.
 	AnyName = "AnyName"
-	// SharedCA: the front proxy's certificates and those of users come from related CAs.
+	// SharedCA means that the certificates of the front proxy and of users come from related CAs.
 	SharedCA = "SharedCA"
 )
 
-// Weaknesses are the names of what can be tolerated.
+// Weaknesses lists the weaknesses that can be tolerated.
 var Weaknesses = []string{AnyName, SharedCA}
 
-// Status is the evaluation of one state of the ConfigMap, and the content as far as it could be
+// Status is the evaluation of one state of the ConfigMap, with its content as far as it could be
 // parsed.
 type Status struct {
 	CAs, ClientCAs                                                 []*x509.Certificate
@@ -52,17 +52,18 @@ type Status struct {
 
 	// Problems are the reasons to reject all front-proxy identities.
 	Problems []Problem
-	// ClientCAProblem is the reason to reject all client certificates of users, nil if there is none.
+	// ClientCAProblem is the reason to reject all client certificates of users; nil if there is
+	// none.
 	ClientCAProblem *Problem
 }
 
-// Problem is something wrong with the ConfigMap.
+// Problem is a problem of the ConfigMap.
 type Problem struct {
 	// Weakness is AnyName or SharedCA; empty for a problem that cannot be tolerated.
 	Weakness string
-	// Text says what is wrong. The ConfigMap is its subject: "has no client-ca-file".
+	// Text describes the problem. The ConfigMap is its subject: "has no client-ca-file".
 	Text string
-	// Hint is what an administrator can do about it; it may be empty.
+	// Hint tells an administrator how to solve the problem. It may be empty.
 	Hint string
 }
 
@@ -74,12 +75,12 @@ func (p Problem) String() string {
 	return text
 }
 
-// Evaluate evaluates the ConfigMap; nil stands for one that does not exist.
+// Evaluate evaluates the ConfigMap; nil means that it does not exist.
 //
 // k8s.io/apiserver keeps all its old values when one key does not parse
 // (k8s.io/apiserver/pkg/authentication/request/headerrequest). A typo in one key would keep a name
-// trusted that the same update revokes. So a key that does not parse, whichever it is, is a problem
-// of the whole.
+// trusted that the same update revokes. Therefore, any key that does not parse is a problem of the
+// whole ConfigMap.
 func Evaluate(cm *corev1.ConfigMap) Status {
 	if cm == nil {
 		gone := Problem{Text: "does not exist", Hint: "kube-apiserver creates it when it starts"}
@@ -114,9 +115,9 @@ func Evaluate(cm *corev1.ConfigMap) Status {
 	return s
 }
 
-// parseCAs parses the bundles as k8s.io/apiserver does. kube-apiserver may have no client CA: there
-// are no users' certificates then. Where it has one that cannot be parsed, nobody can tell whether
-// the front proxy's is another.
+// parseCAs parses the bundles as k8s.io/apiserver does. kube-apiserver may have no client CA, and
+// then there are no client certificates of users. If it has one that cannot be parsed, it is
+// unknown whether the front-proxy CA is a different one.
 func (s *Status) parseCAs(data map[string]string) {
 	var err error
 	switch s.CAs, err = certutil.ParseCertsPEM([]byte(data[CAKey])); {
@@ -141,9 +142,9 @@ func malformed(key string, err error) Problem {
 	return Problem{Text: fmt.Sprintf("has a malformed %s: %v", key, err)}
 }
 
-// parseList parses a list of strings in JSON; no text at all is an empty list. It returns false for
-// anything else, and for a blank entry: as a name it allows certificates without one, as a prefix
-// it makes every header an extra of the user.
+// parseList parses a JSON list of strings. No text is an empty list. It returns false for anything
+// else, and for a blank entry: a blank name allows certificates without a name, and a blank prefix
+// makes every header an extra of the user.
 func (s *Status) parseList(data map[string]string, key string, into *[]string) bool {
 	var list []string
 	if data[key] != "" {
@@ -161,8 +162,8 @@ func (s *Status) parseList(data map[string]string, key string, into *[]string) b
 	return true
 }
 
-// AllowsName tells whether a certificate of the front proxy's CA with this common name is one of
-// the front proxy. No names allow any, see AnyName.
+// AllowsName reports whether a certificate of the front-proxy CA with this common name is the
+// front proxy's. An empty list allows any name, see AnyName.
 func AllowsName(allowed []string, commonName string) bool {
 	return len(allowed) == 0 || slices.Contains(allowed, commonName)
 }

@@ -13,7 +13,7 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// published is the ConfigMap as kube-apiserver makes it, with the CAs of the two bundles.
+// published returns the ConfigMap as kube-apiserver creates it, with the CAs of the two bundles.
 func published(cas, clientCAs certs.Bundle) *corev1.ConfigMap {
 	return &corev1.ConfigMap{Data: map[string]string{
 		ClientCAKey:            string(clientCAs.PEM()),
@@ -35,7 +35,8 @@ func newCA(t *testing.T, name string) *certs.CA {
 	return ca
 }
 
-// TestS11Evaluate: each key is parsed, and none that is missing or malformed passes.
+// TestS11Evaluate checks that each key is parsed, and that a missing or malformed key is a
+// problem.
 func TestS11Evaluate(t *testing.T) {
 	proxies, users := certs.Bundle{newCA(t, "front-proxy-ca").Certificate},
 		certs.Bundle{newCA(t, "client-ca").Certificate}
@@ -119,7 +120,7 @@ func TestS11Evaluate(t *testing.T) {
 	}
 }
 
-// TestEvaluateReportsAll: one problem does not hide another.
+// TestEvaluateReportsAll checks that one problem does not hide another.
 func TestEvaluateReportsAll(t *testing.T) {
 	ca := certs.Bundle{newCA(t, "ca").Certificate}
 	cm := published(ca, ca)

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// TestTell: who waits longer than two seconds hears how many packages of how many are compiled; others hear nothing.
+// TestTell checks that a build of more than two seconds prints how many packages of how many are
+// compiled, and that a shorter one prints nothing.
 func TestTell(t *testing.T) {
 	list := func(cmd *exec.Cmd) error {
 		_, err := io.WriteString(cmd.Stdout, "a/b\n\nc\n\nd\n")
@@ -25,11 +26,11 @@ func TestTell(t *testing.T) {
 	}{
 		"at once": {time.Second, "k8s.io/a\n", ""},
 		"downloads": {3 * time.Second, "go: downloading k8s.io/a v1.0.0\ngo: downloading k8s.io/b v1.0.0\n",
-			"builds p: 2 modules downloaded\n"},
-		"compiles": {3 * time.Second, "k8s.io/a\nk8s", "builds p: 1 of 4 packages compiled\n"},
+			"building p: 2 modules downloaded\n"},
+		"compiles": {3 * time.Second, "k8s.io/a\nk8s", "building p: 1 of 4 packages compiled\n"},
 		"compiles for long": {13 * time.Second, "k8s.io/a\n",
-			"builds p: 1 of 4 packages compiled\nbuilds p: 1 of 4 packages compiled\n"},
-		"links": {3 * time.Second, "", "builds p\n"},
+			"building p: 1 of 4 packages compiled\nbuilding p: 1 of 4 packages compiled\n"},
+		"links": {3 * time.Second, "", "building p\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -48,27 +49,28 @@ func TestTell(t *testing.T) {
 	}
 }
 
-// TestFailure: what a compiler says is passed on whole; what the machine lacks is said with what helps.
+// TestFailure checks that the output of a compiler is returned completely, and that an error about
+// a lack of the machine is returned with a hint.
 func TestFailure(t *testing.T) {
 	for said, want := range map[string]string{
 		"# p\np/a.go:1:2: undefined: x\n": "# p\np/a.go:1:2: undefined: x",
 		"# p\np/a.go:9:2: syntax error: unexpected EOF, expecting }\n": "# p\np/a.go:9:2: syntax error: unexpected " +
 			"EOF, expecting }",
 		strings.Repeat("compile: write /tmp/x: no space left on device\n",
-			20): "no space left on device; it needs 4 GB once, in the directories of go env GOCACHE",
-		"compile: write /tmp/x: disk quota exceeded\n":                                   "quota exceeded; it needs 4 GB once",
-		"k8s.io/a: module lookup disabled by GOPROXY=off\n":                              "GOPROXY=off; it needs the Go module proxy once",
-		"go: k8s.io/a: Get \"https://x/y\": dial tcp 10.0.0.1:443: connection refused\n": "connection refused; it needs the Go module proxy once",
-		"k8s.io/a@v1: Get \"https://x/y.zip\": EOF\n":                                    "EOF; it needs the Go module proxy once",
-		"go: k8s.io/a@v1: read \"https://x/y.zip\": unexpected EOF\n":                    "unexpected EOF; it needs the Go module proxy once",
+			20): "no space left on device; the build needs 4 GB once, in the directories of go env GOCACHE",
+		"compile: write /tmp/x: disk quota exceeded\n":                                   "quota exceeded; the build needs 4 GB once",
+		"k8s.io/a: module lookup disabled by GOPROXY=off\n":                              "GOPROXY=off; the build needs the Go module proxy once",
+		"go: k8s.io/a: Get \"https://x/y\": dial tcp 10.0.0.1:443: connection refused\n": "connection refused; the build needs the Go module proxy once",
+		"k8s.io/a@v1: Get \"https://x/y.zip\": EOF\n":                                    "EOF; the build needs the Go module proxy once",
+		"go: k8s.io/a@v1: read \"https://x/y.zip\": unexpected EOF\n":                    "unexpected EOF; the build needs the Go module proxy once",
 	} {
 		log := &Log{}
 		if _, err := io.WriteString(log, said); err != nil {
 			t.Fatal(err)
 		}
 		got := log.Failure()
-		if hints := strings.Contains(got, "; it needs"); !strings.Contains(got, want) ||
-			hints != strings.Contains(want, "; it needs") || strings.Count(got, "\n") > strings.Count(want, "\n") {
+		if hints := strings.Contains(got, "; the build needs"); !strings.Contains(got, want) ||
+			hints != strings.Contains(want, "; the build needs") || strings.Count(got, "\n") > strings.Count(want, "\n") {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

@@ -9,11 +9,13 @@ import (
 	"example.com/extension-apiserver/internal/certs/verify"
 )
 
-// tokenFlags are those by which the server asks kube-apiserver about agents' tokens.
+// tokenFlags are the flags for the server's verification of agents' tokens through
+// kube-apiserver.
 var tokenFlags = []string{"agent-namespace", "agent-service-account", "authentication-audience"}
 
-// checkAuthentication: without any of its flags the server accepts every TLS client as an agent (CVE-2026-16242 in
-// HyperShift).
+// checkAuthentication checks that the server authenticates agents and that agents send what it
+// expects. Without any of these flags, the server accepts every TLS client as an agent
+// (CVE-2026-16242 in HyperShift).
 func checkAuthentication(s *set) []verify.Finding {
 	var out []verify.Finding
 	tokens, certificates := false, false
@@ -23,27 +25,27 @@ func checkAuthentication(s *set) []verify.Finding {
 		switch {
 		case !token && !certificate:
 			out = append(out, finding(p.String(),
-				"neither --%s nor --cluster-ca-cert: every client that reaches the server is accepted as an agent "+
-					"and carries kube-apiserver's connections",
+				"neither --%s nor --cluster-ca-cert: the server accepts every client that can reach it as an agent, "+
+					"and sends it kube-apiserver's connections",
 				strings.Join(tokenFlags, ", --")))
 		case token && certificate:
-			out = append(out, finding(p.String(), "both tokens and --cluster-ca-cert; the server refuses to start"))
+			out = append(out, finding(p.String(), "both token flags and --cluster-ca-cert are set; the server refuses to start"))
 		case token && len(missing) > 0:
-			out = append(out, finding(p.String(), "--%s is missing; the server wants all of --%s",
+			out = append(out, finding(p.String(), "--%s is missing; the server requires all of --%s",
 				strings.Join(missing, ", --"), strings.Join(tokenFlags, ", --")))
 		case token && p.flags["kubeconfig"] == "":
 			out = append(out, finding(p.String(),
-				"no --kubeconfig, with which the server asks kube-apiserver about tokens"))
+				"no --kubeconfig, with which the server sends TokenReviews to kube-apiserver"))
 		}
 		tokens, certificates = tokens || token, certificates || certificate
 	}
 	for _, p := range s.agents {
 		if tokens && p.flags["service-account-token-path"] == "" {
-			out = append(out, finding(p.String(), "no --service-account-token-path, and the server expects a token"))
+			out = append(out, finding(p.String(), "no --service-account-token-path, but the server expects a token"))
 		}
 		if certificates && (p.flags["agent-cert"] == "" || p.flags["agent-key"] == "") {
 			out = append(out, finding(p.String(),
-				"no --agent-cert and --agent-key, and the server expects a certificate"))
+				"no --agent-cert and --agent-key, but the server expects a certificate"))
 		}
 	}
 	return out

@@ -20,18 +20,18 @@ import (
 	"example.com/extension-apiserver/internal/certs/verify"
 )
 
-// handshake is one side of a TLS connection of the set: who shows a certificate, and by which CAs the other side knows
-// it.
+// handshake is one side of a TLS connection in the set: the certificate that it presents, and
+// the CAs with which the other side verifies it.
 type handshake struct {
 	what       string // for findings
 	object     string
-	cert, cas  string // paths, as flags and configurations have them
+	cert, cas  string // paths, as in flags and configurations
 	usage      x509.ExtKeyUsage
 	serverName string // that the client dials; empty for the certificates of clients
 }
 
-// handshakes lists both sides of kube-apiserver's connections over TCP, of the agents' connections, and of the servers'
-// connections to kube-apiserver the one that must have a name.
+// handshakes returns both sides of kube-apiserver's connections over TCP and of the agents'
+// connections.
 func (s *set) handshakes() []handshake {
 	var out []handshake
 	_, tcp, where := s.transport()
@@ -52,11 +52,11 @@ func (s *set) handshakes() []handshake {
 					p.flags["cluster-ca-cert"], x509.ExtKeyUsageClientAuth, ""})
 		}
 	}
-	// What is not set is not used, or is another rule's.
+	// A side without these settings is not used, or another rule reports it.
 	return slices.DeleteFunc(out, func(h handshake) bool { return h.cert == "" || h.cas == "" })
 }
 
-// parseURL returns an empty URL for what is none.
+// parseURL parses a URL. It returns an empty URL if address is invalid.
 func parseURL(address string) *url.URL {
 	if u, err := url.Parse(address); err == nil {
 		return u
@@ -64,7 +64,7 @@ func parseURL(address string) *url.URL {
 	return &url.URL{}
 }
 
-// checkNames: a certificate contains the name or address that its client dials.
+// checkNames checks that a certificate contains the name or address that its client dials.
 func checkNames(s *set) []verify.Finding {
 	var out []verify.Finding
 	check := func(what, file, dialled string) {
@@ -74,7 +74,7 @@ func checkNames(s *set) []verify.Finding {
 			return
 		}
 		if err := b[0].VerifyHostname(dialled); err != nil {
-			out = append(out, finding(s.file(file), "%s, but %s is dialled: %v", what, dialled, err))
+			out = append(out, finding(s.file(file), "%s: clients connect to %s: %v", what, dialled, err))
 		}
 	}
 	for _, h := range s.handshakes() {
@@ -90,15 +90,16 @@ func checkNames(s *set) []verify.Finding {
 	return out
 }
 
-// kubeconfigCluster is the kube-apiserver that a server asks, with paths as its container has them. It is empty where
-// the kubeconfig is not among the files, which is no fault: its directory has a key.
+// kubeconfigCluster returns the kube-apiserver that a server uses, with paths as in its
+// container. It returns an empty value if the kubeconfig is not among the files. That is not a
+// fault, because the kubeconfig's directory contains a key.
 func (s *set) kubeconfigCluster(p *program) clientcmdapi.Cluster {
 	name := p.flags["kubeconfig"]
 	config, err := clientcmd.LoadFromFile(s.file(name))
 	if err != nil || clientcmdapi.MinifyConfig(config) != nil {
 		return clientcmdapi.Cluster{}
 	}
-	for _, cluster := range config.Clusters { // that of the current context
+	for _, cluster := range config.Clusters { // only that of the current context
 		if file := cluster.CertificateAuthority; file != "" && !path.IsAbs(file) {
 			cluster.CertificateAuthority = path.Join(path.Dir(name), file)
 		}
@@ -107,34 +108,35 @@ func (s *set) kubeconfigCluster(p *program) clientcmdapi.Cluster {
 	return clientcmdapi.Cluster{}
 }
 
-// checkCAs: only CAs that sign nothing else decide who is an agent or kube-apiserver, because konnectivity accepts any
-// client certificate of its CAs, whatever its name; and each side accepts the certificate of the other.
+// checkCAs checks that only CAs that sign nothing else identify agents and kube-apiserver.
+// konnectivity accepts any client certificate of its CAs, regardless of its name. checkCAs also
+// checks that each side accepts the other's certificate.
 func checkCAs(s *set) []verify.Finding {
 	var out []verify.Finding
 	for _, p := range s.servers {
 		frontend, agents := p.flags["server-ca-cert"], p.flags["cluster-ca-cert"]
 		for _, flag := range []string{"server-ca-cert", "cluster-ca-cert"} {
 			if why := s.clusterCA(p, p.flags[flag]); why != "" {
-				out = append(out, finding(p.String(), "--%s=%s is %s: every user with a certificate is accepted", flag,
+				out = append(out, finding(p.String(), "--%s=%s is %s, so the server accepts every user with a certificate", flag,
 					p.flags[flag], why))
 			}
 		}
 		if frontend != "" && agents != "" && (frontend == agents ||
 			slices.ContainsFunc(s.bundle(agents), s.bundle(frontend).Contains)) {
 			out = append(out, finding(p.String(),
-				"--server-ca-cert and --cluster-ca-cert have the same CA: an agent's certificate passes for "+
+				"--server-ca-cert and --cluster-ca-cert share a CA, so the server accepts an agent's certificate as "+
 					"kube-apiserver's"))
 		}
 	}
 	if _, tcp, where := s.transport(); tcp != nil && tcp.TLSConfig != nil && tcp.TLSConfig.CABundle == "" {
 		out = append(out, finding(where,
-			"tlsConfig has no caBundle, so any CA that the machine trusts can vouch for the server"))
+			"tlsConfig has no caBundle, so kube-apiserver accepts a server certificate of any CA that the host trusts"))
 	}
 	return append(out, s.checkPeers()...)
 }
 
-// clusterCA tells why a CA's file is that of the cluster's users, or returns "". Paths are compared too, because that
-// CA is seldom among the files.
+// clusterCA returns the reason why a CA file contains a CA of the cluster's users, or "". It
+// also compares paths, because that CA is rarely among the files.
 func (s *set) clusterCA(p *program, file string) string {
 	users := slices.Clone(s.clientCAs)
 	for _, k := range s.apiServers {
@@ -151,10 +153,10 @@ func (s *set) clusterCA(p *program, file string) string {
 	}
 	switch v, _ := p.volumeAt(file); {
 	case file == "/etc/kubernetes/pki/ca.crt":
-		return "kubeadm's file of the cluster's CA"
+		return "kubeadm's cluster CA"
 	case strings.HasPrefix(file, "/var/run/secrets/kubernetes.io/serviceaccount/"), v != nil && v.ConfigMap != nil &&
 		v.ConfigMap.Name == "kube-root-ca.crt":
-		return "the cluster's CA as pods have it"
+		return "the cluster CA that is mounted into pods"
 	}
 	for _, ca := range s.bundle(file) {
 		if users.Contains(ca) {
@@ -164,7 +166,7 @@ func (s *set) clusterCA(p *program, file string) string {
 	return ""
 }
 
-// checkPeers: each side accepts the certificate of the other.
+// checkPeers checks that each side accepts the other's certificate.
 func (s *set) checkPeers() []verify.Finding {
 	var out []verify.Finding
 	for _, h := range s.handshakes() {
@@ -180,14 +182,14 @@ func (s *set) checkPeers() []verify.Finding {
 			Roots: cas.Pool(), Intermediates: shown[1:].Pool(), CurrentTime: s.now,
 			KeyUsages: []x509.ExtKeyUsage{h.usage},
 		}); err != nil {
-			out = append(out, finding(s.file(h.cert), "%s is not accepted by the CAs in %s: %v", h.what,
+			out = append(out, finding(s.file(h.cert), "%s does not verify with the CAs in %s: %v", h.what,
 				s.file(h.cas), err))
 		}
 	}
 	return out
 }
 
-// checkPairs does what certgen verify does, with each pair that the set uses.
+// checkPairs runs the checks of certgen verify on each key pair in the set.
 func (s *set) checkPairs() (checked []verify.Checked, findings []verify.Finding) {
 	var dirs []string
 	add := func(name string) {
@@ -205,9 +207,10 @@ func (s *set) checkPairs() (checked []verify.Checked, findings []verify.Finding)
 	for _, dir := range slices.Compact(dirs) {
 		report, err := verify.Paths([]string{dir}, verify.Options{Now: s.now})
 		if err != nil {
-			continue // it was there a moment ago
+			continue // it existed a moment ago
 		}
-		// Who trusts a pair is checked by checkPeers, which knows the peers; verify reports it as info.
+		// checkPeers knows the peers and checks who trusts a key pair. verify reports that only
+		// as info.
 		checked = append(checked, report.Checked...)
 		findings = append(findings, slices.DeleteFunc(report.Findings,
 			func(f verify.Finding) bool { return f.Severity == verify.Info })...)

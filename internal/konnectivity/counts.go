@@ -8,8 +8,9 @@ import (
 	"example.com/extension-apiserver/internal/certs/verify"
 )
 
-// checkCounts: an agent connects until it has as many servers as it was told, by Leases or by --server-count. With too
-// few, some kube-apiserver has no agent. Of static pods the manifests do not tell the number: the package live compares
+// checkCounts checks that agents learn the number of servers. An agent connects until it has as
+// many servers as Leases or --server-count specify; with too few, some kube-apiserver has no
+// agent. The manifests of static pods do not contain their number, so the package live checks
 // that.
 func checkCounts(s *set) []verify.Finding {
 	var out []verify.Finding
@@ -20,20 +21,20 @@ func checkCounts(s *set) []verify.Finding {
 		}
 		count := p.flag("server-count")
 		if !leases && p.replicas > 0 && count != strconv.Itoa(int(p.replicas)) {
-			out = append(out, finding(p.String(), "--server-count=%s, and there are %d replicas", count, p.replicas))
+			out = append(out, finding(p.String(), "--server-count=%s, but there are %d replicas", count, p.replicas))
 		}
 		for _, a := range s.agents {
 			switch counts := a.enabled("count-server-leases"); {
 			case leases && !counts:
 				out = append(out, finding(p.String(),
-					"--enable-lease-controller, and agents have no --count-server-leases (%s)", a))
+					"--enable-lease-controller is set, but agents lack --count-server-leases (%s)", a))
 			case counts && !leases:
 				out = append(out, finding(p.String(),
-					"no --enable-lease-controller, and agents have --count-server-leases (%s)", a))
+					"no --enable-lease-controller, but agents have --count-server-leases (%s)", a))
 			case leases:
 				for _, flag := range []string{"lease-namespace", "lease-label"} {
 					if want, got := p.flag(flag), a.flag(flag); got != want {
-						out = append(out, finding(p.String(), "--%s=%s, and agents have %s", flag, want, got))
+						out = append(out, finding(p.String(), "--%s=%s, but agents have %s", flag, want, got))
 					}
 				}
 			}

@@ -25,10 +25,11 @@ import (
 
 const egressKind = "EgressSelectorConfiguration"
 
-// decoder is strict: a misspelt field is a setting that is missing.
+// decoder is strict, because a misspelt field is a missing setting.
 var decoder = serializer.NewCodecFactory(clientgoscheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 
-// decode adds the documents of a file. What cannot be read is a finding.
+// decode adds the documents of a file to the set. A document that cannot be decoded is a
+// finding.
 func (s *set) decode(path string, data []byte) {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for {
@@ -52,7 +53,7 @@ func (s *set) decodeDocument(path string, doc []byte) error {
 		return err
 	}
 	switch meta.Kind {
-	case "": // comments only, or a patch
+	case "": // only comments, or a patch
 		return nil
 	case egressKind:
 		s.egresses = append(s.egresses, egressFile{path, filepath.Base(path), doc})
@@ -60,7 +61,7 @@ func (s *set) decodeDocument(path string, doc []byte) error {
 	}
 	value, _, err := decoder.Decode(doc, nil, nil)
 	if runtime.IsNotRegisteredError(err) {
-		return nil // no kind of a workload
+		return nil // not a workload
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", meta.Kind, err)

@@ -18,14 +18,15 @@ import (
 
 const egressFlag = "egress-selector-config-file"
 
-// egress returns the configuration that kube-apiserver reads: the one that its flag names, or the only one.
+// egress returns the configuration that kube-apiserver reads: the file that its flag names or,
+// without a kube-apiserver manifest, the only file.
 func (s *set) egress() (egressFile, error) {
 	var names []string
 	for _, e := range s.egresses {
 		names = append(names, e.where)
 	}
 	if len(s.apiServers) > 0 {
-		p := s.apiServers[0] // those of one control plane have the same flags
+		p := s.apiServers[0] // all kube-apiservers of a control plane have the same flags
 		name := filepath.Base(p.flags[egressFlag])
 		if p.flags[egressFlag] == "" {
 			return egressFile{}, fmt.Errorf(
@@ -35,18 +36,18 @@ func (s *set) egress() (egressFile, error) {
 		if i := slices.IndexFunc(s.egresses, func(e egressFile) bool { return e.name == name }); i >= 0 {
 			return s.egresses[i], nil
 		}
-		return egressFile{}, fmt.Errorf("expected a file %s, which kube-apiserver's --%s names, found %q", name,
+		return egressFile{}, fmt.Errorf("expected the file %s of kube-apiserver's flag --%s, found %q", name,
 			egressFlag, names)
 	}
 	if len(s.egresses) != 1 {
 		return egressFile{}, fmt.Errorf(
-			"expected one EgressSelectorConfiguration, found %q; the manifest of kube-apiserver would tell which "+
-				"one it reads", names)
+			"expected one EgressSelectorConfiguration, found %q; add the manifest of kube-apiserver, which names "+
+				"the right one", names)
 	}
 	return s.egresses[0], nil
 }
 
-// readEgress has kube-apiserver's own code read the configuration, which takes a file only.
+// readEgress reads the configuration with kube-apiserver's own code, which accepts only a file.
 func readEgress(e egressFile) (*apiserver.EgressSelectorConfiguration, error) {
 	f, err := os.CreateTemp("", "egress-*.yaml")
 	if err != nil {
@@ -60,8 +61,8 @@ func readEgress(e egressFile) (*apiserver.EgressSelectorConfiguration, error) {
 	return egressselector.ReadEgressSelectorConfiguration(f.Name())
 }
 
-// selection returns the connection of the selection "cluster", which aggregated APIs use, or nil, and where the
-// configuration is.
+// selection returns the connection of the selection "cluster", which aggregated APIs use, or
+// nil. It also returns the location of the configuration.
 func (s *set) selection() (*apiserver.Connection, string) {
 	e, err := s.egress()
 	if err != nil {
@@ -79,8 +80,8 @@ func (s *set) selection() (*apiserver.Connection, string) {
 	return nil, e.where
 }
 
-// transport returns how kube-apiserver reaches the server, by the path of a socket or by TCP or neither, and where the
-// configuration is.
+// transport returns the way in which kube-apiserver reaches the server: the path of a socket,
+// TCP or neither. It also returns the location of the configuration.
 func (s *set) transport() (socket string, tcp *apiserver.TCPTransport, where string) {
 	c, where := s.selection()
 	if c == nil || c.Transport == nil {
@@ -92,17 +93,17 @@ func (s *set) transport() (socket string, tcp *apiserver.TCPTransport, where str
 	return socket, c.Transport.TCP, where
 }
 
-// checkEgress asks kube-apiserver's own code, whose decoding is strict.
+// checkEgress checks the configuration with kube-apiserver's own code, which decodes strictly.
 func checkEgress(s *set) []verify.Finding {
 	e, err := s.egress()
 	if err != nil {
-		return nil // checkParts reports it
+		return nil // reported by checkParts
 	}
 	config, err := readEgress(e)
 	if err != nil {
 		f := finding(e.where, "%v", err)
 		if strings.Contains(err.Error(), "no kind") {
-			f.Fix = "write apiVersion: apiserver.k8s.io/v1beta1, the newest version that has this kind; there is no v1"
+			f.Fix = "set apiVersion: apiserver.k8s.io/v1beta1, the newest version of this kind; there is no v1"
 		}
 		return []verify.Finding{f}
 	}
@@ -117,14 +118,15 @@ func checkEgress(s *set) []verify.Finding {
 	}
 	switch c, _ := s.selection(); {
 	case c == nil:
-		out = append(out, finding(e.where, "no selection has the name cluster, so kube-apiserver connects directly"))
+		out = append(out, finding(e.where, "no egress selection is named cluster, so kube-apiserver connects directly"))
 	case c.ProxyProtocol == apiserver.ProtocolDirect:
-		out = append(out, finding(e.where, "the selection cluster has the protocol Direct"))
+		out = append(out, finding(e.where, "the egress selection cluster has the protocol Direct"))
 	}
 	return out
 }
 
-// localFiles replaces paths by those of the files in the set, so that kube-apiserver's code finds them.
+// localFiles replaces paths with those of the files in the set, so that kube-apiserver's code
+// finds them.
 func (s *set) localFiles(t *apiserver.TLSConfig) {
 	if t == nil {
 		return
@@ -136,12 +138,12 @@ func (s *set) localFiles(t *apiserver.TLSConfig) {
 	}
 }
 
-// checkPlainHTTP: kube-apiserver accepts such a URL and panics without a TLS configuration
-// (kubernetes/kubernetes#92690).
+// checkPlainHTTP reports an http:// URL. kube-apiserver accepts it and panics without a TLS
+// configuration (kubernetes/kubernetes#92690).
 func checkPlainHTTP(s *set) []verify.Finding {
 	_, tcp, where := s.transport()
 	if tcp == nil || !strings.HasPrefix(strings.ToLower(tcp.URL), "http:") {
 		return nil
 	}
-	return []verify.Finding{finding(where, "the selection cluster has the URL %s", tcp.URL)}
+	return []verify.Finding{finding(where, "the egress selection cluster has the URL %s", tcp.URL)}
 }

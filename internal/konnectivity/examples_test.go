@@ -23,7 +23,7 @@ const (
 	leaseFlags = "        - --enable-lease-controller\n        - --lease-namespace=konnectivity-leases\n"
 )
 
-// examples are mistakes that a person can make with the shipped manifests.
+// examples contains mistakes that users can make with the shipped manifests.
 var examples = []example{
 	{id: "T01", name: "no server", set: static, replace: []string{"name: konnectivity-server\n    ports",
 		"name: x\n    ports", "proxy-server:", "other:"}, want: "expected a container konnectivity-server"},
@@ -39,7 +39,7 @@ var examples = []example{
 			""},
 		want: "expected --egress-selector-config-file on kube-apiserver"},
 	{id: "T01", name: "another file", set: static, replace: []string{"egress/grpc-uds.yaml", "egress/other.yaml"},
-		want: "expected a file other.yaml"},
+		want: "expected the file other.yaml"},
 
 	{id: "T02", name: "v1", set: static, replace: []string{"apiserver.k8s.io/v1beta1", "apiserver.k8s.io/v1"},
 		want: "there is no v1"},
@@ -53,7 +53,7 @@ var examples = []example{
 		want: "TLS client cert does not exist", also: []string{"T05"}},
 	{id: "T02", name: "no cluster", set: static, replace: []string{"- name: cluster\n", "- name: controlplane\n",
 		"- name: controlplane\n  connection: {proxyProtocol: Direct}\n",
-		""}, want: "no selection has the name cluster"},
+		""}, want: "no egress selection is named cluster"},
 	{id: "T02", name: "direct", set: static, replace: []string{"    proxyProtocol: GRPC\n    transport:\n" + udsBlock,
 		"    proxyProtocol: Direct\n"}, want: "Direct"},
 
@@ -61,7 +61,7 @@ var examples = []example{
 		"        url: http://127.0.0.1:8131\n"}, want: "http://127.0.0.1:8131"},
 
 	{id: "T04", name: "none", set: static, replace: []string{agentNames, ""},
-		want: "every client that reaches the server is accepted as an agent"},
+		want: "the server accepts every client that can reach it as an agent"},
 	{id: "T04", name: "both", set: static, replace: []string{agentNames, agentNames + "    - " + agentCAFlag + "\n"},
 		want: "the server refuses to start", also: []string{"T05"}},
 	{id: "T04", name: "half", set: static, replace: []string{"    - --agent-namespace=kube-system\n", ""},
@@ -80,10 +80,10 @@ var examples = []example{
 		want:    "is the --client-ca-file of kube-apiserver"},
 	{id: "T05", name: "kubeadm's file", set: tcp, replace: []string{agentCAFlag,
 		"--cluster-ca-cert=/etc/kubernetes/pki/ca.crt", "--client-ca-file=/etc/kubernetes/pki/ca.crt",
-		"--client-ca-file=/x"}, want: "kubeadm's file"},
+		"--client-ca-file=/x"}, want: "kubeadm's cluster CA"},
 	{id: "T05", name: "the ServiceAccount's", set: tcp, replace: []string{agentCAFlag,
-		"--cluster-ca-cert=/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"}, want: "the cluster's CA as pods " +
-		"have it"},
+		"--cluster-ca-cert=/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"}, want: "the cluster CA that is " +
+		"mounted into pods"},
 	{id: "T05", name: "users' CA in kube-apiserver's file", set: tcp,
 		replace: []string{"--client-ca-file=/etc/kubernetes/pki/ca.crt",
 			"--client-ca-file=/x/konnectivity-agent-ca/tls.crt"}, want: "a CA of the cluster's users"},
@@ -93,7 +93,7 @@ var examples = []example{
 		change: embedCA, replace: []string{agentCAFlag, "--cluster-ca-cert=/x/users-ca/tls.crt"},
 		want: "a CA of the cluster's users"},
 	{id: "T05", name: "one CA for both", set: tcp, replace: []string{agentCAFlag, "--cluster-ca-cert=" + pairs +
-		"konnectivity-server/ca.crt"}, want: "an agent's certificate passes for kube-apiserver's"},
+		"konnectivity-server/ca.crt"}, want: "the server accepts an agent's certificate as kube-apiserver's"},
 	{id: "T05", name: "public CAs", set: tcp,
 		replace: []string{"          caBundle: /etc/kubernetes/konnectivity/konnectivity-apiserver-client/ca.crt\n",
 			""}, want: "tlsConfig has no caBundle"},
@@ -101,36 +101,36 @@ var examples = []example{
 		want: "expected the file " + pairs + "konnectivity-agent-server/tls.crt"},
 	{id: "T05", name: "CA of others for agents", set: static,
 		change: put("konnectivity-server/ca.crt", "konnectivity-agent/ca.crt"),
-		want:   "the server's certificate for agents is not accepted"},
-	{id: "T05", name: "agents' CA of others", set: tcp, change: put("serving/ca.crt", "konnectivity-agent-server/ca.crt"), want: "the agents' client certificate is not accepted", also: []string{"C01", "C02", "C14"}},
+		want:   "the server's certificate for agents does not verify"},
+	{id: "T05", name: "agents' CA of others", set: tcp, change: put("serving/ca.crt", "konnectivity-agent-server/ca.crt"), want: "the agents' client certificate does not verify", also: []string{"C01", "C02", "C14"}},
 	{id: "T05", name: "kube-apiserver's CA of others", set: tcp,
 		change: put("serving/ca.crt", "konnectivity-apiserver-client/ca.crt"),
-		want:   "the server's certificate for kube-apiserver is not accepted", also: []string{"C01", "C02", "C14"}},
+		want:   "the server's certificate for kube-apiserver does not verify", also: []string{"C01", "C02", "C14"}},
 	{id: "T05", name: "server's CA of others", set: tcp, change: put("serving/ca.crt", "konnectivity-server/ca.crt"),
-		want: "kube-apiserver's client certificate is not accepted", also: []string{"C01", "C02", "C14"}},
+		want: "kube-apiserver's client certificate does not verify", also: []string{"C01", "C02", "C14"}},
 
 	{id: "T06", name: "agents' host", set: static, replace: []string{"proxy-server-host: konnectivity.example.com",
-		"proxy-server-host: 10.0.0.9"}, want: "10.0.0.9 is dialled"},
+		"proxy-server-host: 10.0.0.9"}, want: "clients connect to 10.0.0.9: "},
 	{id: "T06", name: "kube-apiserver's URL", set: tcp, replace: []string{"url: https://127.0.0.1:8131",
-		"url: https://konnectivity:8131"}, want: "konnectivity is dialled"},
+		"url: https://konnectivity:8131"}, want: "clients connect to konnectivity: "},
 	{id: "T06", name: "tlsServerName", set: tcp, replace: []string{"        tlsConfig:\n",
-		"        tlsConfig:\n          tlsServerName: other\n"}, want: "other is dialled"},
+		"        tlsConfig:\n          tlsServerName: other\n"}, want: "clients connect to other: "},
 	{id: "T06", name: "loopback in the server's kubeconfig", set: static, change: func(t *testing.T, dir string) {
 		t.Helper()
 		name := "konnectivity-server.kubeconfig"
 		write(t, pair(dir, "kubeconfig"), name, strings.Replace(readFile(t, pair(dir, "kubeconfig", name)),
 			"https://10.0.0.1:6443", "https://127.0.0.1:6443", 1))
-	}, want: "127.0.0.1 is dialled"},
+	}, want: "clients connect to 127.0.0.1: "},
 
 	{id: "T07", name: "mode", set: static, replace: []string{"--mode=grpc", "--mode=http-connect"},
-		want: "--mode=http-connect, and kube-apiserver speaks GRPC"},
+		want: "--mode=http-connect, but kube-apiserver uses GRPC"},
 	{id: "T07", name: "TCP to a socket", set: shipped{mode: "http-connect-uds"}, replace: []string{udsBlock, tcpBlock},
-		want: "--uds-name is set, and kube-apiserver dials https://127.0.0.1:8131"},
+		want: "--uds-name is set, but kube-apiserver connects to https://127.0.0.1:8131"},
 	{id: "T07", name: "another port", set: tcp, replace: []string{"url: https://127.0.0.1:8131",
 		"url: https://127.0.0.1:8132"},
-		want: "--server-bind-address=127.0.0.1 --server-port=8131, and kube-apiserver dials https://127.0.0.1:8132"},
+		want: "--server-bind-address=127.0.0.1 --server-port=8131, but kube-apiserver connects to https://127.0.0.1:8132"},
 	{id: "T07", name: "no port", set: tcp, replace: []string{"url: https://127.0.0.1:8131", "url: https://127.0.0.1"},
-		want: "kube-apiserver dials https://127.0.0.1"},
+		want: "kube-apiserver connects to https://127.0.0.1"},
 	{id: "T07", name: "loopback of the other family", set: tcp,
 		replace: []string{"url: https://127.0.0.1:8131", "url: https://[::1]:8131"},
 		want:    "--server-bind-address=127.0.0.1"},
@@ -138,7 +138,7 @@ var examples = []example{
 		replace: []string{"url: https://127.0.0.1:8131", "url: https://[::1]:8131", "--server-bind-address=127.0.0.1",
 			"--server-bind-address=0.0.0.0"}, want: "--server-bind-address=0.0.0.0"},
 	{id: "T07", name: "two paths", set: static, replace: []string{"--uds-name=" + socketPath,
-		"--uds-name=/run/other.socket"}, want: "kube-apiserver dials " + socketPath},
+		"--uds-name=/run/other.socket"}, want: "kube-apiserver connects to " + socketPath},
 	{id: "T07", name: "108 bytes", set: static, replace: []string{"konnectivity-server.socket",
 		strings.Repeat("x", 108-len("/etc/kubernetes/konnectivity-server/"))}, want: "at most 107 bytes"},
 	{id: "T07", name: "URL", set: static, replace: []string{"udsName: /etc", "udsName: unix:///etc", "--uds-name=/etc",
@@ -176,24 +176,24 @@ var examples = []example{
 
 	{id: "T08", name: "static count", set: sidecar, replace: []string{leaseFlags, "        - --server-count=1\n",
 		"        - --count-server-leases\n", "", "  replicas: 1\n",
-		"  replicas: 3\n"}, want: "--server-count=1, and there are 3 replicas"},
+		"  replicas: 3\n"}, want: "--server-count=1, but there are 3 replicas"},
 	{id: "T08", name: "no count", set: sidecar, replace: []string{leaseFlags, "", "        - --count-server-leases\n",
-		"", "  replicas: 1\n", "  replicas: 2\n"}, want: "--server-count=1, and there are 2 replicas"},
+		"", "  replicas: 1\n", "  replicas: 2\n"}, want: "--server-count=1, but there are 2 replicas"},
 	{id: "T08", name: "Leases of the server only", set: static,
-		replace: []string{"        - --count-server-leases\n", ""}, want: "agents have no --count-server-leases"},
+		replace: []string{"        - --count-server-leases\n", ""}, want: "agents lack --count-server-leases"},
 	{id: "T08", name: "Leases of the agents only", set: sidecar,
 		replace: []string{"        - --enable-lease-controller\n", ""}, want: "no --enable-lease-controller"},
 	{id: "T08", name: "another namespace", set: static,
 		replace: []string{"        - --count-server-leases\n        - --lease-namespace=konnectivity-leases\n",
-			"        - --count-server-leases\n"}, want: "--lease-namespace=konnectivity-leases, and agents have " +
+			"        - --count-server-leases\n"}, want: "--lease-namespace=konnectivity-leases, but agents have " +
 			"kube-system"},
-	{id: "T08", name: "another label", set: static, replace: []string{"        - --count-server-leases\n", "        - --count-server-leases\n        - --lease-label=a=b\n"}, want: "--lease-label=k8s-app=konnectivity-server, and agents have a=b"},
+	{id: "T08", name: "another label", set: static, replace: []string{"        - --count-server-leases\n", "        - --count-server-leases\n        - --lease-label=a=b\n"}, want: "--lease-label=k8s-app=konnectivity-server, but agents have a=b"},
 
 	{id: "C06", name: "key of another", set: static, change: put("konnectivity-agent/tls.key",
-		"konnectivity-agent-server/tls.key"), want: "belongs to another certificate"},
+		"konnectivity-agent-server/tls.key"), want: "does not match the certificate"},
 }
 
-// TestExpiry: what certgen verify reports about the pairs is reported here too.
+// TestExpiry: Verify also reports certgen verify's findings about the key pairs.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	dir := newSet(t, static.files(t))
@@ -207,5 +207,5 @@ func TestExpiry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	example{id: "C07", want: "ends at", severity: verify.Warning}.compare(t, soon)
+	example{id: "C07", want: "expires at", severity: verify.Warning}.compare(t, soon)
 }

@@ -2,9 +2,10 @@
 
 //go:build ignore
 
-// It writes the defaults of the flags that the rules compare, as the option packages of konnectivity's programs have
-// them. go.mod does not require these packages: they would raise the versions of grpc, golang.org/x/* and others for
-// each server that uses this module.
+// This program generates the defaults of the flags that the rules compare from the option
+// packages of konnectivity's programs. go.mod does not require these packages, because they
+// would raise the versions of grpc, golang.org/x/* and others for each server that uses this
+// module.
 package main
 
 import (

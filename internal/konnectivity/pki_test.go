@@ -16,7 +16,7 @@ import (
 	"example.com/extension-apiserver/internal/kubeconfig"
 )
 
-// addresses are what is dialled: by agents, and by the server to ask kube-apiserver.
+// addresses are the hosts that agents dial, and that the server dials to reach kube-apiserver.
 type addresses struct{ agentServer, kubeAPIServer string }
 
 var (
@@ -24,7 +24,7 @@ var (
 	ipv6  = addresses{"fd00::9", "fd00::1"}
 )
 
-// pki is a directory with every pair, and the kubeconfig of the server, made once.
+// pki returns a directory with all key pairs and the server's kubeconfig, created once.
 var pki = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "konnectivity-pki-")
 	if err != nil {
@@ -63,7 +63,7 @@ func newPKI(dir string, a addresses) error {
 	if err := os.MkdirAll(filepath.Join(dir, "kubeconfig"), 0o700); err != nil {
 		return err
 	}
-	// Beside the kubeconfig, as the server has nothing else.
+	// Next to the kubeconfig, because the server has no other directory.
 	serverCA := filepath.Join(dir, "kubeconfig", certs.BundleFile)
 	if err := os.WriteFile(serverCA, users.CertPEM, 0o600); err != nil {
 		return err
@@ -76,7 +76,7 @@ func newPKI(dir string, a addresses) error {
 	return err
 }
 
-// kubeAPIServerCertificate writes that of kube-apiserver with the names that kubeadm gives it.
+// kubeAPIServerCertificate writes kube-apiserver's certificate with the names that kubeadm uses.
 func kubeAPIServerCertificate(dir, advertised string) error {
 	ca, err := certs.NewCA(certs.CAOptions{Name: "kubernetes", Usage: x509.ExtKeyUsageServerAuth})
 	if err != nil {
@@ -93,7 +93,7 @@ func kubeAPIServerCertificate(dir, advertised string) error {
 	return os.WriteFile(filepath.Join(dir, "apiserver.crt"), pair.CertPEM, 0o600)
 }
 
-// newSet writes a combination, with the pairs, into a directory.
+// newSet writes a combination and its key pairs to a directory.
 func newSet(t testing.TB, files map[string]string) string {
 	t.Helper()
 	from, err := pki()

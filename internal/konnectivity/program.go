@@ -17,11 +17,11 @@ import (
 	"example.com/extension-apiserver/internal/certs/verify"
 )
 
-// workload is what makes pods, or one static pod.
+// workload is an object that creates pods, or one static pod.
 type workload struct {
 	file, kind string
 	meta       metav1.ObjectMeta
-	replicas   int32 // 0 for kinds whose number is not in the manifest: static pods and DaemonSets
+	replicas   int32 // 0 if the manifest does not contain it: static pods and DaemonSets
 	pod        corev1.PodTemplateSpec
 }
 
@@ -34,7 +34,7 @@ type program struct {
 	flags     map[string]string // without dashes; a flag without a value is "true"
 }
 
-// String names the container too where there are several.
+// String returns the workload, and the container if the pod has several.
 func (p *program) String() string {
 	if len(p.pod.Spec.InitContainers)+len(p.pod.Spec.Containers) == 1 {
 		return p.workload.String()
@@ -42,18 +42,18 @@ func (p *program) String() string {
 	return p.workload.String() + " container " + p.container.Name
 }
 
-// The containers' names by which roles are known, and the last part of the images' names.
+// The names of containers, and the last path elements of images, that identify roles.
 const (
 	serverName, serverImage       = "konnectivity-server", "proxy-server"
 	agentName, agentImage         = "konnectivity-agent", "proxy-agent"
 	apiServerName, apiServerImage = "kube-apiserver", "kube-apiserver"
 )
 
-// role is what some programs of a set are.
+// role is a role in a set, with the programs that have it.
 type role struct {
 	name     string
 	programs []*program
-	missing  verify.Severity // of a finding that there is none
+	missing  verify.Severity // of a finding that no program has the role
 }
 
 func (s *set) roles() []role {
@@ -77,7 +77,7 @@ func (s *set) findPrograms() {
 	}
 }
 
-// flags reads a container's arguments. kubeadm writes them into the command, after the program.
+// flags parses a container's arguments. kubeadm puts them in the command, after the program.
 func (s *set) flags(w *workload, c corev1.Container) map[string]string {
 	args := slices.Concat(c.Command[min(1, len(c.Command)):], c.Args)
 	out := map[string]string{}
@@ -122,7 +122,8 @@ func (s *set) workloads() []*workload {
 	return out
 }
 
-// volumeAt returns the volume that the program sees at a path, and its mount: the one with the longest path.
+// volumeAt returns the volume and the mount that the program sees at a path. If several match,
+// the mount with the longest path wins.
 func (p *program) volumeAt(name string) (*corev1.Volume, *corev1.VolumeMount) {
 	mounts := slices.DeleteFunc(slices.Clone(p.container.VolumeMounts), func(m corev1.VolumeMount) bool {
 		return name != m.MountPath && !strings.HasPrefix(name, strings.TrimSuffix(m.MountPath, "/")+"/")
@@ -141,7 +142,7 @@ func (p *program) volumeAt(name string) (*corev1.Volume, *corev1.VolumeMount) {
 	return &p.pod.Spec.Volumes[i], &best
 }
 
-// user returns user and group of the program's process; nil for what the image decides.
+// user returns the user and group of the program's process; nil if the image determines it.
 func (p *program) user() (user, group *int64) {
 	pod, own := p.podContext(), cmp.Or(p.container.SecurityContext, &corev1.SecurityContext{})
 	return cmp.Or(own.RunAsUser, pod.RunAsUser), cmp.Or(own.RunAsGroup, pod.RunAsGroup)
@@ -153,7 +154,8 @@ func (p *program) podContext() *corev1.PodSecurityContext {
 
 var variable = regexp.MustCompile(`\$\(([A-Za-z_][-A-Za-z0-9_.]*)\)`)
 
-// expand replaces $(NAME) as kubelet does. What only the cluster knows, such as the address of a node, stays as it is.
+// expand replaces $(NAME) as kubelet does. Values that only the cluster knows, such as a node's
+// address, are not replaced.
 func (s *set) expand(w *workload, c corev1.Container, arg string) string {
 	return variable.ReplaceAllStringFunc(arg, func(match string) string {
 		name := variable.FindStringSubmatch(match)[1]
@@ -176,7 +178,7 @@ func (s *set) expand(w *workload, c corev1.Container, arg string) string {
 	})
 }
 
-// enabled tells whether a flag that is off by default is on.
+// enabled reports whether a flag that is off by default is on.
 func (p *program) enabled(flag string) bool { return p.flags[flag] == "true" }
 
 //go:generate go run -modfile=../controlplane/pins/konnectivity.mod gen.go lease-label lease-namespace mode server-count server-port

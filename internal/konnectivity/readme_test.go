@@ -12,11 +12,12 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestReadmeOverlays: the overlays in konnectivity/README.md can be rendered, in folders beside it.
+// TestReadmeOverlays: the overlays in docs/konnectivity/install.md can be rendered in folders
+// next to konnectivity.
 func TestReadmeOverlays(t *testing.T) {
 	t.Parallel()
 	var examples []string
-	for _, block := range strings.Split(readFile(t, filepath.Join(root, "konnectivity", "README.md")),
+	for _, block := range strings.Split(readFile(t, filepath.Join(root, "docs", "konnectivity", "install.md")),
 		"```yaml\n")[1:] {
 		if block, _, _ = strings.Cut(block, "```"); strings.Contains(block, "kind: Kustomization") {
 			examples = append(examples, block)

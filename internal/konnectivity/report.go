@@ -11,20 +11,20 @@ import (
 	"example.com/extension-apiserver/internal/certs/verify"
 )
 
-// Options are what a set is checked against.
+// Options define what a set is checked against.
 type Options struct {
-	// ClientCAFiles hold the CAs of the cluster's users, none of which may decide who is an agent. The CAs of
-	// kube-apiserver's
-	// --client-ca-file and of kubeconfigs are found without it where they are among the files.
+	// ClientCAFiles contain the CAs of the cluster's users, none of which may identify agents.
+	// CAs in kube-apiserver's --client-ca-file and in kubeconfigs are found without this option
+	// if they are among the files.
 	ClientCAFiles []string
 	Now           time.Time
 }
 
-// Verify checks the set in a directory against all rules. The directory holds rendered manifests (*.yaml, *.yml,
-// *.json) anywhere below it, and the pairs under the names that certgen init gives them
-// (konnectivity-agent-server/tls.crt): a file that a manifest names is found by the last two parts of its path. Faults
-// of the set are findings; Verify fails only if the directory cannot be read or holds no manifests, or if a file of CAs
-// cannot be read.
+// Verify checks the set in a directory against all rules. The directory contains rendered
+// manifests (*.yaml, *.yml, *.json) at any depth, and key pairs with the names of certgen init
+// (konnectivity-agent-server/tls.crt). A file that a manifest names is found by the last two
+// elements of its path. Faults of the set are findings. Verify returns an error only if the
+// directory is unreadable or contains no manifests, or if a CA file is unreadable.
 func Verify(dir string, opts Options) (*verify.Report, error) {
 	s, err := load(dir, opts.Now)
 	if err != nil {
@@ -47,7 +47,7 @@ func Verify(dir string, opts Options) (*verify.Report, error) {
 		findings), nil
 }
 
-// parts are the files and objects that have a role in the set.
+// parts returns the files and objects that have a role in the set.
 func (s *set) parts() []verify.Checked {
 	var out []verify.Checked
 	if e, err := s.egress(); err == nil {

@@ -21,18 +21,18 @@ var (
 	sidecar = shipped{sidecar: true, mode: "grpc-uds"}
 )
 
-// example is a combination that is right, and what breaks it.
+// example is a correct combination and a change that breaks it.
 type example struct {
 	id, name string
 	set      shipped
-	replace  []string // pairs of what is there and what shall be, in all files
+	replace  []string // pairs of existing and new text, in all files
 	change   func(t *testing.T, dir string)
 	want     string          // in the evidence, or for a fix in the fix
 	severity verify.Severity // empty: error
 	also     []string        // other rules that the same mistake breaks
 }
 
-// TestRules: each rule finds its mistakes, and no other rule takes them for one of its own.
+// TestRules: each rule finds its mistakes, and no other rule reports them.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	tested := map[string]bool{}
@@ -89,7 +89,7 @@ func (tc example) compare(t *testing.T, report *verify.Report) {
 	}
 }
 
-// pair is where the pairs are in a set.
+// pair returns the path of the key pairs in a set.
 func pair(dir string, path ...string) string {
 	return filepath.Join(append([]string{dir, "pki"}, path...)...)
 }
@@ -103,7 +103,7 @@ func remove(path ...string) func(*testing.T, string) {
 	}
 }
 
-// put copies a file of one pair over that of another.
+// put replaces a file of one key pair with that of another.
 func put(from, to string) func(*testing.T, string) {
 	return func(t *testing.T, dir string) {
 		t.Helper()
@@ -115,7 +115,7 @@ func put(from, to string) func(*testing.T, string) {
 	}
 }
 
-// embedCA puts the CA of the server's kubeconfig into the kubeconfig.
+// embedCA embeds the CA of the server's kubeconfig in the kubeconfig.
 func embedCA(t *testing.T, dir string) {
 	t.Helper()
 	ca := base64.StdEncoding.EncodeToString([]byte(readFile(t, pair(dir, "kubeconfig", certs.BundleFile))))

@@ -15,15 +15,15 @@ import (
 	"example.com/extension-apiserver/internal/certs/verify"
 )
 
-// set is what a directory holds.
+// set is the content of a directory.
 type set struct {
 	dir       string
 	now       time.Time
-	clientCAs certs.Bundle // that the caller named
+	clientCAs certs.Bundle // from the options
 
 	objects  []object
 	egresses []egressFile
-	files    []string         // all that are no manifests
+	files    []string         // all files that are not manifests
 	unread   []verify.Finding // about manifests that could not be decoded
 
 	servers, agents, apiServers []*program
@@ -35,15 +35,16 @@ type object struct {
 	value any // a pointer to a type of k8s.io/api
 }
 
-// egressFile is an EgressSelectorConfiguration, in a file of its own or in a ConfigMap.
+// egressFile is an EgressSelectorConfiguration in a file or in a ConfigMap.
 type egressFile struct {
 	where string // for findings
-	name  string // of the file, by which kube-apiserver's flag names it
+	name  string // of the file, as in kube-apiserver's flag
 	data  []byte
 }
 
-// load reads the manifests (*.yaml, *.yml, *.json) and lists the other files in dir and all below it. Names that begin
-// with ".." hold the same again, see certs.WriteFiles. It fails if dir cannot be read or holds no manifest.
+// load reads the manifests (*.yaml, *.yml, *.json) and lists the other files in dir and below
+// it. It skips names that begin with "..", which contain the same files again, see
+// certs.WriteFiles. It returns an error if dir is unreadable or contains no manifest.
 func load(dir string, now time.Time) (*set, error) {
 	s := &set{dir: dir, now: now}
 	if info, err := os.Stat(dir); err != nil {
@@ -52,7 +53,7 @@ func load(dir string, now time.Time) (*set, error) {
 		return nil, fmt.Errorf("expected a directory with manifests and certificates, found the file %s", dir)
 	}
 	manifests := 0
-	// With a separator at its end, a symlink is the directory to which it leads.
+	// With a trailing separator, a symlink refers to its target directory.
 	root := filepath.Clean(dir) + string(filepath.Separator)
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -88,8 +89,9 @@ func load(dir string, now time.Time) (*set, error) {
 	return s, nil
 }
 
-// file finds the file that a program will find under a path, by the last two parts of the path: the directory of a
-// pair, as certgen init names it, and the file in it. It returns "" when there is none.
+// file returns the file that a program will find at a path. It compares the last two elements of
+// the path: the directory of a key pair, as certgen init names it, and the file in it. It
+// returns "" if there is no such file.
 func (s *set) file(path string) string {
 	want := string(filepath.Separator) + filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path))
 	for _, f := range s.files {
@@ -100,8 +102,8 @@ func (s *set) file(path string) string {
 	return ""
 }
 
-// bundle reads the certificates in the file of a path; nil if it is missing or cannot be parsed, which checkPeers
-// reports.
+// bundle returns the certificates in the file at a path. It returns nil if the file is missing
+// or malformed, which checkPeers reports.
 func (s *set) bundle(path string) certs.Bundle {
 	b, _ := s.readBundle(path)
 	return b
@@ -110,7 +112,7 @@ func (s *set) bundle(path string) certs.Bundle {
 func (s *set) readBundle(path string) (certs.Bundle, error) {
 	file := s.file(path)
 	if file == "" {
-		return nil, fmt.Errorf("expected the file %s in %s, found none that ends with %s",
+		return nil, fmt.Errorf("expected the file %s in %s, found no file that ends with %s",
 			path, s.dir, filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path)))
 	}
 	data, err := os.ReadFile(file)

@@ -21,7 +21,7 @@ import (
 // root is the folder of the module.
 var root = filepath.Join("..", "..")
 
-// shipped is one way to combine what konnectivity/ has.
+// shipped is one combination of the components in konnectivity/.
 type shipped struct {
 	sidecar   bool
 	mode      string // the name of a file in konnectivity/egress
@@ -33,7 +33,8 @@ func (c shipped) String() string {
 	return fmt.Sprintf("sidecar=%t,%s,mtls=%t,daemonset=%t", c.sidecar, c.mode, c.mtls, c.daemonSet)
 }
 
-// combinations are all that there are. A sidecar shares a volume with kube-apiserver and needs no TCP.
+// combinations returns all valid combinations. A sidecar shares a volume with kube-apiserver and
+// needs no TCP.
 func combinations() []shipped {
 	var out []shipped
 	both := []bool{false, true}
@@ -51,7 +52,7 @@ func combinations() []shipped {
 	return out
 }
 
-// files returns the rendered manifests by the names of their files.
+// files returns the rendered manifests by file name.
 func (c shipped) files(t testing.TB) map[string]string {
 	t.Helper()
 	component := func(folder, name string, is bool) []string {
@@ -92,7 +93,7 @@ var (
 	rendered   = map[string]string{}
 )
 
-// kustomize renders resources and components, each once for all tests.
+// kustomize renders resources and components, once for all tests.
 func kustomize(t testing.TB, namespace string, resources, components []string) string {
 	t.Helper()
 	renderedMu.Lock()
@@ -129,7 +130,7 @@ func kustomize(t testing.TB, namespace string, resources, components []string) s
 	cmd := exec.CommandContext(t.Context(), filepath.Join(root, "bin", envtest.DefaultMinor, "kubectl"),
 		"kustomize", dir)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	// A deprecated field is a warning.
+	// A warning means a deprecated field.
 	if err := cmd.Run(); err != nil || stderr.Len() > 0 {
 		t.Fatalf("kubectl kustomize %s: %v\n%s", key, err, &stderr)
 	}

@@ -21,7 +21,7 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestShipped: every combination of what konnectivity/ has, with certificates of certgen, is without findings.
+// TestShipped: every combination in konnectivity/, with certgen's certificates, has no findings.
 func TestShipped(t *testing.T) {
 	t.Parallel()
 	for _, c := range combinations() {
@@ -53,7 +53,7 @@ func TestShipped(t *testing.T) {
 	}
 }
 
-// TestIPv6Only: a cluster without IPv4 has the same manifests, with IPv6 addresses.
+// TestIPv6Only: the same manifests work in a cluster without IPv4, with IPv6 addresses.
 func TestIPv6Only(t *testing.T) {
 	t.Parallel()
 	for _, c := range combinations() {
@@ -74,7 +74,7 @@ func TestIPv6Only(t *testing.T) {
 	}
 }
 
-// TestDefaults: a flag that is left out has the value that the programs have then.
+// TestDefaults: an omitted flag has the programs' default value.
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -99,7 +99,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestSidecarNamed: a finding is about one container of a pod, and counted with that alone.
+// TestSidecarNamed: a finding about one container of a pod is counted only for that container.
 func TestSidecarNamed(t *testing.T) {
 	t.Parallel()
 	files := sidecar.files(t)
@@ -117,7 +117,7 @@ func TestSidecarNamed(t *testing.T) {
 	}
 }
 
-// TestListensEverywhere: a server that listens at all addresses is met at each.
+// TestListensEverywhere: a server that listens on all addresses is reachable at each of them.
 func TestListensEverywhere(t *testing.T) {
 	t.Parallel()
 	for bind, url := range map[string]string{"": "https://[::1]:8131", "::0": "https://127.0.0.1:8131",
@@ -133,7 +133,8 @@ func TestListensEverywhere(t *testing.T) {
 	}
 }
 
-// accepted: the program itself, with its own option package, accepts all flags and what they are together.
+// accepted checks that the program itself, with its own option package, accepts all flags and
+// their combination.
 func accepted(t *testing.T, p *program) {
 	t.Helper()
 	if out := validate(t, p, p.container.Args...); !strings.Contains(out, valid[p.container.Name]) {
@@ -142,11 +143,13 @@ func accepted(t *testing.T, p *program) {
 	}
 }
 
-// valid is what a program says that has validated its options, and then finds nothing in its files.
+// valid contains the errors of programs that have validated their options and then find no data
+// in their files.
 var valid = map[string]string{serverName: "failed to load kubernetes client config",
 	agentName: "failed to run proxy connection"}
 
-// validate runs a program whose files are all empty, so that it ends before it serves or connects, and returns why.
+// validate runs a program with empty files, so that it exits before it serves or connects, and
+// returns its output.
 func validate(t *testing.T, p *program, args ...string) string {
 	t.Helper()
 	var empty []string
@@ -171,7 +174,7 @@ func binary(p *program) string {
 	return filepath.Join(root, "bin", envtest.DefaultMinor, name)
 }
 
-// TestRefused: what the programs refuse is found so.
+// TestRefused: the test detects flags that the programs reject.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	s, err := load(newSet(t, static.files(t)), time.Now())
@@ -197,7 +200,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// pinned returns the version of konnectivity that the tests of test/konnectivity run.
+// pinned returns the version of konnectivity that the tests in test/konnectivity run.
 func pinned(t *testing.T) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "controlplane", "pins", "konnectivity.mod"))
@@ -211,7 +214,7 @@ func pinned(t *testing.T) string {
 	return string(match[1])
 }
 
-// sane is what holds for servers and agents.
+// sane checks what must hold for both servers and agents.
 func sane(t *testing.T, p *program) {
 	t.Helper()
 	for _, arg := range p.container.Args {

@@ -14,10 +14,12 @@ import (
 	"example.com/extension-apiserver/internal/certs/verify"
 )
 
-// maxSocketPath: sun_path of unix(7) has 108 bytes, the last of which is 0.
+// maxSocketPath is the longest path of a Unix socket: sun_path in unix(7) has 108 bytes, the
+// last of which is 0.
 const maxSocketPath = 107
 
-// checkSocket: both ends speak the same protocol at the same place, and kube-apiserver may connect.
+// checkSocket checks that both ends use the same protocol and address, and that kube-apiserver
+// may connect.
 func checkSocket(s *set) []verify.Finding {
 	c, _ := s.selection()
 	if c == nil {
@@ -27,20 +29,20 @@ func checkSocket(s *set) []verify.Finding {
 	var out []verify.Finding
 	if socket != "" && (!path.IsAbs(socket) || len(socket) > maxSocketPath) {
 		out = append(out, finding(where,
-			"the path of the socket is %q, expected an absolute path of at most %d bytes without unix://", socket,
+			"socket path %q, expected an absolute path of at most %d bytes without unix://", socket,
 			maxSocketPath))
 	}
 	mode := map[apiserver.ProtocolType]string{apiserver.ProtocolGRPC: "grpc",
 		apiserver.ProtocolHTTPConnect: "http-connect"}[c.ProxyProtocol]
 	for _, p := range s.servers {
 		if got := p.flag("mode"); mode != "" && got != mode {
-			out = append(out, finding(p.String(), "--mode=%s, and kube-apiserver speaks %s", got, c.ProxyProtocol))
+			out = append(out, finding(p.String(), "--mode=%s, but kube-apiserver uses %s", got, c.ProxyProtocol))
 		}
 		switch name := p.flags["uds-name"]; {
 		case name != "" && tcp != nil:
-			out = append(out, finding(p.String(), "--uds-name is set, and kube-apiserver dials %s", tcp.URL))
+			out = append(out, finding(p.String(), "--uds-name is set, but kube-apiserver connects to %s", tcp.URL))
 		case socket != "" && name != socket:
-			out = append(out, finding(p.String(), "--uds-name=%s, and kube-apiserver dials %s", name, socket))
+			out = append(out, finding(p.String(), "--uds-name=%s, but kube-apiserver connects to %s", name, socket))
 		case socket != "":
 			out = append(out, s.checkGroup(p)...)
 		case tcp != nil:
@@ -53,8 +55,8 @@ func checkSocket(s *set) []verify.Finding {
 	return out
 }
 
-// checkAddress: the server listens where kube-apiserver dials. What a name, or an address that a load balancer may
-// have, leads to is not known here.
+// checkAddress checks that the server listens at the address that kube-apiserver dials. It
+// cannot check names, or addresses that may belong to a load balancer.
 func checkAddress(p *program, dialled string) []verify.Finding {
 	u, port, bind := parseURL(dialled), p.flag("server-port"), p.flags["server-bind-address"]
 	host, listens := net.ParseIP(u.Hostname()), net.ParseIP(bind)
@@ -66,10 +68,10 @@ func checkAddress(p *program, dialled string) []verify.Finding {
 		return nil
 	}
 	return []verify.Finding{finding(p.String(),
-		"--server-bind-address=%s --server-port=%s, and kube-apiserver dials %s", bind, port, dialled)}
+		"--server-bind-address=%s --server-port=%s, but kube-apiserver connects to %s", bind, port, dialled)}
 }
 
-// checkVolumes: both see the directory of the socket, from the same volume.
+// checkVolumes checks that both programs see the directory of the socket in the same volume.
 func (s *set) checkVolumes(socket string) []verify.Finding {
 	var out []verify.Finding
 	sources := map[string]bool{}
@@ -83,12 +85,12 @@ func (s *set) checkVolumes(socket string) []verify.Finding {
 			found("no volume is mounted at %s", path.Dir(socket))
 			continue
 		case mount.MountPath == socket || mount.SubPath != "" || mount.SubPathExpr != "":
-			found("the socket itself is mounted at %s; each start of the server makes another, which the mount does "+
-				"not show", mount.MountPath)
+			found("the socket itself is mounted at %s; the server creates a new socket at each start, which the mount "+
+				"does not show", mount.MountPath)
 		case mount.ReadOnly && slices.Contains(s.servers, p):
-			found("%s is mounted read-only, and the server makes the socket in it", mount.MountPath)
+			found("%s is mounted read-only, but the server creates the socket in it", mount.MountPath)
 		case volume.HostPath != nil && ptr.Deref(volume.HostPath.Type, "") == corev1.HostPathDirectoryOrCreate:
-			found("the volume %s has the type %s: kubelet makes a directory for root only", volume.Name,
+			found("the volume %s has the type %s: kubelet creates a directory that only root can write", volume.Name,
 				*volume.HostPath.Type)
 		}
 		if volume.HostPath != nil {
@@ -99,18 +101,19 @@ func (s *set) checkVolumes(socket string) []verify.Finding {
 	}
 	if len(out) == 0 && len(sources) > 1 {
 		out = append(out, finding(s.servers[0].String(),
-			"%s is in different volumes of kube-apiserver and of the server", path.Dir(socket)))
+			"kube-apiserver and the server mount different volumes at %s", path.Dir(socket)))
 	}
 	return out
 }
 
-// checkGroup: the server makes the socket with mode 0770, so kube-apiserver needs its user or group, or to be root,
-// which its image is.
+// checkGroup checks that kube-apiserver may open the socket. The server creates it with mode
+// 0770, so kube-apiserver needs the same user or group, or must be root, which is the default of
+// its image.
 func (s *set) checkGroup(server *program) []verify.Finding {
 	user, group := server.user()
 	if user == nil || group == nil {
 		return []verify.Finding{finding(server.String(),
-			"user and group of the server are not set, so the image decides who owns the socket")}
+			"user and group of the server are not set, so the image determines the owner of the socket")}
 	}
 	var out []verify.Finding
 	for _, k := range s.apiServers {
@@ -124,7 +127,7 @@ func (s *set) checkGroup(server *program) []verify.Finding {
 	return out
 }
 
-// groups are those of the program's process that the manifest gives it.
+// groups returns the groups that the manifest gives the program's process.
 func (p *program) groups() []int64 {
 	out := slices.Clone(p.podContext().SupplementalGroups)
 	_, own := p.user()

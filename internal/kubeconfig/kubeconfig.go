@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeconfig gives a user a client certificate and the kubeconfig that goes with it.
+// Package kubeconfig issues a client certificate for a user and writes the kubeconfig for it.
 //
-// Called by cmd/certgen. Calls internal/certs for everything about certificates and files, and client-go for the
-// format, which internal/certs must not know.
+// cmd/certgen calls it. It uses internal/certs for certificates and files, and client-go for the
+// format, on which internal/certs must not depend.
 package kubeconfig
 
 import (
@@ -22,25 +22,27 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// clusterName is kubeadm's.
+// clusterName is the name that kubeadm uses.
 const clusterName = "kubernetes"
 
-// Options say whose certificate is made, by which CA, and which server it is for.
+// Options specify the user of the certificate, the CA that issues it, and the server.
 type Options struct {
 	Client       certs.ClientOptions
 	CA           string // CA of the cluster's users, as certs.ReadCA finds it
 	Server       string // URL, https
-	ServerCAFile string // CAs that vouch for the server
+	ServerCAFile string // CAs with which the server is verified
 	Out          string // file for the kubeconfig
-	// Embed puts certificate, key and CAs into the kubeconfig. Without it they are files, which clients of client-go
-	// read again every 5 minutes: a new certificate is then used without a restart.
+	// Embed puts the certificate, the key and the CAs into the kubeconfig. Without it they are
+	// files, which clients of client-go read again every 5 minutes, so that a new certificate is
+	// used without a restart.
 	Embed bool
 	Now   func() time.Time // nil means time.Now
 }
 
-// Write issues a client certificate and writes the kubeconfig, mode 0600. Unless it is embedded, the pair is in the
-// directory Out.d beside it, and a second Write with the same options replaces the pair. A file with other content is
-// not overwritten. Wrong options give *certs.InvalidError, files in the way *certs.RefusedError.
+// Write issues a client certificate and writes the kubeconfig with mode 0600. Unless it is
+// embedded, the key pair is in the directory Out.d beside it, and a second Write with the same
+// options replaces the key pair. A file with other content is not overwritten. Write returns
+// *certs.InvalidError for invalid options and *certs.RefusedError for conflicting files.
 func Write(ctx context.Context, opts Options) (*certs.Report, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -50,7 +52,7 @@ func Write(ctx context.Context, opts Options) (*certs.Report, error) {
 	}
 	serverCAs, err := certs.ReadBundle(opts.ServerCAFile)
 	if err != nil {
-		return nil, fmt.Errorf("CAs of the server: %w", err)
+		return nil, fmt.Errorf("read CAs of the server: %w", err)
 	}
 	ca, err := certs.ReadCA(opts.CA, opts.Now)
 	if err != nil {
@@ -68,7 +70,8 @@ func Write(ctx context.Context, opts Options) (*certs.Report, error) {
 	if _, err := os.Stat(opts.Out); err == nil {
 		action = certs.Replaced
 	}
-	// First, since it is what may be refused. A kubeconfig without its pair is completed by the next Write.
+	// The kubeconfig is written first, since it may be refused. If its key pair is missing, the
+	// next Write completes it.
 	if err := certs.CreateFile(opts.Out, certs.File{Data: data, Mode: 0o600}); err != nil {
 		return nil, err
 	}
@@ -89,7 +92,7 @@ func (o Options) validate() error {
 		certs.Require("ca", o.CA,
 			"the CA of the cluster's users: a directory with tls.crt and tls.key, or a file such as ca.crt with "+
 				"ca.key beside it"),
-		certs.Require("server-ca", o.ServerCAFile, "the file of the CAs that vouch for the server"),
+		certs.Require("server-ca", o.ServerCAFile, "the file with the CAs that verify the server"),
 		certs.Require("out", o.Out, "a file for the kubeconfig"),
 	}
 	if u, err := url.Parse(o.Server); err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil ||
@@ -102,7 +105,8 @@ func (o Options) validate() error {
 
 func (o Options) pairDir() string { return o.Out + ".d" }
 
-// encode refers to files by paths relative to the kubeconfig, as kubectl writes them.
+// encode returns the kubeconfig. It refers to files by paths relative to the kubeconfig, as
+// kubectl does.
 func (o Options) encode(pair *certs.KeyPair, serverCA []byte) ([]byte, error) {
 	cluster := &clientcmdapi.Cluster{Server: o.Server, CertificateAuthorityData: serverCA}
 	user := &clientcmdapi.AuthInfo{ClientCertificateData: pair.CertPEM, ClientKeyData: pair.KeyPEM}
@@ -114,7 +118,7 @@ func (o Options) encode(pair *certs.KeyPair, serverCA []byte) ([]byte, error) {
 		to, toErr := filepath.Abs(o.ServerCAFile)
 		path, relErr := filepath.Rel(from, to)
 		if err := errors.Join(fromErr, toErr, relErr); err != nil {
-			return nil, fmt.Errorf("find the way from %s to %s: %w", o.Out, o.ServerCAFile, err)
+			return nil, fmt.Errorf("compute relative path from %s to %s: %w", o.Out, o.ServerCAFile, err)
 		}
 		cluster = &clientcmdapi.Cluster{Server: o.Server, CertificateAuthority: path}
 	}
@@ -131,15 +135,16 @@ func (o Options) encode(pair *certs.KeyPair, serverCA []byte) ([]byte, error) {
 }
 
 func (o Options) report(action certs.Action, cert, ca *x509.Certificate) *certs.Report {
-	item := certs.Item{Name: o.Client.User, Path: o.Out, Action: action, Reason: "asked for",
+	item := certs.Item{Name: o.Client.User, Path: o.Out, Action: action, Reason: "requested",
 		Certificate: new(certs.Describe(cert, o.Now()))}
 	if o.Embed {
-		item.Notes = append(item.Notes, "certificate and key are embedded: clients read them only when they start")
+		item.Notes = append(item.Notes, "certificate and key are embedded: clients read them only at startup")
 	} else {
-		item.Notes = append(item.Notes, "certificate and key are in "+o.pairDir()+"; run this again before they end")
+		item.Notes = append(item.Notes,
+			"certificate and key are in "+o.pairDir()+"; run this command again before they expire")
 	}
 	if cert.NotAfter.Equal(ca.NotAfter) {
-		item.Notes = append(item.Notes, "it ends with its CA: rotate the CA before that")
+		item.Notes = append(item.Notes, "expires together with its CA: rotate the CA first")
 	}
 	report := certs.NewReport("KubeconfigReport", item)
 	report.Next = []string{"kubectl --kubeconfig " + o.Out + " auth whoami"}

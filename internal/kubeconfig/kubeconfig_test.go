@@ -23,7 +23,7 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// cluster is a server that knows its users by their certificates.
+// cluster is a server that identifies its users by their certificates.
 type cluster struct {
 	url, usersCA, serverCA string
 }
@@ -70,7 +70,7 @@ func (c cluster) options(t *testing.T) Options {
 	}
 }
 
-// whoami asks the server with nothing but the kubeconfig.
+// whoami sends a request to the server with only the kubeconfig, and returns the response.
 func whoami(t *testing.T, path string) string {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", path)
@@ -123,7 +123,8 @@ func TestKubeconfigWorks(t *testing.T) {
 	}
 }
 
-// Renewed, the kubeconfig stays and its pair changes.
+// TestKubeconfigIsRenewed checks that a second Write keeps the kubeconfig and replaces its key
+// pair.
 func TestKubeconfigIsRenewed(t *testing.T) {
 	c := newCluster(t)
 	opts := c.options(t)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// BenchmarkJSONLength is what each read from and write to etcd costs more.
+// BenchmarkJSONLength measures the additional cost of each read from and write to etcd.
 func BenchmarkJSONLength(b *testing.B) {
 	for name, char := range map[string]string{"text": "x", "escapes": "<", "unicode": "世", "binary": "\xff"} {
 		data := append([]byte("k8s\x00"), bytes.Repeat([]byte(char), 1_500_000/len(char))...)
@@ -21,7 +21,8 @@ func BenchmarkJSONLength(b *testing.B) {
 	}
 }
 
-// BenchmarkLarge is what each list costs more, with as many large objects as are remembered.
+// BenchmarkLarge measures the additional cost of each list while as many large objects are tracked
+// as possible.
 func BenchmarkLarge(b *testing.B) {
 	sizes := New()
 	r := sizes.resource(widgets, "/registry/example.com/widgets/")
@@ -33,7 +34,8 @@ func BenchmarkLarge(b *testing.B) {
 	}
 }
 
-// BenchmarkMost is what a Table costs more while objects need more memory than a user may have.
+// BenchmarkMost measures the additional cost of a Table while objects need more memory than a user
+// may have.
 func BenchmarkMost(b *testing.B) {
 	sizes := New()
 	r := sizes.resource(widgets, "/registry/example.com/widgets/")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package objectsizes knows how long stored objects are as JSON, from what passes between etcd and the storage of a
-// server.
+// Package objectsizes tracks how long stored objects are as JSON. It observes the data that passes
+// between etcd and the storage of a server.
 package objectsizes
 
 import (
@@ -25,56 +25,61 @@ import (
 )
 
 const (
-	// small is the size in bytes up to which Object does not tell objects apart, and writes are not limited.
+	// small is the size in bytes up to which Object does not distinguish objects, and up to which
+	// writes are not limited.
 	small = 64 << 10
-	// named is the size in bytes up to which Large leaves objects out, unless their JSON is much longer than what is
-	// stored: a quarter and plainGrowth bytes.
+	// named is the size in bytes up to which Large omits objects, unless their JSON exceeds the
+	// stored size by more than a quarter and plainGrowth bytes.
 	named       = 16 << 10
 	plainGrowth = 1 << 10
-	// remembered is how many larger objects of a resource are.
+	// remembered is how many larger objects of a resource are tracked.
 	remembered = 10_000
-	// maxStored is the size in bytes of a request that etcd accepts by default.
+	// maxStored is the maximum size in bytes of a request that etcd accepts by default.
 	maxStored = 1.5 * 1024 * 1024
-	// checkPeriod is how often it is checked at most whether they still exist.
+	// checkPeriod is the minimum time between two checks whether they still exist.
 	checkPeriod = 10 * time.Second
 )
 
-// Sizes are the largest sizes that objects have had since the server started: the lengths of their JSON in bytes, or
-// more. They do not shrink, because a watch sees the value before a change after the one that replaces it. All methods
-// can be called concurrently.
+// Sizes tracks the largest sizes that objects have had since the server started. A size is the
+// length of the JSON in bytes, or an upper bound. Sizes do not shrink, because a watch reads the
+// value before a change after the value that replaces it. All methods are safe for concurrent use.
 type Sizes struct {
 	mutex                 sync.Mutex
 	resources             map[schema.GroupResource]*resource
 	allWrites, userWrites int64 // bytes, see LimitWrites
 }
 
-// resource has the largest objects by NAMESPACE/NAME, or NAME. All others have at most the size rest.
+// resource holds the largest objects by NAMESPACE/NAME, or NAME. All others have at most the size
+// rest.
 type resource struct {
 	prefix        string // of keys in etcd
 	objects       map[string]object
 	rest, largest int64
-	// floor is the size up to which objects are not remembered, since there are more than can be. growth is how many
-	// bytes their JSON is longer at the most than what is stored.
+	// floor is the size up to which objects are not tracked, because there are too many. growth is
+	// the maximum number of bytes by which the JSON of an untracked object exceeds its stored
+	// size.
 	floor, growth int64
-	exists        func(ctx context.Context, name string) bool // nil until there is a storage
+	exists        func(ctx context.Context, name string) bool // nil until the storage exists
 	checked       time.Time                                   // when Forget last looked for deleted objects
 	writes        *writes                                     // nil until a large object is written
 }
 
 type object struct{ json, stored int64 }
 
-// New returns Sizes of no resource.
+// New returns Sizes without resources.
 func New() *Sizes { return &Sizes{resources: map[schema.GroupResource]*resource{}} }
 
-// Known returns whether objects of the resource are stored in etcd.
+// Known reports whether objects of the resource are stored in etcd.
 func (s *Sizes) Known(of schema.GroupResource) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	return s.resources[of] != nil
 }
 
-// Largest returns the size of the largest object of a resource in a namespace, or in all if that is empty: 0 if it has
-// none, or they are not stored in etcd. For one namespace it is at least that of what Object does not tell apart.
+// Largest returns the size of the largest object of a resource in a namespace, or in all
+// namespaces if namespace is empty. It returns 0 if the resource has no objects, or if they are
+// not stored in etcd. The result for one namespace includes objects that Object does not
+// distinguish.
 func (s *Sizes) Largest(of schema.GroupResource, namespace string) int64 {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -94,8 +99,8 @@ func (s *Sizes) Largest(of schema.GroupResource, namespace string) int64 {
 	return min(largest, r.largest)
 }
 
-// Object returns the size of an object, or more: up to 64 KiB if the object is smaller than that, and up to the size of
-// the 10,000th largest object of the resource.
+// Object returns the size of an object, or an upper bound: up to 64 KiB for an object that is
+// smaller, and up to the size of the 10,000th largest object of the resource.
 func (s *Sizes) Object(of schema.GroupResource, namespace, name string) int64 {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -106,9 +111,10 @@ func (s *Sizes) Object(of schema.GroupResource, namespace, name string) int64 {
 	return min(max(r.rest, r.objects[path.Join(namespace, name)].json), r.largest)
 }
 
-// Large returns the sum of the sizes of the up to 10,000 largest objects of a resource in a namespace, or in all if
-// that is empty, and how many bytes they are stored in. Among them are those of more than 16 KiB, and those whose JSON
-// is much longer than what is stored. growth is how many bytes that is for each other object, at the most.
+// Large returns the total size of the up to 10,000 largest objects of a resource in a namespace,
+// or in all namespaces if namespace is empty, and their total stored size in bytes. They include
+// objects of more than 16 KiB, and objects whose JSON is much longer than the stored data. growth
+// is the maximum number of bytes by which the JSON of each other object exceeds its stored size.
 func (s *Sizes) Large(of schema.GroupResource, namespace string) (json, stored, growth int64) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -125,7 +131,8 @@ func (s *Sizes) Large(of schema.GroupResource, namespace string) (json, stored, 
 	return json, stored, r.growth
 }
 
-// Most returns the sum of the sizes of as many of these objects as the limit says, the largest ones.
+// Most returns the total size of the largest of the objects that Large counts, up to limit
+// objects.
 func (s *Sizes) Most(of schema.GroupResource, namespace string, limit int64) (json int64) {
 	all := s.lengths(of, namespace)
 	slices.Sort(all)
@@ -135,7 +142,7 @@ func (s *Sizes) Most(of schema.GroupResource, namespace string, limit int64) (js
 	return json
 }
 
-// lengths returns the sizes of these objects.
+// lengths returns the sizes of the objects that Large counts.
 func (s *Sizes) lengths(of schema.GroupResource, namespace string) []int64 {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -152,8 +159,8 @@ func (s *Sizes) lengths(of schema.GroupResource, namespace string) []int64 {
 	return all
 }
 
-// Forget makes Large and Most leave out objects that have been deleted. It looks for them every 10 s at most, since it
-// reads up to 10,000 objects from the watch cache.
+// Forget removes deleted objects from the results of Large and Most. It checks every 10 s at most,
+// because it reads up to 10,000 objects from the watch cache.
 func (s *Sizes) Forget(ctx context.Context, of schema.GroupResource) {
 	s.mutex.Lock()
 	r := s.resources[of]
@@ -174,7 +181,7 @@ func (s *Sizes) Forget(ctx context.Context, of schema.GroupResource) {
 	}
 }
 
-// Observe returns options for storages whose objects Sizes knows.
+// Observe returns options for storages whose objects Sizes tracks.
 func (s *Sizes) Observe(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 	return observed{getter, s}
 }
@@ -209,14 +216,14 @@ func (o observed) GetRESTOptions(of schema.GroupResource, example runtime.Object
 	}), nil
 }
 
-// setExists sets how to find out whether an object exists.
+// setExists sets the function that reports whether an object exists.
 func (s *Sizes) setExists(r *resource, exists func(context.Context, string) bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	r.exists = exists
 }
 
-// resource returns the one that is known, or begins to know it.
+// resource returns the entry of a resource, and adds it if it is new.
 func (s *Sizes) resource(of schema.GroupResource, prefix string) *resource {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -226,7 +233,8 @@ func (s *Sizes) resource(of schema.GroupResource, prefix string) *resource {
 	return s.resources[of]
 }
 
-// transformer implements value.Transformer, through which all values of a storage pass with their keys.
+// transformer implements value.Transformer, through which all values of a storage pass with their
+// keys.
 type transformer struct {
 	value.Transformer
 	resource *resource
@@ -246,7 +254,7 @@ func (t transformer) TransformFromStorage(ctx context.Context, data []byte, key 
 func (t transformer) TransformToStorage(ctx context.Context, data []byte, key value.Context) ([]byte, error) {
 	size := object{JSONLength(data), int64(len(data))}
 	t.sizes.mutex.Lock()
-	if size.stored <= maxStored { // a longer one is known when it is read
+	if size.stored <= maxStored { // a longer one is recorded when it is read
 		t.sizes.record(t.resource, key, size)
 	}
 	if size.json > small {
@@ -256,7 +264,7 @@ func (t transformer) TransformToStorage(ctx context.Context, data []byte, key va
 	return t.Transformer.TransformToStorage(ctx, data, key)
 }
 
-// record keeps the size of an object. It must be called with the lock.
+// record records the size of an object. The caller must hold the lock.
 func (s *Sizes) record(r *resource, key value.Context, size object) {
 	r.largest = max(r.largest, size.json)
 	if size.json <= named && size.json <= size.stored+size.stored/4+plainGrowth {
@@ -288,13 +296,14 @@ func (r *resource) forgetSmallest() {
 	delete(r.objects, smallest)
 }
 
-// forget counts an object that is not remembered.
+// forget records the size of an object that is not tracked.
 func (r *resource) forget(size object) {
 	r.rest = max(r.rest, size.json)
 	r.growth = max(r.growth, size.json-size.stored)
 }
 
-// JSONLength returns the length that data in JSON, protobuf or CBOR has when it is encoded as JSON, or more.
+// JSONLength returns the length that data in JSON, protobuf or CBOR has when it is encoded as
+// JSON, or an upper bound.
 func JSONLength(data []byte) (length int64) {
 	if bytes.HasPrefix(data, []byte("{")) {
 		return EscapedLength(data)
@@ -323,8 +332,9 @@ func EscapedLength(json []byte) int64 {
 		[]byte("&"))))
 }
 
-// jsonLengths are the lengths that ASCII characters of protobuf have as JSON. Control characters are escaped in texts,
-// and most are not in texts, but begin fields, which have names and punctuation in JSON.
+// jsonLengths holds the lengths that ASCII characters of protobuf have as JSON. Control characters
+// in strings are escaped. Most of them are not in strings, but begin fields, which have names and
+// punctuation in JSON.
 var jsonLengths = func() (lengths [256]int64) {
 	for c := range utf8.RuneSelf {
 		switch {

@@ -103,7 +103,7 @@ func TestSizes(t *testing.T) {
 	want("a", "large", 500_000, 500_000)
 	want("a", "b", small, 500_000)
 	write(t, storage, "/registry/example.com/widgets/a/large", 1000)
-	want("a", "large", 500_000, 500_000) // it has been
+	want("a", "large", 500_000, 500_000) // the largest size so far
 	if _, _, err := storage.TransformFromStorage(t.Context(), bytes.Repeat([]byte("x"), 600_000),
 		value.DefaultContext("/registry/example.com/widgets/clusterwide")); err != nil {
 		t.Fatal(err)
@@ -124,7 +124,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestRemembered: no object counts for less than its size when there are more than are remembered.
+// TestRemembered checks that no object counts for less than its size when there are more objects
+// than can be tracked.
 func TestRemembered(t *testing.T) {
 	sizes, storage := stored(t)
 	for i := range 2 * remembered {
@@ -141,7 +142,7 @@ func TestRemembered(t *testing.T) {
 	}
 }
 
-// TestLarge: the sums are those of a namespace or of all, without objects that were deleted.
+// TestLarge checks that the sums cover a namespace or all namespaces, without deleted objects.
 func TestLarge(t *testing.T) {
 	sizes, storage := stored(t)
 	for i := range 3 {
@@ -166,7 +167,8 @@ func TestLarge(t *testing.T) {
 	want("ab", 200_000)
 }
 
-// TestGrown: Large counts small objects if their JSON is much longer than the stored bytes.
+// TestGrown checks that Large counts small objects if their JSON is much longer than the stored
+// data.
 func TestGrown(t *testing.T) {
 	sizes, storage := stored(t)
 	for i := range remembered + 1 {
@@ -193,12 +195,13 @@ func TestGrown(t *testing.T) {
 	}
 }
 
-// TestJSONLength: no object is longer as JSON than is known from what is stored, and texts are not taken for much more.
+// TestJSONLength checks that no object is longer as JSON than the estimate from its stored data,
+// and that the estimate for text is not much too long.
 func TestJSONLength(t *testing.T) {
 	conditions := func(n int, c metav1.Condition) []metav1.Condition { return slices.Repeat([]metav1.Condition{c}, n) }
 	for name, tc := range map[string]struct {
 		object v1.Widget
-		most   float64 // of the length
+		most   float64 // limit of the estimate, as a multiple of the length
 	}{
 		"text": {v1.Widget{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("lorem ipsum ", 10_000)}},
 			1.1},
@@ -245,7 +248,8 @@ func encode(t *testing.T, mediaType string, w *v1.Widget) []byte {
 	return data
 }
 
-// TestWriteDelay: who stores many bytes of large objects has to wait, and nobody else does.
+// TestWriteDelay checks that a user who stores many bytes of large objects has to wait, and that
+// other users do not.
 func TestWriteDelay(t *testing.T) {
 	sizes := New()
 	sizes.LimitWrites(5<<20, 3<<20)

@@ -12,26 +12,29 @@ import (
 	"k8s.io/apiserver/pkg/storage/cacher"
 )
 
-// writes limits how many bytes of large objects are stored within the time for which the watch cache keeps events.
+// writes limits how many bytes of large objects are stored within the time for which the watch
+// cache keeps events.
 type writes struct {
 	all   *rate.Limiter
 	users map[string]*rate.Limiter
 }
 
-// newLimiter allows so many bytes in each window of the watch cache.
+// newLimiter returns a limiter of size bytes for each window of the watch cache.
 func newLimiter(size int64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(float64(size)/cacher.DefaultEventFreshDuration.Seconds()), int(size))
 }
 
-// LimitWrites sets how many bytes of large objects, those of more than 64 KiB, can be stored of each resource within
-// 75 s: by all users, and by each. Call it before the server serves. Without it there is no limit.
+// LimitWrites sets how many bytes of large objects, of more than 64 KiB, may be stored of each
+// resource within 75 s, by all users and by each user. Call it before the server serves requests.
+// Without it, there is no limit.
 func (s *Sizes) LimitWrites(all, perUser int64) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.allWrites, s.userWrites = all, perUser
 }
 
-// WriteDelay returns how long the user has to wait before storing another large object of the resource.
+// WriteDelay returns how long the user has to wait before storing another large object of the
+// resource.
 func (s *Sizes) WriteDelay(of schema.GroupResource, user string) time.Duration {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -46,7 +49,7 @@ func (s *Sizes) WriteDelay(of schema.GroupResource, user string) time.Duration {
 	return delay
 }
 
-// delayOf returns when the limiter has made up for what was taken too much.
+// delayOf returns the time until the limiter has recovered the bytes that were taken in excess.
 func delayOf(limiter *rate.Limiter) time.Duration {
 	if tokens := limiter.Tokens(); tokens < 0 {
 		return time.Duration(-tokens / float64(limiter.Limit()) * float64(time.Second))
@@ -54,8 +57,8 @@ func delayOf(limiter *rate.Limiter) time.Duration {
 	return 0
 }
 
-// countWrite takes the bytes of a large object that a request stores, even if more are taken than there are: what a
-// patch stores is not known before.
+// countWrite takes the bytes of a large object that a request stores, even if fewer are available:
+// the size that a patch stores is not known before.
 func (s *Sizes) countWrite(ctx context.Context, r *resource, size int64) {
 	if s.allWrites == 0 {
 		return

@@ -12,8 +12,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// BenchmarkStrategic compares decoding and checking a patch with what the library does with it afterwards, at the
-// least: it decodes it twice, merges it and converts the result.
+// BenchmarkStrategic compares decoding and checking a patch with the least that the library does
+// afterwards: it decodes the patch twice, merges it and converts the result.
 func BenchmarkStrategic(b *testing.B) {
 	original := map[string]any{"spec": map[string]any{"name": "a"},
 		"parts": []any{map[string]any{"name": "a", "count": int64(1)}}}

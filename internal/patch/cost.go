@@ -13,27 +13,29 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// maxStored is the number of elements that a list of the object may have if a strategic merge patch merges a list: the
-// library compares each with each other.
+// maxStored is the maximum length of a list of the object if a strategic merge patch merges a
+// list, because the library compares each element with each other element.
 const maxStored = 10_000
 
-// Cost is what makes the time that a patch takes grow with the lists of the stored object.
+// Cost describes the properties of a patch with which its time grows with the lists of the stored
+// object.
 type Cost struct {
 	// Operations is the number of operations of a JSON patch.
 	Operations int
-	// Merges says that a strategic merge patch merges a list.
+	// Merges is true if a strategic merge patch merges a list.
 	Merges bool
 }
 
 type costKey struct{}
 
-// WithCost returns a context for the update of the object that is patched.
+// WithCost returns a context for the update of the patched object. CheckStored reads the cost from
+// it.
 func WithCost(ctx context.Context, cost Cost) context.Context {
 	return context.WithValue(ctx, costKey{}, cost)
 }
 
-// CheckStored returns an error with the status 413 if the lists of the stored object are too long for the patch of the
-// context.
+// CheckStored returns an error with status 413 if the lists of the stored object are too long for
+// the patch of the context.
 func CheckStored(ctx context.Context, stored runtime.Object) error {
 	cost, _ := ctx.Value(costKey{}).(Cost)
 	if cost == (Cost{}) {
@@ -57,8 +59,8 @@ func CheckStored(ctx context.Context, stored runtime.Object) error {
 // LongestList returns the number of elements in the longest list of an object.
 func LongestList(object runtime.Object) int { return longestList(reflect.ValueOf(object), false) }
 
-// longestList returns the number of elements in the longest list in v. With raw, each comma in bytes counts, which may
-// be JSON.
+// longestList returns the number of elements in the longest list in v. If raw is true, it also
+// counts the commas in bytes, which may be JSON.
 func longestList(v reflect.Value, raw bool) int {
 	longest := 0
 	switch v.Kind() {

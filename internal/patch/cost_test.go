@@ -12,8 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestCheckStored: a patch is refused if the product of its operations and of the object's longest list is too large,
-// or if it merges a list and there is one that is too long to be merged.
+// TestCheckStored checks that a patch is rejected if the product of the number of its operations
+// and the length of the object's longest list is too large, or if it merges a list and the object
+// has a list that is too long to be merged.
 func TestCheckStored(t *testing.T) {
 	finalizers := func(n int) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Finalizers: make([]string, n)}}
@@ -50,7 +51,7 @@ func TestCheckStored(t *testing.T) {
 	}
 }
 
-// TestCosts: operations are counted, and lists that are merged are found.
+// TestCosts checks that operations are counted, and that merged lists are found.
 func TestCosts(t *testing.T) {
 	body := "[" + strings.Repeat(`{"op":"test","path":"/x","value":[1,2]},`, 6) + `{"op":"remove","path":"/x"}]`
 	if cost, err := JSON([]byte(body)); cost != (Cost{Operations: 7}) || err != nil {

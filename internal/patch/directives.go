@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The directives of a strategic merge patch. Those with a slash are followed by the name of a list.
+// The directives of a strategic merge patch. $setElementOrder and $deleteFromPrimitiveList are
+// followed by a slash and the name of a list.
 const (
 	patchDirective      = "$patch"
 	retainKeysDirective = "$retainKeys"
@@ -18,14 +19,14 @@ const (
 	deleteDirective     = "$deleteFromPrimitiveList"
 )
 
-// isDirective reports whether the library takes the key of an object for a directive.
+// isDirective reports whether the library treats the key of an object as a directive.
 func isDirective(key string) bool {
 	return key == patchDirective || key == retainKeysDirective || strings.HasPrefix(key, orderDirective) ||
 		strings.HasPrefix(key, deleteDirective)
 }
 
-// directives checks the directives in an object, which has these fields or, if they are nil, is a Go map. It reports
-// whether the object is merged. Otherwise it takes the place of another.
+// directives checks the directives in an object that has these fields or, if fields is nil, is a
+// Go map. It returns true if the object is merged, and false if it replaces another.
 func (c *checker) directives(object map[string]any, fields map[string]structField) (merge bool) {
 	if _, ok := object[patchDirective]; ok {
 		c.patchDirective(object)
@@ -57,7 +58,8 @@ func (c *checker) directives(object map[string]any, fields map[string]structFiel
 	return true
 }
 
-// patchDirective checks the directive of an object, or of an element of a list, and reports whether it is "replace".
+// patchDirective checks the $patch directive of an object, or of a list element, and reports
+// whether it is "replace".
 func (c *checker) patchDirective(object map[string]any) (replace bool) {
 	directive := object[patchDirective]
 	if directive != "replace" && directive != "delete" {
@@ -68,7 +70,8 @@ func (c *checker) patchDirective(object map[string]any) (replace bool) {
 	return directive == "replace"
 }
 
-// retainKeys checks the list of the only keys that the object shall keep. It has those of the patch.
+// retainKeys checks the list of the only keys that the object keeps. The list must contain all
+// keys of the patch.
 func (c *checker) retainKeys(v any, object map[string]any) {
 	list, ok := v.([]any)
 	if !ok {
@@ -92,7 +95,8 @@ func (c *checker) retainKeys(v any, object map[string]any) {
 	}
 }
 
-// listField returns a field whose elements are objects with a merge key, or scalars.
+// listField returns a field whose elements are objects with a merge key, or scalars. For any other
+// field, it adds an error and returns false.
 func (c *checker) listField(fields map[string]structField, name string) (structField, bool) {
 	f := fields[name]
 	if f.typ != nil {
@@ -108,7 +112,8 @@ func (c *checker) listField(fields map[string]structField, name string) (structF
 	return f, false
 }
 
-// order checks the order of the elements of a list: it has those of the patch in the same order.
+// order checks the order of the elements of a list. It must contain the elements of the patch in
+// the same order.
 func (c *checker) order(v any, f structField, object map[string]any, name string) {
 	order, ok := v.([]any)
 	if !ok {
@@ -139,8 +144,8 @@ func (c *checker) order(v any, f structField, object map[string]any, name string
 	}
 }
 
-// inOrder reports whether each element of a list that has no directive is in the order, one behind the other. The
-// elements of the list are not checked yet, those of the order are.
+// inOrder reports whether the elements of list without a directive appear in order one after the
+// other. The elements of list have not been checked yet, the elements of order have.
 func inOrder(list, order []any, key string) bool {
 	next := 0
 	for _, v := range list {
@@ -169,8 +174,9 @@ func keyOf(v any, key string) any {
 	return v
 }
 
-// deletedElements checks the elements that are removed from a list of scalars, and what the patch has for that list:
-// the library adds and removes in no certain order.
+// deletedElements checks the elements that are removed from a list of scalars, and the elements
+// that the patch has for the same list: the library adds and removes elements in no particular
+// order.
 func (c *checker) deletedElements(v any, f structField, sent any, name string) {
 	list, ok := v.([]any)
 	added, _ := sent.([]any)
@@ -200,7 +206,8 @@ func (c *checker) deletedElements(v any, f structField, sent any, name string) {
 	}
 }
 
-// mergedElement checks an element of a list that is merged by a key, or as a set of scalars if there is none.
+// mergedElement checks an element of a list that is merged by a key, or as a set of scalars if key
+// is empty.
 func (c *checker) mergedElement(v any, elem reflect.Type, key string) {
 	object, _ := v.(map[string]any)
 	if _, ok := object[patchDirective]; ok && key != "" {
@@ -219,8 +226,9 @@ func (c *checker) mergedElement(v any, elem reflect.Type, key string) {
 	c.fits(v, elem, listMeta{}, true)
 }
 
-// identity reports whether v can be compared with the elements of the object's list: by a key, or as a scalar. It must
-// be written as the library writes the object's own: an integer is not a float.
+// identity reports whether v can be compared with the elements of the object's list, by a key or
+// as a scalar. It must have the type that the library uses for the object's own elements: an
+// integer is not a float.
 func (c *checker) identity(v any, elem reflect.Type, key string) bool {
 	object, isMap := v.(map[string]any)
 	if !isMap {
@@ -255,7 +263,8 @@ func (c *checker) identity(v any, elem reflect.Type, key string) bool {
 	return c.comparable(v, elem)
 }
 
-// comparable reports whether v is a scalar that compares with those of a type, which may be nil.
+// comparable reports whether v is a scalar that can be compared with scalars of type t, which may
+// be nil.
 func (c *checker) comparable(v any, t reflect.Type) bool {
 	detail := ""
 	_, isInt := v.(int64)

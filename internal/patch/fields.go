@@ -13,22 +13,23 @@ import (
 // structField is a field of a struct as JSON and the merge of a patch see it.
 type structField struct {
 	typ reflect.Type
-	// replace is set if the value of a patch takes the place of the object's.
+	// replace is true if the value of a patch replaces the object's value.
 	replace bool
 	listMeta
 }
 
-// listMeta says how lists are merged.
+// listMeta describes how lists are merged.
 type listMeta struct {
-	// merge is set if elements are merged. They are found by the field key, or by themselves if it is "".
+	// merge is true if elements are merged. They are identified by the field key, or by their
+	// value if key is empty.
 	merge bool
 	key   string
 }
 
 var fieldsByType sync.Map // reflect.Type to map[string]structField
 
-// fieldsOf returns the fields of a struct by name in JSON, with those of embedded structs, as the library's converter
-// finds them. It is safe for concurrent use.
+// fieldsOf returns the fields of a struct by their JSON names, including the fields of embedded
+// structs, as the library's converter finds them. It is safe for concurrent use.
 func fieldsOf(t reflect.Type) map[string]structField {
 	if fields, ok := fieldsByType.Load(t); ok {
 		return fields.(map[string]structField)

@@ -12,19 +12,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// MaxOwners is the number of owners that an object may have. The library compares each with each other, several times
-// and before admission.
+// MaxOwners is the maximum number of owner references of an object. The library compares each with
+// each other, several times and before admission.
 const MaxOwners = 500
 
-// maxMoved is the number of elements that the operations of a JSON patch may move in one list: 0.3 s.
+// maxMoved is the maximum number of elements that the operations of a JSON patch may move in one
+// list. This takes 0.3 s.
 const maxMoved = 10_000_000
 
-// inserts are the operations that make a list longer.
+// inserts contains the operations that make a list longer.
 var inserts = sets.New("add", "copy", "move")
 
-// JSON returns what a JSON patch costs, or an error with the status 413 if its operations may move too many elements of
-// its own values, and of what they insert. Each that inserts or removes an element of a list moves the others. A body
-// that is not a JSON patch has no cost; the library rejects it.
+// JSON returns the cost of a JSON patch. It returns an error with status 413 if the operations may
+// move too many elements of their own values and of the values that they insert, or may create too
+// many owner references. Each operation that inserts or removes a list element moves the others. A
+// body that is not a JSON patch has no cost; the library rejects it.
 func JSON(body []byte) (Cost, error) {
 	var operations []map[string]json.RawMessage
 	if err := json.Unmarshal(body, &operations); err != nil {
@@ -57,7 +59,7 @@ func JSON(body []byte) (Cost, error) {
 	return cost, nil
 }
 
-// commas counts those between elements and fields in JSON.
+// commas returns the number of commas between elements and fields in JSON.
 func commas(value []byte) int {
 	n, text := 0, false
 	for i := 0; i < len(value); i++ {

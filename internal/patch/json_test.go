@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// TestJSON: a patch is refused if its operations may move too many elements.
+// TestJSON checks that a patch is rejected if its operations may move too many elements.
 func TestJSON(t *testing.T) {
 	list := func(n int) string { return `{"op":"add","path":"/x","value":[` + strings.Repeat("0,", n-1) + `0]}` }
 	text := func(n int) string { return `{"op":"add","path":"/x","value":"\"` + strings.Repeat(",", n) + `"}` }

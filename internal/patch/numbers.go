@@ -11,12 +11,13 @@ import (
 	"strings"
 )
 
-// maxExact is the first integer that a float64 may stand for although it is not what was written.
+// maxExact is the smallest integer that a float64 may hold in place of a different number.
 const maxExact = 1 << 53
 
 const inexact = "would be rounded; send it in an update, a merge patch or a JSON patch"
 
-// scalar returns what is wrong with v as a value of a type that is not a struct, map or slice, or "".
+// scalar describes the error of v as a value of a type that is not a struct, map or slice. It
+// returns "" if v is valid.
 func (c *checker) scalar(v any, t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
@@ -72,8 +73,8 @@ func float(f float64, t reflect.Type) string {
 	return integer(int64(f), t)
 }
 
-// rounding returns what is wrong with a value if it may be an integer that the decoder rounded another number to, or
-// "".
+// rounding describes the error of a value if it may be an integer to which the decoder rounded
+// another number. Otherwise it returns "".
 func (c *checker) rounding(v any) string {
 	var f float64
 	switch n := v.(type) {
@@ -81,7 +82,7 @@ func (c *checker) rounding(v any) string {
 		f = n
 	case int64:
 		if !c.yaml {
-			return "" // what has a fraction or an exponent is a float64
+			return "" // a number with a fraction or an exponent is a float64
 		}
 		f = float64(n)
 	default:
@@ -93,8 +94,9 @@ func (c *checker) rounding(v any) string {
 	return c.rounded[f]
 }
 
-// roundedNumbers returns what is wrong with the integers that a float64 rounds other numbers in the body to. It decodes
-// nothing else: the body may be long. In YAML, a number in a string counts, too.
+// roundedNumbers describes the errors of the integers to which a float64 rounds other numbers in
+// the body. It decodes nothing else, because the body may be long. In YAML, numbers in strings
+// count, too.
 func roundedNumbers(body []byte, isJSON bool) map[float64]string {
 	rounded := map[float64]string{}
 	for i := 0; i < len(body); i++ {
@@ -126,7 +128,7 @@ func roundedNumbers(body []byte, isJSON bool) map[float64]string {
 	return rounded
 }
 
-// numeric has the characters of decimal numbers in JSON and YAML.
+// numeric contains the characters of decimal numbers in JSON and YAML.
 var numeric = func() (table [256]bool) {
 	for _, c := range "+-.0123456789Ee_" {
 		table[c] = true
@@ -134,8 +136,8 @@ var numeric = func() (table [256]bool) {
 	return table
 }()
 
-// integral reports whether a number in JSON is an integer: whether its exponent moves the point behind its last digit
-// that is not 0.
+// integral reports whether a number in JSON is an integer: whether its exponent moves the decimal
+// point behind its last nonzero digit.
 func integral(number string) bool {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(number), "e")
 	whole, fraction, _ := strings.Cut(mantissa, ".")
@@ -149,8 +151,8 @@ func integral(number string) bool {
 
 func outOfRange(t reflect.Type) string { return "must be in the range of " + t.Kind().String() }
 
-// exact adds an error for each integer in v that the decoder rounded: one in the range of uint64 that int64 does not
-// hold.
+// exact adds an error for each integer in v that the decoder rounded: an integer in the range of
+// uint64 but not of int64.
 func (c *checker) exact(v any) {
 	if c.full() {
 		return

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package patch checks strategic merge patches and apply configurations against the Go type of the object that they
-// change, and what JSON patches cost.
+// Package patch checks strategic merge patches and apply configurations against the Go type of the
+// object that they change, and determines the cost of JSON patches.
 //
-// The library that merges them (k8s.io/apimachinery/pkg/util/strategicpatch) trusts them: it panics on merge keys that
-// cannot be compared, returns errors without a status for directives that it does not know, and cuts integers to the
-// size of their field. Strategic and Apply take what the library's own decoder returned and return nil for a patch
-// whose content fits. They report at most ten errors and change nothing.
+// The library that merges them (k8s.io/apimachinery/pkg/util/strategicpatch) trusts them: it
+// panics on merge keys that cannot be compared, returns errors without a status for unknown
+// directives, and truncates integers to the size of their field. Strategic and Apply take the
+// result of the library's own decoder, and return no errors for a patch whose content matches.
+// They report at most ten errors and change nothing.
 package patch
 
 import (
@@ -24,51 +25,54 @@ import (
 )
 
 const (
-	// maxErrors, maxText and maxMessage, in bytes, and maxSteps, at each end of a path, bound the response to a patch
-	// of which nothing fits.
+	// maxErrors, maxText and maxMessage, in bytes, and maxSteps, at each end of a path, limit the
+	// response to a patch in which nothing matches.
 	maxErrors  = 10
 	maxText    = 128
 	maxMessage = 1024
 	maxSteps   = 16
-	// maxMerged is the number of elements in a list that is merged, or in its order. The library compares each with
-	// each other, and with the object's, so the sum of the squares of several lists is bounded by the square of this.
+	// maxMerged is the maximum number of elements in a merged list, or in its order. The library
+	// compares each with each other, and with the elements of the object. For several lists, the
+	// sum of the squares of their lengths is therefore limited to the square of maxMerged.
 	maxMerged = 2000
 )
 
-// Strategic checks a strategic merge patch of an object of the struct type t, and returns what it costs. The body, in
-// JSON, is what patch was decoded from. Unknown fields are left to the library, which ignores, warns of or rejects them
-// as the request's fieldValidation says.
+// Strategic checks a strategic merge patch of an object of the struct type t, and returns its
+// cost. body is the JSON from which patch was decoded. Unknown fields are left to the library,
+// which ignores them, warns of them or rejects them, as the request's fieldValidation specifies.
 func Strategic(patch map[string]any, body []byte, t reflect.Type) (Cost, field.ErrorList) {
 	c := checker{body: body}
 	c.structure(patch, t, true)
 	return Cost{Merges: c.merges}, c.errs
 }
 
-// Apply checks an apply configuration of an object of the struct type t: whether each value has the kind and the range
-// of its field. Fields, keys and duplicates are left to the library. The body, in YAML or JSON, is what configuration
-// was decoded from by the YAML parser, which rounds fractions to integers; it is nil if another decoder did.
+// Apply checks an apply configuration of an object of the struct type t: each value must have the
+// kind and the range of its field. Fields, keys and duplicates are left to the library. body is
+// the YAML or JSON from which the YAML parser decoded configuration; the parser rounds fractions
+// to integers. body is nil if another decoder was used.
 func Apply(configuration map[string]any, body []byte, t reflect.Type) field.ErrorList {
 	c := checker{body: body, yaml: true}
 	c.structure(configuration, t, false)
 	return c.errs
 }
 
-// checker is at a place in a patch.
+// checker checks a patch and tracks the current path in it.
 type checker struct {
 	path []step
 	errs field.ErrorList
-	// body is what the patch was decoded from, by the YAML parser if yaml is set, or nil. rounded has what is wrong
-	// with the integers that stand for other numbers in it, once they are known.
+	// body is the text from which the patch was decoded, or nil. yaml is true if the YAML parser
+	// decoded it. rounded describes the errors of the integers that stand for other numbers in
+	// body, once they are known.
 	body    []byte
 	yaml    bool
 	rounded map[float64]string
 	// compared is the number of comparisons of elements of the patch.
 	compared int
-	// merges is set when a list is merged.
+	// merges is true after a list is merged.
 	merges bool
 }
 
-// step leads to a field, to the key of a Go map, or to an element of a list.
+// step leads to a field, to a key of a Go map, or to a list element.
 type step struct {
 	name  string
 	key   bool
@@ -79,7 +83,7 @@ func (c *checker) enter(s step) { c.path = append(c.path, s) }
 func (c *checker) leave()       { c.path = c.path[:len(c.path)-1] }
 func (c *checker) full() bool   { return len(c.errs) == maxErrors }
 
-// wrong adds an error for the value v at this place.
+// wrong adds an error for the value v at the current path.
 func (c *checker) wrong(v any, detail string) {
 	if c.full() {
 		return // a path can be long
@@ -116,8 +120,8 @@ func (c *checker) fieldPath() *field.Path {
 	return path
 }
 
-// fits adds an error if v cannot be a value of type t. If merge is set, v is merged into a value of the object;
-// otherwise it takes its place, and directives have no meaning in it.
+// fits adds an error if v cannot be a value of type t. If merge is true, v is merged into a value
+// of the object. Otherwise it replaces the value, and directives have no meaning in it.
 func (c *checker) fits(v any, t reflect.Type, m listMeta, merge bool) {
 	if v == nil || c.full() {
 		return
@@ -152,7 +156,7 @@ func (c *checker) fits(v any, t reflect.Type, m listMeta, merge bool) {
 	}
 }
 
-// structure checks the fields of a struct, and directives.
+// structure checks the fields of a struct and its directives.
 func (c *checker) structure(object map[string]any, t reflect.Type, merge bool) {
 	fields := fieldsOf(t)
 	if merge {
@@ -167,7 +171,8 @@ func (c *checker) structure(object map[string]any, t reflect.Type, merge bool) {
 	}
 }
 
-// mapping checks the values of a Go map. The library reads directives in it as if it were a struct without fields.
+// mapping checks the values of a Go map. The library reads directives in it as if it were a struct
+// without fields.
 func (c *checker) mapping(object map[string]any, elem reflect.Type, merge bool) {
 	merged := merge && c.directives(object, nil)
 	for key, v := range object {
@@ -183,7 +188,7 @@ func (c *checker) mapping(object map[string]any, elem reflect.Type, merge bool) 
 	}
 }
 
-// slice checks a list, or bytes, which are a string in base64.
+// slice checks a list, or bytes, which are encoded as a base64 string.
 func (c *checker) slice(v any, t reflect.Type, m listMeta, merge bool) {
 	if _, ok := v.(string); ok && t.Elem().Kind() == reflect.Uint8 {
 		c.converts(v, t)
@@ -215,8 +220,8 @@ func (c *checker) slice(v any, t reflect.Type, m listMeta, merge bool) {
 	}
 }
 
-// compare adds an error if a list has too many elements to compare each with each other, together with the lists before
-// it.
+// compare adds an error, and returns false, if a list has too many elements to compare each with
+// each other, together with the previous lists.
 func (c *checker) compare(list []any) bool {
 	c.merges = true
 	if c.compared += min(len(list), maxMerged+1) * min(len(list), maxMerged+1); c.compared > maxMerged*maxMerged {
@@ -228,7 +233,8 @@ func (c *checker) compare(list []any) bool {
 	return true
 }
 
-// converts adds an error if a type that reads JSON itself, or bytes, do not take v.
+// converts adds an error if v cannot be decoded into t, which is bytes or a type that decodes JSON
+// itself.
 func (c *checker) converts(v any, t reflect.Type) {
 	c.exact(v)
 	if detail := c.rounding(v); detail != "" && t == intOrStringType {
@@ -251,7 +257,7 @@ func (c *checker) converts(v any, t reflect.Type) {
 	}
 }
 
-// hugeExponent is one for which a Quantity computes for hours.
+// hugeExponent matches exponents for which a Quantity computes for hours.
 var (
 	hugeExponent    = regexp.MustCompile(`[eE][+-]?[0-9]{4,}`)
 	quantityType    = reflect.TypeFor[resource.Quantity]()
@@ -271,7 +277,7 @@ func convert(v any, t reflect.Type) error {
 	return json.Unmarshal(data, into.Interface())
 }
 
-// custom reports whether a type reads JSON itself, as Quantity, Time and RawExtension do.
+// custom reports whether a type decodes JSON itself, as Quantity, Time and RawExtension do.
 func custom(t reflect.Type) bool { return value.TypeReflectEntryOf(t).CanConvertFromUnstructured() }
 
 // element returns the type that a chain of pointers points to.
@@ -282,7 +288,7 @@ func element(t reflect.Type) reflect.Type {
 	return t
 }
 
-// printable returns a value for a message, and the kind of one that is not a scalar.
+// printable returns a value for an error message: a scalar, or the kind of any other value.
 func printable(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -297,7 +303,7 @@ func printable(v any) any {
 
 func short(text string) string { return cut(text, maxText) }
 
-// Message returns the message of an error in at most about 1 KiB.
+// Message shortens the message of an error to about 1 KiB.
 func Message(text string) string { return cut(text, maxMessage) }
 
 func cut(text string, size int) string {
@@ -307,8 +313,8 @@ func cut(text string, size int) string {
 	return strings.ToValidUTF8(text[:size], "") + "..."
 }
 
-// ShortTexts replaces each string and each key in content that is longer than 128 bytes by a short one. Strings that
-// differ still do. It changes content and returns it, or what replaces it.
+// ShortTexts replaces each string and each key in content that is longer than 128 bytes by a short
+// one. Different strings stay different. It modifies content and returns it, or its replacement.
 func ShortTexts(content any) any {
 	switch content := content.(type) {
 	case map[string]any:
@@ -328,7 +334,8 @@ func ShortTexts(content any) any {
 	return content
 }
 
-// digest returns text, or its beginning and its hash in at most maxText bytes.
+// digest returns text, or its beginning and its hash if it is longer than maxText bytes. The
+// result has at most maxText bytes.
 func digest(text string) string {
 	if len(text) <= maxText {
 		return text

@@ -18,8 +18,9 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// FuzzStrategic: what Strategic accepts, the library merges into any object without a panic and without an error that
-// has no status, and what it merged is stored as it is.
+// FuzzStrategic checks that the library merges each patch that Strategic accepts into any object
+// without a panic and without an error that has no status, and that the merged object is stored
+// unchanged.
 func FuzzStrategic(f *testing.F) {
 	for i, patch := range fitting {
 		f.Add([]byte{byte(i), 7, 1, 200, byte(i), 31}, patch)
@@ -30,7 +31,7 @@ func FuzzStrategic(f *testing.F) {
 	f.Fuzz(func(t *testing.T, choices []byte, text string) {
 		g := &generator{choices: choices}
 		original := g.value(objectType, 0, true).(map[string]any)
-		// The object is what the library makes of a stored one: typed, and then a map.
+		// The object is what the library makes of a stored object: first typed, and then a map.
 		var stored object
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(original, &stored); err != nil {
 			t.Skip()
@@ -50,7 +51,7 @@ func FuzzStrategic(f *testing.F) {
 	})
 }
 
-// merged fails the test if the library cannot merge a patch that was accepted.
+// merged fails the test if the library cannot merge an accepted patch.
 func merged(t *testing.T, original, patch map[string]any) {
 	t.Helper()
 	if _, errs := Strategic(patch, nil, objectType); len(errs) > 0 {
@@ -59,7 +60,7 @@ func merged(t *testing.T, original, patch map[string]any) {
 	sent := describe(patch)
 	result, err := strategicpatch.StrategicMergeMapPatch(runtime.DeepCopyJSON(original), patch, &object{})
 	if err != nil {
-		// The last three have a status.
+		// The last three errors have a status.
 		if !Mismatch(err.Error()) && !errors.Is(err, mergepatch.ErrNoListOfLists) &&
 			!errors.Is(err, mergepatch.ErrBadPatchFormatForRetainKeys) &&
 			!errors.Is(err, mergepatch.ErrBadPatchFormatForSetElementOrderList) {
@@ -80,11 +81,12 @@ func merged(t *testing.T, original, patch map[string]any) {
 	}
 }
 
-// changed says where a value is stored otherwise than it was merged. Zero values may be left out.
+// changed describes where a stored value differs from the merged value. Zero values may be
+// omitted.
 func changed(path *field.Path, merged, stored any, t reflect.Type) string {
 	t = element(t)
 	if custom(t) || t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8 || merged == nil {
-		return "" // of which there is more than one text
+		return "" // a value with several representations
 	}
 	differs := fmt.Sprintf("%s is stored as %v, and was merged to %v", path, stored, merged)
 	switch merged := merged.(type) {
@@ -97,7 +99,7 @@ func changed(path *field.Path, merged, stored any, t reflect.Type) string {
 			} else if f, ok := fieldsOf(t)[key]; ok {
 				elem = f.typ
 			} else {
-				continue // unknown
+				continue // unknown field
 			}
 			if where := changed(at, v, stored[key], elem); where != "" {
 				return where
@@ -162,7 +164,7 @@ func asFloat(v any) (float64, bool) {
 	return 0, false
 }
 
-// generator makes values from choices.
+// generator generates values from choices.
 type generator struct{ choices []byte }
 
 func (g *generator) choose(n int) int {
@@ -177,7 +179,7 @@ func (g *generator) choose(n int) int {
 var scalars = []any{"a", int64(1), "b", true, float64(1), 1.5, int64(4294967296), "c", int64(-1), 1e19, "1Gi",
 	int64(300), false, ""}
 
-// value makes a value for the type, or one that often does not fit it.
+// value returns a value for the type, or one that often does not match it.
 func (g *generator) value(t reflect.Type, depth int, fit bool) any {
 	t = element(t)
 	if !fit && depth > 0 && g.choose(8) == 7 {

@@ -71,7 +71,7 @@ type embedded struct {
 
 type text string
 
-// clamped reads JSON itself.
+// clamped decodes JSON itself.
 type clamped int32
 
 func (c *clamped) UnmarshalJSON([]byte) error {
@@ -93,7 +93,7 @@ type port struct {
 
 var objectType = reflect.TypeFor[object]()
 
-// fitting are accepted.
+// fitting contains patches that are accepted.
 var fitting = []string{
 	`{}`, `null`, `{"unknown":{"$any":[[1]]}}`,
 	`{"apiVersion":"v1","kind":"Object","metadata":{"name":"a","labels":{"a":"b"}}}`,
@@ -125,7 +125,7 @@ var fitting = []string{
 	`{"spec":{"$patch":"replace"},"raw":null}`, `{"retained":{"$retainKeys":[]}}`, `{"replaced":{"name":"a"}}`,
 }
 
-// unfitting are rejected with an error that names the field.
+// unfitting contains patches that are rejected with an error that names the field.
 var unfitting = []struct{ patch, field string }{
 	// Wrong kinds.
 	{`{"metadata":[]}`, "metadata"}, {`{"metadata":{"labels":{"a":1}}}`, "metadata.labels[a]"},
@@ -175,7 +175,7 @@ var unfitting = []struct{ patch, field string }{
 	{`{"raw":{"$patch":"x"}}`, "raw.$patch"}, {`{"raw":{"$deleteFromPrimitiveList/a":5}}`,
 		"raw.$deleteFromPrimitiveList/a"},
 	{`{"clamped":4294967296}`, "clamped"},
-	// $patch, and what is no directive.
+	// $patch, and keys that are not directives.
 	{`{"$patch":"merge"}`, "$patch"}, {`{"spec":{"$patch":1}}`, "spec.$patch"},
 	{`{"spec":{"$patch":{"a":1}}}`, "spec.$patch"}, {`{"labels":{"$patch":"x"}}`, "labels.$patch"},
 	{`{"parts":[{"name":"a","$patch":"merge"}]}`, "parts[0].$patch"},
@@ -256,7 +256,7 @@ func TestStrategicRejects(t *testing.T) {
 func TestApply(t *testing.T) {
 	for _, tc := range []struct{ configuration, field string }{
 		{`{"int32":2147483647,"int64":9007199254740993,"uint8":255,"float64":1e300,"float32":7,"port":80,"raw":{"a":9007199254740993},"parts":[{"name":"a","count":1.0}]}`, ""},
-		{`{"parts":[{"count":1}],"unknown":{"$any":1},"set":["a","a"]}`, ""}, // the library's
+		{`{"parts":[{"count":1}],"unknown":{"$any":1},"set":["a","a"]}`, ""}, // the library checks these
 		{`{"int64":-9223372036854775808}`, ""}, {`{"int64":9223372036854775807}`, ""},
 		{`{"int32":4294967296}`, "int32"}, {`{"int32":1.5}`, "int32"}, {`{"int32":1e10}`, "int32"},
 		{`{"int32":"1"}`, "int32"}, {`{"text":1}`, "text"},
@@ -265,7 +265,7 @@ func TestApply(t *testing.T) {
 			"parts[0].count"},
 		{`{"parts":{"name":"a"}}`, "parts"}, {`{"spec":[]}`, "spec"}, {`{"size":"x"}`, "size"},
 		{`{"limits":{"a":-2147483649}}`, "limits[a]"},
-		// What the YAML parser rounds.
+		// Numbers that the YAML parser rounds.
 		{`{"int32":2.99999999999999999999}`, "int32"}, {`{"port":2.99999999999999999999}`, "port"},
 		{`{"int64":9007199254740993.0}`, "int64"}, {`{"int32":1e-400}`, "int32"},
 		{`{"port":2.99999999999999999999}`, "port"}, {`{"limits":{"a":-1.00000000000000000001}}`, "limits[a]"},
@@ -288,7 +288,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestErrorsAreBounded: a response is small, whatever a patch has in it.
+// TestErrorsAreBounded checks that a response is small for any content of a patch.
 func TestErrorsAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	deep := any(slicesOf(1e19, 1000))
@@ -320,7 +320,7 @@ func slicesOf(v any, n int) []any {
 	return list
 }
 
-// TestMessages: a message names the value that was sent.
+// TestMessages checks that a message contains the value that was sent.
 func TestMessages(t *testing.T) {
 	_, errs := Strategic(decode(t, `{"int32":4294967296}`), nil, objectType)
 	want := field.ErrorList{field.TypeInvalid(field.NewPath("int32"), int64(4294967296),

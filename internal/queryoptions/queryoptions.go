@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package queryoptions has the library read the options of storages, such as those of a log, from the query of a
-// request.
+// Package queryoptions lets the library read the options of storages, such as those of a log, from
+// the query of a request.
 package queryoptions
 
 import (
@@ -30,7 +30,7 @@ func Of(storage rest.Storage) (options runtime.Object) {
 	return options
 }
 
-// InVersion returns empty options as the scheme has them in a version.
+// InVersion returns empty options of the type that the scheme has for a version.
 func InVersion(scheme *runtime.Scheme, options runtime.Object, gv schema.GroupVersion) (runtime.Object, error) {
 	kinds, _, err := scheme.ObjectKinds(options)
 	if err != nil {
@@ -39,10 +39,10 @@ func InVersion(scheme *runtime.Scheme, options runtime.Object, gv schema.GroupVe
 	return scheme.New(gv.WithKind(kinds[0].Kind))
 }
 
-// Parameter is a parameter of a query, with its type as OpenAPI names it.
+// Parameter is a query parameter with its OpenAPI type.
 type Parameter struct{ Name, Type string }
 
-// Parameters returns those of options for which Check returns nil.
+// Parameters returns the query parameters of options for which Check returns nil.
 func Parameters(options runtime.Object) []Parameter {
 	fields, err := fieldsOf(options)
 	if err != nil {
@@ -55,7 +55,8 @@ func Parameters(options runtime.Object) []Parameter {
 	return parameters
 }
 
-// openAPIType returns the type of the values of a field. OpenAPI 2 in the library has no lists of them.
+// openAPIType returns the OpenAPI type of the values of a field. The library's OpenAPI 2 has no
+// lists of them.
 func openAPIType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice:
@@ -74,7 +75,8 @@ func Check(options runtime.Object) error {
 	return err
 }
 
-// AddConversion registers the conversion of a query to a type of options, unless there is a generated one.
+// AddConversion registers the conversion of a query to a type of options, unless a generated
+// conversion exists.
 func AddConversion(scheme *runtime.Scheme, options runtime.Object) error {
 	if scheme.Convert(&url.Values{}, options.DeepCopyObject(), nil) == nil {
 		return nil
@@ -98,14 +100,16 @@ func AddConversion(scheme *runtime.Scheme, options runtime.Object) error {
 	})
 }
 
-// optionField is a field of a type of options, and how it is set from the values of its parameter.
+// optionField is a field of a type of options, with the function that sets it from the values of
+// its parameter.
 type optionField struct {
 	name  string
 	index []int
 	set   func(reflect.Value, []string) error
 }
 
-// fieldsOf returns the fields of options with their names in JSON.
+// fieldsOf returns the fields of options with their JSON names. It returns an error for a field
+// that a query cannot set.
 func fieldsOf(options runtime.Object) ([]optionField, error) {
 	var fields []optionField
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(options).Elem()) {
@@ -125,7 +129,8 @@ func fieldsOf(options runtime.Object) ([]optionField, error) {
 	return fields, nil
 }
 
-// setterOf returns how a field of a type is set from the values of its parameter, or nil.
+// setterOf returns a function that sets a field of type t from the values of its parameter, or nil
+// if a query cannot set it.
 func setterOf(t reflect.Type) func(reflect.Value, []string) error {
 	if t == reflect.TypeFor[metav1.Time]() {
 		return func(v reflect.Value, texts []string) error {

@@ -40,7 +40,8 @@ type nested struct {
 	Selector metav1.LabelSelector `json:"selector"`
 }
 
-// TestAddConversion: options are read from a query, and a parameter that does not fit is an error with its name.
+// TestAddConversion checks that options are read from a query, and that an invalid parameter
+// causes an error with its name.
 func TestAddConversion(t *testing.T) {
 	scheme := runtime.NewScheme()
 	gv := schema.GroupVersion{Group: "g.example.com", Version: "v1"}
@@ -89,7 +90,7 @@ func TestAddConversion(t *testing.T) {
 	}
 }
 
-// TestCheck: a field that a query cannot set is named.
+// TestCheck checks that the error names a field that a query cannot set.
 func TestCheck(t *testing.T) {
 	if err := queryoptions.Check(&options{}); err != nil {
 		t.Error(err)

@@ -20,13 +20,14 @@ const manifestHeader = `# Generated from the API: its versions as APIServices, w
 # an API.
 `
 
-// The names in manifests/base, to which a project's prefix and namespace are given.
+// The names in manifests/base, to which a project's prefix and namespace are applied.
 const baseService, baseNamespace = "apiserver", "system"
 
-// Manifest returns what a project's kustomizations have of its API: the APIServices of the versions, the preferred one
-// of each group first, for the Service in manifests/base, the server's right to read the API, the permissions that the
-// hooks of the API need in the cluster and in the server's namespace, and what components of manifests/ need to know of
-// it.
+// Manifest returns the part of a project's kustomizations that depends on its API. It contains the
+// APIServices of the versions for the Service in manifests/base, the preferred version of each
+// group first, and the server's permission to read the API. It also contains the permissions that
+// the hooks of the API need in the cluster and in the server's namespace, and the values that
+// components of manifests/ need.
 func Manifest(versions []schema.GroupVersion, permissions, inNamespace []rbacv1.PolicyRule) ([]byte, error) {
 	services := APIServices(versions, Backend{Namespace: baseNamespace, Name: baseService})
 	var names, groups []string
@@ -41,13 +42,13 @@ func Manifest(versions []schema.GroupVersion, permissions, inNamespace []rbacv1.
 		"kind":       "API",
 		"metadata": map[string]any{
 			"name": "api",
-			// kustomize uses such objects and does not render them.
+			// kustomize uses such objects but does not render them.
 			"annotations": map[string]any{"config.kubernetes.io/local-config": "true"},
 		},
 		"apiServices": names,                    // for a list
 		"names":       strings.Join(names, ","), // for an argument
 		"pattern":     strings.ReplaceAll(strings.Join(names, "|"), ".", "[.]"),
-		// Between quotes in the audit policy, whose entries are of one group each.
+		// This is between quotes in the audit policy, where each entry covers one group.
 		"auditGroups": strings.Join(groups, "'}, {resources: *secret, group: '"),
 	}}
 	role, binding := Reader(versions, baseService, "") // kustomize fills in the namespace
@@ -73,8 +74,8 @@ func Manifest(versions []schema.GroupVersion, permissions, inNamespace []rbacv1.
 	return out.Bytes(), nil
 }
 
-// namespacedRole returns a role of the rules in the namespace that kustomize fills in, and its binding to a
-// ServiceAccount there.
+// namespacedRole returns a role with the rules, in the namespace that kustomize fills in, and its
+// binding to a ServiceAccount there.
 func namespacedRole(name, account string, rules []rbacv1.PolicyRule) []any {
 	version := rbacv1.SchemeGroupVersion.String()
 	return []any{

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package registration registers an API with the aggregation layer of kube-apiserver: it makes the APIServices of its
-// versions, applies them, and waits until clients can use the API.
+// Package registration registers an API with the aggregation layer of kube-apiserver: it creates
+// the APIServices of its versions, applies them, and checks whether clients can use the API.
 package registration
 
 import (
@@ -22,10 +22,12 @@ import (
 )
 
 const (
-	// groupPriority is the lowest that makes sense: where two groups have a resource of one name, kubectl prefers the
-	// group with the higher number, and an extension must never take a name from a built-in group.
+	// groupPriority is the lowest useful priority. If two groups have a resource of the same name,
+	// kubectl prefers the group with the higher number, and an extension must never take a name
+	// from a built-in group.
 	groupPriority = 1000
-	// firstVersionPriority goes to the preferred version, each further one gets 10 less.
+	// firstVersionPriority is the priority of the preferred version. Each further version has 10
+	// less.
 	firstVersionPriority = 100
 )
 
@@ -63,8 +65,9 @@ func APIServices(versions []schema.GroupVersion, backend Backend) []*apiregistra
 	return all
 }
 
-// Reader returns the right of a server's ServiceAccount to read the groups that it serves: an admission policy may have
-// its parameters in them, and the server reads these through kube-apiserver.
+// Reader returns the role and the binding with which a server's ServiceAccount may read the groups
+// that the server serves. An admission policy may have its parameters in them, and the server
+// reads these through kube-apiserver.
 func Reader(versions []schema.GroupVersion, account,
 	namespace string) (*rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding) {
 	groups := sets.New[string]()
@@ -75,7 +78,7 @@ func Reader(versions []schema.GroupVersion, account,
 		Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}})
 }
 
-// clusterRole returns a role of the rules, and its binding to a ServiceAccount.
+// clusterRole returns a role with the rules, and its binding to a ServiceAccount.
 func clusterRole(name, account, namespace string,
 	rules []rbacv1.PolicyRule) (*rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding) {
 	role := &rbacv1.ClusterRole{
@@ -92,7 +95,7 @@ func clusterRole(name, account, namespace string,
 	return role, binding
 }
 
-// Apply creates the APIServices, or updates the spec of those that are there.
+// Apply creates the APIServices, or updates the spec of those that already exist.
 func Apply(ctx context.Context, client apiregistration.APIServiceInterface,
 	services []*apiregistrationv1.APIService) error {
 	for _, want := range services {
@@ -111,8 +114,9 @@ func Apply(ctx context.Context, client apiregistration.APIServiceInterface,
 	return nil
 }
 
-// CheckAvailable returns nil when each APIService has the condition Available for the present spec. That alone says
-// little: one answer of five is enough for it, and kube-apiserver's discovery follows later.
+// CheckAvailable returns nil if each APIService has the condition Available. That alone proves
+// little: one successful response of five is enough for it, and kube-apiserver's discovery follows
+// later.
 func CheckAvailable(ctx context.Context, client apiregistration.APIServiceInterface,
 	services []*apiregistrationv1.APIService) error {
 	for _, want := range services {
@@ -136,8 +140,8 @@ func CheckAvailable(ctx context.Context, client apiregistration.APIServiceInterf
 	return nil
 }
 
-// Discovered returns nil when the aggregated discovery of kube-apiserver, which clients read, lists every version of
-// the group, fresh and with its resources.
+// Discovered returns nil if the aggregated discovery of kube-apiserver, which clients read, lists
+// every version with its resources, and none of them is stale.
 func Discovered(client discovery.AggregatedDiscoveryInterface, versions []schema.GroupVersion) error {
 	_, resources, failed, err := client.GroupsAndMaybeResources()
 	if err != nil {
@@ -154,8 +158,9 @@ func Discovered(client discovery.AggregatedDiscoveryInterface, versions []schema
 	return nil
 }
 
-// CheckOpenAPI returns nil when kube-apiserver's OpenAPI v3 has the schema of every version. kubectl explain reads it,
-// and so does MutatingAdmissionPolicy in our own server, which refuses writes without it.
+// CheckOpenAPI returns nil if kube-apiserver's OpenAPI v3 contains the schema of every version.
+// kubectl explain reads it, and so does MutatingAdmissionPolicy in our own server, which rejects
+// writes without it.
 func CheckOpenAPI(client openapi.Client, versions []schema.GroupVersion) error {
 	paths, err := client.Paths()
 	if err != nil {

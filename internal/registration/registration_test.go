@@ -18,11 +18,12 @@ import (
 
 var backend = Backend{Namespace: "demo", Name: "api", CABundle: []byte("PEM")}
 
-// versions are those of an API, the preferred one first.
+// versions are the versions of an API, the preferred one first.
 var versions = []schema.GroupVersion{{Group: "demo.example.com", Version: "v1"},
 	{Group: "demo.example.com", Version: "v1test2"}, {Group: "demo.example.com", Version: "v1test1"}}
 
-// TestAPIServices: one for each version, in the order of the list, and none of them without a CA.
+// TestAPIServices checks that there is one APIService for each version, in the order of the list,
+// and that each has a CA.
 func TestAPIServices(t *testing.T) {
 	services := APIServices(versions, backend)
 	if len(services) != len(versions) {
@@ -69,7 +70,8 @@ func TestBackend(t *testing.T) {
 	}
 }
 
-// TestApply creates what is missing, and corrects what is there without touching what others wrote.
+// TestApply checks that Apply creates missing APIServices, and corrects existing ones without
+// changing what others wrote.
 func TestApply(t *testing.T) {
 	services := APIServices(versions, backend)
 	there := services[0].DeepCopy()
@@ -128,7 +130,7 @@ func TestAvailable(t *testing.T) {
 	}
 }
 
-// aggregated is the answer of kube-apiserver's aggregated discovery.
+// aggregated is a response of kube-apiserver's aggregated discovery.
 type aggregated struct {
 	discovery.AggregatedDiscoveryInterface
 	resources map[schema.GroupVersion]*metav1.APIResourceList

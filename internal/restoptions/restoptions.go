@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package restoptions changes the storages that REST options make.
+// Package restoptions wraps the storages that REST options create.
 package restoptions
 
 import (
@@ -12,8 +12,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Wrap returns options that make what wrap returns for each storage that the given options make. Wrap gets the prefix
-// of the storage's keys, and what makes an empty object.
+// Wrap returns options that create the result of wrap for each storage that the given options
+// create. wrap receives the prefix of the storage's keys, and a function that returns an empty
+// object.
 func Wrap(options generic.RESTOptions,
 	wrap func(s storage.Interface, prefix string, newFunc func() runtime.Object) storage.Interface) generic.RESTOptions {
 	decorator := options.Decorator
@@ -22,7 +23,7 @@ func Wrap(options generic.RESTOptions,
 		attributes storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface,
 		storagefactory.DestroyFunc, error) {
 		s, destroy, err := decorator(config, prefix, keyFunc, newFunc, newListFunc, attributes, triggers, indexers)
-		if err != nil || s == nil { // Unconnected makes none
+		if err != nil || s == nil { // Unconnected creates none
 			return s, destroy, err
 		}
 		return wrap(s, prefix, newFunc), destroy, nil

@@ -14,15 +14,16 @@ import (
 	"example.com/extension-apiserver/internal/cluster"
 )
 
-// aggregated are the Services of aggregated APIs that are looked at in one of these ways.
+// aggregated returns the Services of aggregated APIs that are checked in one of the given ways.
 func (p *procedure) aggregated(ctx context.Context, looks ...Check) ([]certs.Service, error) {
 	all, err := p.opts.Observer.AggregatedServices(ctx)
 	return slices.DeleteFunc(all, func(s certs.Service) bool { return !slices.Contains(looks, p.checkFor(ctx, s)) }),
 		err
 }
 
-// checkFor returns how to check a third-party API, and decides it when the API is first seen. An API that cannot be
-// checked must not prevent the replacement of a certificate.
+// checkFor returns how to check a third-party API. It decides when it first sees the API and
+// records the result. An API that cannot be checked must not prevent the replacement of a
+// certificate.
 func (p *procedure) checkFor(ctx context.Context, s certs.Service) Check {
 	name := s.Namespace + "/" + s.Name
 	if s == p.opts.Service {
@@ -33,7 +34,7 @@ func (p *procedure) checkFor(ctx context.Context, s certs.Service) Check {
 	}
 	look := CheckByProbe
 	err := p.answersEverywhere(ctx, s)
-	if err != nil { // perhaps since a kube-apiserver restarts, which says nothing about this API
+	if err != nil { // perhaps a kube-apiserver is restarting, which is unrelated to this API
 		if p.answersEverywhere(ctx, p.opts.Service) != nil {
 			return CheckByProbe
 		}
@@ -41,26 +42,26 @@ func (p *procedure) checkFor(ctx context.Context, s certs.Service) Check {
 	}
 	if err != nil {
 		look = CheckNone
-		p.note(fmt.Sprintf("Service %s is left out, since its API does not answer already: %v", name, err))
+		p.note(fmt.Sprintf("Service %s is not checked, because its API already does not respond: %v", name, err))
 	} else if err := p.acceptsProxy(ctx, s); err != nil {
 		look = CheckByResponse
-		p.note(fmt.Sprintf("the endpoints of Service %s are not asked what they make of the front proxy's "+
-			"certificate: %v; that kube-apiserver gets answers from it is seen", name, err))
+		p.note(fmt.Sprintf("the endpoints of Service %s are not probed with the front proxy's certificate: %v; "+
+			"certgen checks only that the API responds to kube-apiserver", name, err))
 	}
 	p.state.setCheck(s, look)
 	return look
 }
 
-// resetChecks forgets how other APIs are looked at where the rotation cannot be why one does not answer: until a
-// certificate of another CA is used.
+// resetChecks discards the recorded checks of third-party APIs, unless a certificate of another
+// CA may be in use. Until then, the rotation cannot be the reason why an API does not respond.
 func (p *procedure) resetChecks() {
 	if p.makeCA == nil || !p.switched() {
 		p.state.Others = nil
 	}
 }
 
-// hasNoEndpoints is true for another API's Service without endpoints, ready or not, or that is gone: no certificate is
-// why it does not answer.
+// hasNoEndpoints reports whether a third-party API's Service has no endpoints, ready or not, or
+// does not exist. A certificate is then not the reason why the API does not respond.
 func (p *procedure) hasNoEndpoints(ctx context.Context, s certs.Service) bool {
 	if s == p.opts.Service {
 		return false
@@ -69,11 +70,12 @@ func (p *procedure) hasNoEndpoints(ctx context.Context, s certs.Service) bool {
 	if len(endpoints) > 0 || err != nil && !apierrors.IsNotFound(err) {
 		return false
 	}
-	p.note(fmt.Sprintf("Service %s/%s is passed over as long as it has no endpoints", s.Namespace, s.Name))
+	p.note(fmt.Sprintf("Service %s/%s is not checked while it has no endpoints", s.Namespace, s.Name))
 	return true
 }
 
-// ignoreUnrelated returns what is wrong with an API of the Service, unless that says nothing about the rotation.
+// ignoreUnrelated returns err, the problem of an API of Service s, unless it is unrelated to the
+// rotation.
 func (p *procedure) ignoreUnrelated(ctx context.Context, s certs.Service, err error) error {
 	if err == nil {
 		delete(p.failing, s)
@@ -85,9 +87,10 @@ func (p *procedure) ignoreUnrelated(ctx context.Context, s certs.Service, err er
 	return err
 }
 
-// exclude excludes a third-party API from further checks, if it has failed for half of the timeout and the rotation
-// cannot be the cause: CA and name in the certificate stay the same, and the API does not accept the certificate in use
-// either. After the switch that is the new certificate, which the API must have accepted before.
+// exclude excludes a third-party API from further checks if it has failed for half of the
+// timeout and the rotation cannot be the cause. That is the case if the CA and the name in the
+// certificate do not change, and the API does not accept the current certificate either. After
+// the switch, the current certificate is the new one, which the API must have accepted before.
 func (p *procedure) exclude(ctx context.Context, s certs.Service, err error) bool {
 	if p.makeCA != nil || s == p.opts.Service || p.switched() && p.checkFor(ctx, s) != CheckByProbe ||
 		p.answersEverywhere(ctx, p.opts.Service) != nil {
@@ -104,17 +107,17 @@ func (p *procedure) exclude(ctx context.Context, s certs.Service, err error) boo
 		return false
 	}
 	p.state.setCheck(s, CheckNone)
-	p.note(fmt.Sprintf("Service %s/%s is left out from now on: %v", s.Namespace, s.Name, err))
+	p.note(fmt.Sprintf("Service %s/%s is no longer checked: %v", s.Namespace, s.Name, err))
 	return true
 }
 
-// switched is true when a new certificate may be in use.
+// switched reports whether a new certificate may be in use.
 func (p *procedure) switched() bool {
 	return slices.ContainsFunc(p.steps, func(s step) bool { return s.kind == Identity && p.record(&s) != nil })
 }
 
-// acceptsProxy returns nil when each endpoint of a Service that is ready says that it believes the front proxy's
-// certificate in use.
+// acceptsProxy returns nil if all ready endpoints of a Service report that they accept the
+// current front-proxy certificate.
 func (p *procedure) acceptsProxy(ctx context.Context, s certs.Service) error {
 	proxy, err := certs.ReadPair(p.opts.store, p.leafDirs[0])
 	if err != nil {
@@ -122,14 +125,14 @@ func (p *procedure) acceptsProxy(ctx context.Context, s certs.Service) error {
 	}
 	return p.probeEndpoints(ctx, s, proxy, func(e cluster.Endpoint, got cluster.ProbeResult) error {
 		if got != cluster.Accepted {
-			return fmt.Errorf("endpoint %s finds the certificate in use %s", e.Address, got)
+			return fmt.Errorf("endpoint %s reports the certificate in use as %s", e.Address, got)
 		}
 		return nil
 	})
 }
 
-// probeEndpoints asks each endpoint of a Service what it makes of a front proxy's certificate. One that is not ready
-// and does not answer is passed over.
+// probeEndpoints sends a request with a front-proxy certificate to each endpoint of a Service
+// and passes the result to judge. It skips an endpoint that is not ready and does not respond.
 func (p *procedure) probeEndpoints(ctx context.Context, s certs.Service, proxy *certs.KeyPair,
 	judge func(cluster.Endpoint, cluster.ProbeResult) error) error {
 	trust, err := p.caBundleOf(ctx, s)
@@ -155,8 +158,9 @@ func (p *procedure) probeEndpoints(ctx context.Context, s certs.Service, proxy *
 	return nil
 }
 
-// probe returns nil when each endpoint of every aggregated API gives the wanted answer to the pair. NotTrusted or
-// Accepted instead may change with time; any other answer will not.
+// probe returns nil if all endpoints of all aggregated APIs give the wanted result for the key
+// pair. A different result of NotTrusted or Accepted may change with time; any other result is
+// permanent.
 func (p *procedure) probe(ctx context.Context, proxy *certs.KeyPair, want cluster.ProbeResult) error {
 	services, err := p.aggregated(ctx, CheckByProbe)
 	if err != nil {
@@ -170,7 +174,7 @@ func (p *procedure) probe(ctx context.Context, proxy *certs.KeyPair, want cluste
 			case got != want && got != cluster.Accepted && got != cluster.NotTrusted:
 				return &stopError{fmt.Errorf(
 					"endpoint %s of Service %s/%s: expected the front proxy's certificate to be %s, found %s; "+
-						"look at how this API server authenticates requests", e.Address, service.Namespace,
+						"check how this API server authenticates requests", e.Address, service.Namespace,
 					service.Name, want, got)}
 			case got != want:
 				return fmt.Errorf("endpoint %s of Service %s/%s: expected the certificate sha256:%.16s to be %s, "+
@@ -189,8 +193,9 @@ func (p *procedure) probe(ctx context.Context, proxy *certs.KeyPair, want cluste
 	return nil
 }
 
-// caBundleOf is what the endpoints of a Service are verified with. Without one, as metrics-server often is installed,
-// nobody can tell who would answer there.
+// caBundleOf returns the CAs that verify the endpoints of a Service. It returns an error if no
+// APIService has a caBundle, as is common for metrics-server: the endpoints' identity cannot be
+// verified then.
 func (p *procedure) caBundleOf(ctx context.Context, service certs.Service) (certs.Bundle, error) {
 	apiServices, err := p.opts.Observer.APIServices(ctx, service)
 	if err != nil {
@@ -202,12 +207,12 @@ func (p *procedure) caBundleOf(ctx context.Context, service certs.Service) (cert
 		}
 	}
 	return nil, fmt.Errorf(
-		"expected an APIService with a caBundle for Service %s/%s, found none to verify its endpoints with",
+		"expected an APIService with a caBundle for Service %s/%s, to verify its endpoints, found none",
 		service.Namespace, service.Name)
 }
 
-// proxyAnswers returns nil when each kube-apiserver gets answers from every aggregated API, since all see the same
-// client certificate.
+// proxyAnswers returns nil if all kube-apiservers get responses from all aggregated APIs. All of
+// these APIs see the same client certificate.
 func (p *procedure) proxyAnswers(ctx context.Context) error {
 	services, err := p.aggregated(ctx, CheckByProbe, CheckByResponse)
 	if err != nil {

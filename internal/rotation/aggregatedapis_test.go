@@ -17,8 +17,8 @@ import (
 	"example.com/extension-apiserver/internal/cluster"
 )
 
-// TestOtherAPIs: an API of somebody else that is not verified, or does not answer already, keeps nothing from being
-// replaced.
+// TestOtherAPIs: a third-party API that cannot be verified or does not respond does not prevent
+// the replacement of a certificate.
 func TestOtherAPIs(t *testing.T) {
 	for _, rotation := range []string{ProxyClient, FrontProxyCA} {
 		f := newFake(t)
@@ -40,12 +40,12 @@ func TestOtherAPIs(t *testing.T) {
 		}
 		f.checkEnd(b, rotation)
 		for i, want := range []string{
-			"Service elsewhere/broken is left out",
-			"Service kube-system/metrics are not asked what they make of the front proxy's certificate: " +
+			"Service elsewhere/broken is not checked, because its API already does not respond",
+			"Service kube-system/metrics are not probed with the front proxy's certificate: " +
 				"expected an APIService with a caBundle",
-			"Service elsewhere/far are not asked what they make of the front proxy's certificate: endpointslices is " +
-				"forbidden", "elsewhere/strange are not asked what they make of the front proxy's certificate: " +
-				"endpoint 10.0.0.1:443 finds the certificate in use Inconclusive",
+			"Service elsewhere/far are not probed with the front proxy's certificate: endpointslices is " +
+				"forbidden", "elsewhere/strange are not probed with the front proxy's certificate: " +
+				"endpoint 10.0.0.1:443 reports the certificate in use as Inconclusive",
 		} {
 			if len(notes) != 4 || !strings.Contains(notes[i], want) {
 				t.Errorf("%s: got the notes %q, want 4, and one with %q", rotation, notes, want)
@@ -59,8 +59,8 @@ func TestOtherAPIs(t *testing.T) {
 	}
 }
 
-// TestOtherAPIRefuses: an API that could not be asked before, and does not believe the new CA, has the old certificate
-// back at once.
+// TestOtherAPIRefuses: if an API that could not be probed before does not accept the new CA, the
+// old certificate is restored immediately.
 func TestOtherAPIRefuses(t *testing.T) {
 	f := newFake(t)
 	b := f.before()
@@ -75,7 +75,7 @@ func TestOtherAPIRefuses(t *testing.T) {
 	f.mustAbort(FrontProxyCA)
 	f.checkAborted(b)
 
-	// Where kube-apiserver itself refuses the user of certgen, nobody's API is why.
+	// If kube-apiserver itself rejects certgen's user, no API is the cause.
 	f = newFake(t)
 	f.others = []certs.Service{{Name: "metrics", Namespace: "kube-system"}}
 	old, refusals := f.cert(certs.FrontProxyClientDir), 0
@@ -91,8 +91,8 @@ func TestOtherAPIRefuses(t *testing.T) {
 	}
 }
 
-// TestRestartLeavesNoneOut: when a run takes a rotation up while a kube-apiserver restarts, no API answers, and that is
-// no reason to leave one out.
+// TestRestartLeavesNoneOut: if a run resumes a rotation while a kube-apiserver restarts, no API
+// responds. That is no reason to exclude one.
 func TestRestartLeavesNoneOut(t *testing.T) {
 	f := newFake(t)
 	f.others = []certs.Service{{Name: "far", Namespace: "elsewhere"}}
@@ -110,13 +110,14 @@ func TestRestartLeavesNoneOut(t *testing.T) {
 	}
 }
 
-// TestOtherAPIsLater: an API that others register while a rotation is under way, or one that stops answering, keeps a
-// later run from nothing, unless the new certificate is of another CA and may be why.
+// TestOtherAPIsLater: a third-party API that is registered during a rotation, or stops
+// responding, does not block a later run, unless the new certificate is of another CA and may be
+// the cause.
 func TestOtherAPIsLater(t *testing.T) {
 	forbidden := errors.New("endpointslices is forbidden")
 	for _, tc := range []struct {
 		rotation, after string
-		endpoints       error // of the one that does not answer; nil when it has none
+		endpoints       error // of the API that does not respond; nil if it has none
 		blocked         bool
 	}{
 		{ProxyClient, "switch", forbidden, false}, {FrontProxyCA, "trust", forbidden, false},
@@ -156,14 +157,14 @@ func TestOtherAPIsLater(t *testing.T) {
 	}
 }
 
-// TestOtherAPIFails: an API of somebody else that stops answering within a run keeps the front proxy's certificate from
-// nothing where the new one cannot be why: it is of the same CA and has the same name, and is not in use yet or was
-// believed.
+// TestOtherAPIFails: a third-party API that stops responding during a run does not block the
+// replacement of the front-proxy certificate if the new certificate cannot be the cause. That is
+// the case if it has the same CA and the same name, and is not in use yet or was accepted.
 func TestOtherAPIFails(t *testing.T) {
 	for _, tc := range []struct {
 		rotation, step string
-		told           bool                // its endpoints say what they believe
-		probe          cluster.ProbeResult // of the new certificate; empty: it does not answer at all
+		told           bool                // its endpoints report whether they accept a certificate
+		probe          cluster.ProbeResult // of the new certificate; empty: no response
 		blocked        bool
 	}{
 		{ProxyClient, "stage", true, "", false}, {ProxyClient, "switch", true, "", false},

@@ -19,8 +19,8 @@ import (
 	"example.com/extension-apiserver/internal/cluster/clustertest"
 )
 
-// TestBlocked stops rotations at what cannot be seen, mends that, and runs them to their end. Users get answers all
-// the time.
+// TestBlocked blocks rotations with faults, repairs the faults, and finishes the rotations.
+// Requests of users succeed throughout.
 func TestBlocked(t *testing.T) {
 	failing := func(f *fakeCluster, when func() bool) {
 		f.failAnswer = func() error {
@@ -46,7 +46,7 @@ func TestBlocked(t *testing.T) {
 		{"an endpoint takes the proxy for a user", FrontProxyCA, "trust", "found AsUser", false, false,
 			func(f *fakeCluster) { f.probe = cluster.AsUser }},
 		{"a kube-apiserver still has the old proxy CA in its file", FrontProxyCA, "distrust-configmap",
-			"held the CA CN=front-proxy-ca", true, true,
+			"contained the CA CN=front-proxy-ca", true, true,
 			func(f *fakeCluster) { f.foreignCA = f.cert(certs.FrontProxyCADir) }},
 		{"no answers with the new proxy CA alone", FrontProxyCA, "distrust-files", "503", true, false,
 			func(f *fakeCluster) {
@@ -89,8 +89,8 @@ func TestBlocked(t *testing.T) {
 	}
 }
 
-// TestNotDistrustedWhileServed: an endpoint that serves the old certificate again keeps the old CA trusted. Users get
-// answers after every single write, see fakeCluster.
+// TestNotDistrustedWhileServed: the old CA stays trusted while an endpoint serves the old
+// certificate again. Requests of users succeed after every write, see fakeCluster.
 func TestNotDistrustedWhileServed(t *testing.T) {
 	f := newFake(t)
 	b := f.before()
@@ -113,8 +113,8 @@ func TestNotDistrustedWhileServed(t *testing.T) {
 	f.checkEnd(b, ServingCA)
 }
 
-// TestNotDistrustedWhileCutOff: a server that may come back with the old certificate keeps the old CA trusted, and
-// nothing but that.
+// TestNotDistrustedWhileCutOff: the old CA stays trusted while a server may come back with the
+// old certificate. Nothing else is affected.
 func TestNotDistrustedWhileCutOff(t *testing.T) {
 	f := newFake(t)
 	old := f.cert(certs.ServingCADir)
@@ -129,7 +129,8 @@ func TestNotDistrustedWhileCutOff(t *testing.T) {
 		!strings.Contains(err.Error(), "--port-forward") || !f.caBundle.Contains(old) {
 		t.Errorf("got %v, want it blocked by the endpoint, and the old CA trusted", err)
 	}
-	// It comes back, and another goes while the old CA is distrusted, which waits.
+	// The endpoint comes back, and another one disappears during the distrust step, which waits
+	// for it.
 	f.cutOff = nil
 	opts = f.options(ServingCA)
 	opts.Progress = func(e Event) {
@@ -149,7 +150,8 @@ func TestNotDistrustedWhileCutOff(t *testing.T) {
 	}
 }
 
-// TestAbortAfterTakingBack: what was distrusted and taken back can be aborted, since both CAs are trusted again.
+// TestAbortAfterTakingBack: a rotation can be aborted after a distrust step was undone, because
+// both CAs are trusted again.
 func TestAbortAfterTakingBack(t *testing.T) {
 	f := newFake(t)
 	b := f.before()
@@ -163,7 +165,8 @@ func TestAbortAfterTakingBack(t *testing.T) {
 	f.checkAborted(b)
 }
 
-// TestCAKeyHasOnePlace: while a leaf is replaced, the key of its CA, which stays, is not copied.
+// TestCAKeyHasOnePlace: the rotation of a leaf does not copy the key of its CA, which does not
+// change.
 func TestCAKeyHasOnePlace(t *testing.T) {
 	for rotation, want := range map[string]bool{Serving: false, ServingCA: true} {
 		f := newFake(t)
@@ -178,7 +181,7 @@ func TestCAKeyHasOnePlace(t *testing.T) {
 	}
 }
 
-// TestRefusedBeforeItBegins leaves no record, so that anything else may begin.
+// TestRefusedBeforeItBegins: a refused rotation leaves no record, so that another one can begin.
 func TestRefusedBeforeItBegins(t *testing.T) {
 	for _, tc := range []struct {
 		name, rotation, want string
@@ -187,9 +190,9 @@ func TestRefusedBeforeItBegins(t *testing.T) {
 		{"another Service", Serving, "expected a certificate for other.demo.svc", nil},
 		{"no CA key", Serving, "expected the CA's key, found none",
 			func(f *fakeCluster) { remove(f, certs.ServingCADir, certs.KeyFile) }},
-		{"no serving pair", ServingCA, "expected the serving pair, found none; certgen init makes a new one",
+		{"no serving pair", ServingCA, "serving certificate and key, found none; issue a new one with certgen init",
 			func(f *fakeCluster) { remove(f, certs.ServingDir, certs.CertFile) }},
-		{"an expired pair", Serving, "ended at 2026-07-30T12:00:00Z; certgen init makes a new one",
+		{"an expired pair", Serving, "expired at 2026-07-30T12:00:00Z; issue a new one with certgen init",
 			func(f *fakeCluster) { f.now = f.now.Add(certs.LeafLifetime) }},
 		{"another pair is served", ServingCA, "serves the certificate",
 			func(f *fakeCluster) { f.stuckLeaf = f.cert(certs.ServingCADir) }},
@@ -223,7 +226,7 @@ func TestRefusedBeforeItBegins(t *testing.T) {
 			} else {
 				tc.fault(f)
 			}
-			f.publish() // which nobody may have asked for
+			f.publish() // possibly not called before
 			before := f.world()
 			_, err := Run(t.Context(), opts)
 			if _, blocked := errors.AsType[*BlockedError](err); err == nil || blocked ||
@@ -237,7 +240,8 @@ func TestRefusedBeforeItBegins(t *testing.T) {
 	}
 }
 
-// TestBlockedWithoutObserver: where no cluster is asked, none is when the switch is refused either.
+// TestBlockedWithoutObserver: without an Observer, a rotation that blocks at the switch queries
+// no cluster either.
 func TestBlockedWithoutObserver(t *testing.T) {
 	f := newFake(t)
 	opts := f.options(ProxyClient)
@@ -249,13 +253,13 @@ func TestBlockedWithoutObserver(t *testing.T) {
 	}
 	_, err := Run(t.Context(), opts)
 	if _, blocked := errors.AsType[*BlockedError](err); !blocked ||
-		!strings.Contains(err.Error(), "that was not there when the rotation began") {
+		!strings.Contains(err.Error(), "that was written after the rotation started") {
 		t.Errorf("got %v, want it blocked", err)
 	}
 }
 
-// TestPreflightWaits: what may pass by itself, such as a kube-apiserver that restarts, is waited for before a rotation
-// begins, but not for long. Anything else is a refusal at once.
+// TestPreflightWaits: before a rotation begins, transient errors, such as a restarting
+// kube-apiserver, are retried for a short time. Other errors are returned immediately.
 func TestPreflightWaits(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -303,7 +307,8 @@ func TestPreflightWaits(t *testing.T) {
 	}
 }
 
-// ofAnotherCA replaces the front proxy's certificate by one of another CA, which is beside it or not.
+// ofAnotherCA replaces the front-proxy certificate with one of another CA. If beside is true, it
+// also stores that CA.
 func (f *fakeCluster) ofAnotherCA(beside bool) {
 	f.t.Helper()
 	published := certs.Bundle{f.cert(certs.FrontProxyCADir)}
@@ -337,7 +342,8 @@ func remove(f *fakeCluster, dir, file string) {
 	}
 }
 
-// TestOneRotationAtATime: an unfinished rotation must end before another of the same certificates begins.
+// TestOneRotationAtATime: a rotation cannot begin while another one of the same certificates is
+// unfinished.
 func TestOneRotationAtATime(t *testing.T) {
 	f := newFake(t)
 	f.unseen = true
@@ -361,12 +367,12 @@ func TestNoEarlySwitch(t *testing.T) {
 	opts := f.options(ServingCA)
 	opts.Progress = func(e Event) {
 		if e.Step == "trust" && e.Type == EventFinished {
-			f.caBundle = certs.Bundle{b.servingCA} // somebody wrote over it
+			f.caBundle = certs.Bundle{b.servingCA} // another process overwrote it
 		}
 	}
 	_, err := Run(t.Context(), opts)
 	if _, ok := errors.AsType[*BlockedError](err); !ok ||
-		!strings.Contains(err.Error(), "v1.widgets does not hold the 2 CAs that were applied") {
+		!strings.Contains(err.Error(), "v1.widgets does not contain the 2 CAs that were applied") {
 		t.Fatalf("got %v, want a BlockedError", err)
 	}
 	if !f.cert(certs.ServingDir).Equal(b.serving) {
@@ -379,8 +385,8 @@ func TestNoEarlySwitch(t *testing.T) {
 	f.checkAborted(b)
 }
 
-// TestSwitchedWhenBelieved: a front proxy's certificate is asked about again right before it is used, by whatever run
-// that is.
+// TestSwitchedWhenBelieved: each run checks right before the switch whether the front proxy's
+// certificate is accepted.
 func TestSwitchedWhenBelieved(t *testing.T) {
 	for _, rotation := range []string{ProxyClient, FrontProxyCA} {
 		for _, event := range []EventType{EventStarted, EventFinished} {
@@ -406,9 +412,10 @@ func TestSwitchedWhenBelieved(t *testing.T) {
 	}
 }
 
-// TestWrongClock: by a clock that is wrong, certificates would be taken for expired. Nothing is changed.
+// TestWrongClock: a rotation with a wrong clock, which would make certificates look expired,
+// returns an error and changes nothing.
 func TestWrongClock(t *testing.T) {
-	for skew, want := range map[time.Duration]string{6 * time.Minute: "6m0s ahead of",
+	for skew, want := range map[time.Duration]string{6 * time.Minute: "6m0s ahead",
 		-48 * time.Hour: "48h0m0s behind", 4 * time.Minute: "", -4 * time.Minute: ""} {
 		f := newFake(t)
 		f.skew = skew

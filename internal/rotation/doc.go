@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rotation replaces certificates and CAs under load: trust first, identity second, distrust last, never two in
-// one step, and each step finished only when it was observed at every endpoint and every kube-apiserver. Renew and
-// Maintain do it for what is due.
+// Package rotation replaces certificates and CAs under load. A rotation first establishes trust
+// in a new CA, then changes the identity, and last removes trust in the old CA. No step does two
+// of these. Each step finishes only after its effect was observed at every endpoint and every
+// kube-apiserver. Renew and Maintain rotate what is due.
 //
-// Called by cmd/certgen. Calls internal/cluster, by the interface Observer, to look, and internal/cluster/apply to
-// write; internal/certs for what X.509 says. The keys of CAs are never sent anywhere, but for that of the serving CA
-// into the Secret that Maintain is told.
+// cmd/certgen calls this package. The package observes the cluster with internal/cluster through
+// the interface Observer, writes with internal/cluster/apply, and uses internal/certs for X.509.
+// Keys of CAs are never sent anywhere, except that Maintain stores the serving CA's key in the
+// configured Secret.
 package rotation

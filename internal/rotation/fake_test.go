@@ -31,66 +31,68 @@ import (
 
 var service = certs.Service{Name: "widgets", Namespace: "demo"}
 
-// killed is the panic that stands for kill -9: nothing of what would have followed happens.
+// killed is the panic value that simulates kill -9: none of the following code runs.
 type killed struct{}
 
-// fakeCluster is a cluster whose servers and kube-apiservers read their files anew each time. It answers requests only
-// where kube-aggregator and API servers would.
+// fakeCluster is a cluster whose servers and kube-apiservers reread their files each time.
+// Requests succeed only if kube-aggregator and the API servers would accept the certificates.
 type fakeCluster struct {
 	t         *testing.T
 	dir       string
-	secrets   apply.Client // the serving pair and its CA are in Secrets, not in dir
+	secrets   apply.Client // the serving key pair and its CA are in Secrets, not in dir
 	now       time.Time
-	hold      time.Duration     // five looks of two seconds
+	hold      time.Duration     // five checks of two seconds
 	caBundle  certs.Bundle      // of v1
 	second    certs.Bundle      // of v2
-	other     *x509.Certificate // what the second one trusts besides
+	other     *x509.Certificate // an additional CA that the second one trusts
 	proxies   []string          // the directories of the kube-apiservers
-	kubeadm   bool              // they read kubeadm's files beside those
+	kubeadm   bool              // they read kubeadm's files next to those
 	version   int
 	trusted   certs.Bundle    // of the trust ConfigMap
-	names     string          // allowed ones, JSON
+	names     string          // allowed names, as JSON
 	users     string          // the CAs of users, PEM
 	leases    []certs.Service // that are held
 	wasLeased bool
-	// left is how many calls are answered until the process is killed; negative means all.
+	// left is the number of calls until the process is killed; negative means unlimited.
 	left int
-	// worlds is, for each call, all that outlives the process then; nil means that nobody asks.
+	// worlds records all persistent state at each call; nil means that it is not recorded.
 	worlds []string
 	// Faults.
-	outage     bool                // users may get no answers
-	stuckLeaf  *x509.Certificate   // what an endpoint serves whatever its file says
+	outage     bool                // requests of users may fail
+	stuckLeaf  *x509.Certificate   // served by an endpoint regardless of its file
 	unseen     bool                // a kube-apiserver does not see changes
-	restarts   bool                // a kube-apiserver has taken itself out of the list
-	probe      cluster.ProbeResult // instead of the right one
-	foreignCA  *x509.Certificate   // in the file of a kube-apiserver, besides that of dir
+	restarts   bool                // a kube-apiserver has removed itself from the list
+	probe      cluster.ProbeResult // instead of the correct one
+	foreignCA  *x509.Certificate   // in the file of a kube-apiserver, in addition to that of dir
 	failAnswer func() error
 	identities int                 // of kube-apiservers
-	forbidden  error               // to try a change of trust
-	noReview   bool                // no API tells which certificate a kube-apiserver shows
+	forbidden  error               // error of a dry run that changes trust
+	noReview   bool                // no API reports the certificate of a kube-apiserver
 	skew       time.Duration       // of the clock
-	others     []certs.Service     // of other aggregated APIs, without a caBundle; that of "broken" does not answer
-	down       string              // an APIService that does not answer
-	believes   []*x509.Certificate // of the front proxy, by the API "metrics" alone; empty: the right ones
-	// farEndpoints is why the endpoints of the API "far" are not known; nil says that there are none, unless it has
-	// them.
+	others     []certs.Service     // of third-party aggregated APIs, without a caBundle; "broken" does not respond
+	down       string              // an APIService that does not respond
+	believes   []*x509.Certificate // of the front proxy, accepted by the API "metrics" only; empty: the correct ones
+	// farEndpoints is the error for the endpoints of the API "far". nil means that it has no
+	// endpoints, unless hasFar is true.
 	farEndpoints error
 	hasFar       bool
-	farProbe     cluster.ProbeResult // what they make of a certificate that is not in use; empty: the right thing
-	// why the endpoint that is not ready cannot be reached, instead of a refused connection
+	farProbe     cluster.ProbeResult // their result for a certificate that is not in use; empty: the correct one
+	// cutOff is the error of the endpoint that is not ready, instead of a refused connection.
 	cutOff error
-	// restarted is what a kube-apiserver still publishes, until then: it has not read its file again.
+	// restarted are CAs that a kube-apiserver publishes until the time in until, because it has
+	// not reread its file.
 	restarted  certs.Bundle
 	until      time.Time
-	lostAnswer int // of which write the answer is lost, beginning with 1
-	// kube-apiservers that read changed files a minute later, by directory
+	lostAnswer int // number of the write whose response is lost, starting at 1
+	// slow contains the kube-apiservers that read changed files a minute later, by directory.
 	slow     map[string]*loaded
-	register func(*apiregistrationv1.APIService) // what others did to the APIService
+	register func(*apiregistrationv1.APIService) // applies changes of other clients to the APIService
 }
 
 var begin = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// initialized is a directory as certs.Init makes it. Each test gets a copy: to make keys and sync files takes longer.
+// initialized returns a directory that certs.Init created. Each test gets a copy, because
+// generating keys and syncing files is slower.
 var initialized = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "rotation-")
 	if err != nil {
@@ -123,7 +125,7 @@ func newFake(t *testing.T) *fakeCluster {
 	f.caBundle = certs.Bundle{f.cert(certs.ServingCADir)}
 	f.second = f.caBundle
 	f.proxies = []string{filepath.Join(f.dir, certs.FrontProxyClientDir)}
-	// New keys in the same second would not tell which pair is newer.
+	// Keys from the same second would not show which key pair is newer.
 	f.now = f.now.Add(time.Hour)
 	return f
 }
@@ -136,7 +138,7 @@ func (f *fakeCluster) cert(name string) *x509.Certificate {
 	return cert
 }
 
-// newFakeInSecrets has the serving pair and its CA in Secrets.
+// newFakeInSecrets returns a cluster with the serving key pair and its CA in Secrets.
 func newFakeInSecrets(t *testing.T) *fakeCluster {
 	t.Helper()
 	f := newFake(t)
@@ -159,7 +161,7 @@ func newFakeInSecrets(t *testing.T) *fakeCluster {
 	return f
 }
 
-// store is opened anew, as a new process does.
+// store opens the store again, as a new process does.
 func (f *fakeCluster) store() certs.Store {
 	if f.secrets.Cluster == nil {
 		return directory{certs.Dir(f.dir)}
@@ -172,7 +174,7 @@ func (f *fakeCluster) store() certs.Store {
 	return s
 }
 
-// storeOf is where a pair is.
+// storeOf returns the store of a key pair.
 func (f *fakeCluster) storeOf(name string) certs.Store {
 	if name == certs.ServingDir || name == certs.ServingCADir {
 		return f.store()
@@ -180,7 +182,7 @@ func (f *fakeCluster) storeOf(name string) certs.Store {
 	return directory{certs.Dir(f.dir)}
 }
 
-// newFakeOfKubeadm has the front proxy's files under kubeadm's names.
+// newFakeOfKubeadm returns a cluster whose front-proxy files have kubeadm's names.
 func newFakeOfKubeadm(t *testing.T) *fakeCluster {
 	t.Helper()
 	f := newFake(t)
@@ -203,7 +205,7 @@ func newFakeOfKubeadm(t *testing.T) *fakeCluster {
 	return f
 }
 
-// ofOpenSSL is a key in another form than that of certgen.
+// ofOpenSSL encodes a key in a format other than certgen's.
 func ofOpenSSL(t *testing.T, key crypto.Signer) []byte {
 	t.Helper()
 	der, err := x509.MarshalECPrivateKey(key.(*ecdsa.PrivateKey))
@@ -213,7 +215,7 @@ func ofOpenSSL(t *testing.T, key crypto.Signer) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
 }
 
-// rotationCase is a rotation and where its pairs are.
+// rotationCase is a rotation and the location of its key pairs.
 type rotationCase struct {
 	name, rotation string
 	fake           func(*testing.T) *fakeCluster
@@ -242,7 +244,7 @@ func (f *fakeCluster) step() {
 	f.left--
 }
 
-// world is all that outlives the process: files and the cluster.
+// world returns all state that outlives the process: files and the cluster.
 func (f *fakeCluster) world() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%x %x %x", f.caBundle.PEM(), f.second.PEM(), f.trusted.PEM())
@@ -271,8 +273,8 @@ func (f *fakeCluster) world() string {
 	return out.String()
 }
 
-// cuts runs a rotation to its end and returns the calls before which something that outlives the process had changed.
-// To be killed at any other call is the same as to be killed at the one before.
+// cuts runs a rotation to its end and returns the calls before which persistent state had
+// changed. A kill at any other call is equivalent to a kill at the previous one.
 func cuts(f *fakeCluster, rotation string) []int {
 	t := f.t
 	f.worlds = []string{}
@@ -307,7 +309,7 @@ func (f *fakeCluster) options(rotation string) Options {
 	return opts
 }
 
-// mustAnswer fails the test when users would get no answers.
+// mustAnswer reports a test error if requests of users would fail.
 func (f *fakeCluster) mustAnswer() {
 	f.t.Helper()
 	if err := f.answers(); err != nil && !f.outage {
@@ -328,7 +330,8 @@ func (f *fakeCluster) verify(cert *x509.Certificate, roots certs.Bundle, usage x
 	return err
 }
 
-// answers is what a request through kube-apiserver meets: the serving certificate, then that of the front proxy.
+// answers returns the result of a request through kube-apiserver, which depends first on the
+// serving certificate, then on that of the front proxy.
 func (f *fakeCluster) answers() error {
 	for _, bundle := range []certs.Bundle{f.caBundle, f.second} {
 		if err := f.verify(f.served(), bundle, x509.ExtKeyUsageServerAuth); err != nil {
@@ -348,7 +351,7 @@ func (f *fakeCluster) answers() error {
 	return nil
 }
 
-// publish is kube-apiserver's controller: it adds and never takes out.
+// publish acts as kube-apiserver's controller: it adds CAs and never removes any.
 func (f *fakeCluster) publish() certs.Bundle {
 	var bundle certs.Bundle
 	for _, dir := range f.proxies {
@@ -364,14 +367,15 @@ func (f *fakeCluster) publish() certs.Bundle {
 	return f.trusted
 }
 
-// runUntilKilled is one process. It returns what Run returned, or false when it was killed.
+// runUntilKilled simulates one process. It returns the result of do, or false if the process was
+// killed.
 func (f *fakeCluster) runUntilKilled(do func(context.Context, Options) (*State, error),
 	rotation string) (err error, ended bool) {
 	ended = f.survives(func() { _, err = do(f.t.Context(), f.options(rotation)) })
 	return err, ended
 }
 
-// survives returns false when the process was killed.
+// survives calls do and returns false if the process was killed.
 func (f *fakeCluster) survives(do func()) (alive bool) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -384,7 +388,7 @@ func (f *fakeCluster) survives(do func()) (alive bool) {
 	return true
 }
 
-// state is the record of the rotation that began last.
+// state returns the record of the rotation that began last.
 func (f *fakeCluster) state() (last *State) {
 	for _, rotation := range []string{Serving, ProxyClient} {
 		s, err := ReadState(f.store(), rotation)
@@ -406,5 +410,5 @@ func (f *fakeCluster) stateText() string {
 	return string(data)
 }
 
-// sameCAs compares as sets.
+// sameCAs compares the CAs as sets.
 func sameCAs(a, b certs.Bundle) bool { return len(a.Without(b...)) == 0 && len(b.Without(a...)) == 0 }

@@ -11,7 +11,7 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// given is nil for the usual one.
+// given returns the directories of the kube-apiservers, or nil for the default one.
 func (f *fakeCluster) given() []string {
 	if len(f.proxies) > 1 {
 		return f.proxies
@@ -19,7 +19,7 @@ func (f *fakeCluster) given() []string {
 	return nil
 }
 
-// addProxy adds a kube-apiserver with a certificate and a CA file of its own.
+// addProxy adds a kube-apiserver with its own certificate and CA file.
 func (f *fakeCluster) addProxy() {
 	f.t.Helper()
 	f.addProxyOf(certs.FrontProxyCADir)
@@ -36,7 +36,8 @@ func (f *fakeCluster) addProxyOf(caPath string) {
 		f.t.Fatal(err)
 	}
 	dir := filepath.Join(f.dir, "host-2")
-	// Its file trusts one more, which no other one knows, and is in an order of its own.
+	// Its file contains an additional CA, which the other files do not contain, in a different
+	// order.
 	other, err := certs.NewCA(certs.CAOptions{Name: "other-front-proxy-ca", Usage: x509.ExtKeyUsageClientAuth,
 		Now: func() time.Time { return begin.Add(time.Minute) }})
 	if err != nil {
@@ -48,18 +49,19 @@ func (f *fakeCluster) addProxyOf(caPath string) {
 	f.other, f.proxies = other.Certificate, append(f.proxies, dir)
 }
 
-// loaded is what a kube-apiserver presents, and since when its file holds something else.
+// loaded contains the certificate that a kube-apiserver presents, and the time since which its
+// file contains another one.
 type loaded struct {
 	cert    *x509.Certificate
 	changed time.Time
-	never   bool // it reads no file again
+	never   bool // it never rereads a file
 }
 
-// inUse is what the kube-apiserver with that directory presents.
+// inUse returns the certificate that the kube-apiserver with the given directory presents.
 func (f *fakeCluster) inUse(dir string) (*x509.Certificate, error) {
 	cert, err := certs.ReadCertificate(certs.Dir(dir), "")
 	if f.kubeadm {
-		var pair *certs.KeyPair // which never fail to match
+		var pair *certs.KeyPair // certificate and key must always match
 		if pair, err = certs.ReadKeyPair(dir + ".crt"); err == nil {
 			cert = pair.Certificate
 		}
@@ -89,7 +91,7 @@ func (f *fakeCluster) bundleIn(dir string) certs.Bundle {
 	return bundle
 }
 
-// proxyFile is where a kube-apiserver reads a file.
+// proxyFile returns the path from which a kube-apiserver reads a file.
 func (f *fakeCluster) proxyFile(dir, name string) string {
 	if !f.kubeadm {
 		return filepath.Join(dir, name)
@@ -109,7 +111,7 @@ func (f *fakeCluster) appendTo(path, text string) {
 	}
 }
 
-// proxyFiles is, for each host, all that its kube-apiserver reads.
+// proxyFiles returns, for each host, the content of all files that its kube-apiserver reads.
 func (f *fakeCluster) proxyFiles() []string {
 	f.t.Helper()
 	var out []string

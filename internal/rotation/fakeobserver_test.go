@@ -125,7 +125,7 @@ func (f *fakeCluster) Exclusive(ctx context.Context, s certs.Service, do func(co
 	return do(ctx)
 }
 
-// mustHold fails the test when something is written without the Lease.
+// mustHold reports a test error for a write without the Lease.
 func (f *fakeCluster) mustHold(s certs.Service) {
 	f.t.Helper()
 	if !slices.Contains(f.leases, s) {
@@ -133,7 +133,7 @@ func (f *fakeCluster) mustHold(s certs.Service) {
 	}
 }
 
-// answerLost is what a client gets when the connection ends after its write.
+// answerLost returns the error of a client whose connection breaks after its write.
 func (f *fakeCluster) answerLost() error {
 	if f.lostAnswer--; f.lostAnswer == 0 {
 		return errors.New("connection reset by peer")

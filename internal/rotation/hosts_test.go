@@ -16,8 +16,8 @@ import (
 	"example.com/extension-apiserver/internal/cluster"
 )
 
-// TestTwoHosts kills the rotations of the front proxy at every write, with two kube-apiservers that read files of their
-// own, and ends them: by another run, and taken back.
+// TestTwoHosts kills the rotations of the front proxy at every write, with two kube-apiservers
+// that read their own files. It then finishes or aborts them.
 func TestTwoHosts(t *testing.T) {
 	for _, rotation := range []string{ProxyClient, FrontProxyCA} {
 		t.Run(rotation, func(t *testing.T) {
@@ -30,12 +30,12 @@ func TestTwoHosts(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// As kubeadm's file may be: with the CA before the one in use, and text.
+				// Like some files of kubeadm: with a previous CA, and with text.
 				f.appendTo(filepath.Join(f.proxies[1], certs.BundleFile), "the CA before\n"+string(expired.CertPEM))
 				return f
 			}
-			apart := 0       // times when only one of them had the new certificate
-			tooLate := false // to abort; from then on always
+			apart := 0       // number of times when only one of them had the new certificate
+			tooLate := false // whether an abort is no longer possible
 			for _, cut := range cuts(twoHosts(), rotation) {
 				for _, abort := range []bool{false, true} {
 					if abort && tooLate {
@@ -83,7 +83,7 @@ func TestTwoHosts(t *testing.T) {
 	}
 }
 
-// late tells whether a rotation cannot be taken back any more.
+// late reports whether a rotation can no longer be aborted.
 func late(s *State) bool {
 	return slices.ContainsFunc(s.Steps, func(r StepState) bool {
 		return strings.HasPrefix(r.Name, "distrust") ||
@@ -107,7 +107,7 @@ func (f *fakeCluster) sameOnBoth() {
 	}
 }
 
-// TestHostsRefused: what would leave one host behind.
+// TestHostsRefused: Run and Abort return an error if they would omit one of the hosts.
 func TestHostsRefused(t *testing.T) {
 	f := newFake(t)
 	f.addProxy()
@@ -119,7 +119,7 @@ func TestHostsRefused(t *testing.T) {
 		"abort": func() error { _, err := Abort(t.Context(), opts); return err },
 	} {
 		if err := do(); err == nil || !strings.Contains(err.Error(), "host-2") ||
-			!strings.Contains(err.Error(), "give the same again") {
+			!strings.Contains(err.Error(), "set the same value") {
 			t.Errorf("%s with one of two directories: got %v, want both named", name, err)
 		}
 	}
@@ -143,7 +143,8 @@ func TestHostsRefused(t *testing.T) {
 	}
 }
 
-// TestFirstCASigned: kubeadm takes the first CA of the file for the one that signs front-proxy-client.crt.
+// TestFirstCASigned: the first CA in the file signed the leaf, because kubeadm expects that for
+// front-proxy-client.crt.
 func TestFirstCASigned(t *testing.T) {
 	for _, rotation := range []string{ServingCA, FrontProxyCA} {
 		f := newFake(t)
@@ -178,8 +179,9 @@ func TestFirstCASigned(t *testing.T) {
 	}
 }
 
-// TestSlowReload: the old CA is distrusted when the last kube-apiserver, too, presents the new certificate. Where
-// nothing tells, the hold is longer than it takes, whatever was asked for.
+// TestSlowReload: the old CA is distrusted only after the last kube-apiserver presents the new
+// certificate. If that cannot be observed, the hold is extended beyond the reload time,
+// regardless of the options.
 func TestSlowReload(t *testing.T) {
 	f := newFake(t)
 	f.addProxy()
@@ -199,8 +201,8 @@ func TestSlowReload(t *testing.T) {
 	}
 }
 
-// TestNeverReloaded: a kube-apiserver that keeps showing the old certificate stops the rotation before its CA is
-// distrusted, and is named.
+// TestNeverReloaded: a kube-apiserver that keeps presenting the old certificate blocks the
+// rotation before its CA is distrusted, and the error names it.
 func TestNeverReloaded(t *testing.T) {
 	f := newFake(t)
 	f.addProxy()
@@ -212,13 +214,13 @@ func TestNeverReloaded(t *testing.T) {
 	_, err = Run(t.Context(), f.options(FrontProxyCA))
 	if _, ok := errors.AsType[*BlockedError](err); !ok ||
 		!strings.Contains(err.Error(),
-			"https://10.0.1.2 still shows the front proxy's certificate sha256:"+certs.Fingerprint(old)[:16]) {
+			"https://10.0.1.2 still presents the front proxy's certificate sha256:"+certs.Fingerprint(old)[:16]) {
 		t.Fatalf("got %v, want the kube-apiserver named that did not reload", err)
 	}
 	f.mustAnswer()
 	f.mustAbort(FrontProxyCA)
 	f.mustAnswer()
-	// Where nothing tells, that is said, and the hold stands for it.
+	// If the certificate cannot be observed, a note reports that the hold is used instead.
 	f = newFake(t)
 	f.noReview = true
 	opts, notes := f.options(ProxyClient), ""
@@ -227,12 +229,13 @@ func TestNeverReloaded(t *testing.T) {
 			notes += e.Message
 		}
 	}
-	if _, err := Run(t.Context(), opts); err != nil || !strings.Contains(notes, "serves no IdentityReview") {
+	if _, err := Run(t.Context(), opts); err != nil || !strings.Contains(notes, "does not serve IdentityReview") {
 		t.Errorf("without IdentityReview: %v, notes %q", err, notes)
 	}
 }
 
-// TestCountsKubeAPIServers: more kube-apiservers than URLs, or than directories, are refused before anything changes.
+// TestCountsKubeAPIServers: Run returns an error before any change if there are more
+// kube-apiservers than URLs or directories.
 func TestCountsKubeAPIServers(t *testing.T) {
 	f := newFake(t)
 	f.identities = 3
@@ -248,26 +251,27 @@ func TestCountsKubeAPIServers(t *testing.T) {
 		f.state() != nil {
 		t.Errorf("another number of directories: got %v, want it refused", err)
 	}
-	// One directory, that of the first: the second kube-apiserver shows another certificate, or nobody tells which.
+	// With only the directory of the first, the second kube-apiserver presents another
+	// certificate, or its certificate cannot be observed.
 	opts.FrontProxyClientDirs = nil
-	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "https://10.0.1.2 still shows") ||
-		!strings.Contains(err.Error(), "give the directory of each") || f.state() != nil {
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "https://10.0.1.2 still presents") ||
+		!strings.Contains(err.Error(), "name the directory of each") || f.state() != nil {
 		t.Errorf("one directory of two: got %v, want it refused", err)
 	}
 	opts.Rotation = ProxyClient
-	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "https://10.0.1.2 still shows") ||
-		!strings.Contains(err.Error(), "name the directories that there are") || f.state() != nil {
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "https://10.0.1.2 still presents") ||
+		!strings.Contains(err.Error(), "name the available directories") || f.state() != nil {
 		t.Errorf("one directory of two, and the same CA: got %v, want it refused", err)
 	}
 	opts.Rotation, f.noReview = FrontProxyCA, true
 	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(),
-		"serves no IdentityReview to this user; give the directory of each") || f.state() != nil {
+		"does not serve IdentityReview to this user; name the directory of each") || f.state() != nil {
 		t.Errorf("one directory, and nobody tells whose: got %v, want it refused", err)
 	}
 }
 
-// TestHostByHost: certificates of one CA may be replaced host by host, also where the host's directory is the usual
-// one.
+// TestHostByHost: certificates of the same CA can be replaced one host at a time, even if the
+// host's directory is the default one.
 func TestHostByHost(t *testing.T) {
 	f := newFake(t)
 	f.addProxy()
@@ -280,25 +284,25 @@ func TestHostByHost(t *testing.T) {
 	if f.cert(certs.FrontProxyClientDir).Equal(before[0]) || !f.cert(f.proxies[1]).Equal(before[1]) {
 		t.Error("want another certificate on the first host alone")
 	}
-	// To go on without the directory would wait for the other host.
+	// Resuming without the directory would wait for the other host.
 	ctx, cut := context.WithCancel(t.Context())
 	opts.Progress = func(Event) { cut() }
 	if _, err := Run(ctx, opts); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v, want it interrupted", err)
 	}
 	opts.FrontProxyClientDirs, opts.Progress = nil, nil
-	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "give the same again") {
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "set the same value") {
 		t.Errorf("without the directory: got %v, want it refused", err)
 	}
-	// As a variable of a script that is not set: that is no directory.
+	// An empty list, as from an unset script variable, is no directory.
 	opts.FrontProxyClientDirs = []string{}
-	if _, err := Abort(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "give the same again") {
+	if _, err := Abort(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "set the same value") {
 		t.Errorf("without a directory: got %v, want it refused", err)
 	}
 }
 
-// TestKubeAPIServerJoins: one that joins while the front proxy's CA is replaced has a certificate of the old CA, which
-// stays trusted.
+// TestKubeAPIServerJoins: if a kube-apiserver joins while the front proxy's CA is replaced, it
+// has a certificate of the old CA, which therefore stays trusted.
 func TestKubeAPIServerJoins(t *testing.T) {
 	for _, after := range []string{"trust", "switch"} {
 		f := newFake(t)
@@ -318,7 +322,8 @@ func TestKubeAPIServerJoins(t *testing.T) {
 	}
 }
 
-// TestPutBackIntoConfigMap: where requests fail after the old CA was taken out, certgen itself puts it back at once.
+// TestPutBackIntoConfigMap: if requests fail after the old CA was removed, certgen restores it
+// immediately.
 func TestPutBackIntoConfigMap(t *testing.T) {
 	f := newFake(t)
 	old := f.cert(certs.FrontProxyCADir)
@@ -341,8 +346,8 @@ func TestPutBackIntoConfigMap(t *testing.T) {
 	f.mustAnswer()
 }
 
-// TestAbortTakesOutOfConfigMap: a kube-apiserver that has not read its file again puts the new CA back. What remains
-// after all is said.
+// TestAbortTakesOutOfConfigMap: Abort removes the new CA again if a kube-apiserver that has not
+// reread its file restores it. If the CA remains, Abort reports it.
 func TestAbortTakesOutOfConfigMap(t *testing.T) {
 	for name, tc := range map[string]struct {
 		back    time.Duration
@@ -378,8 +383,8 @@ func TestAbortTakesOutOfConfigMap(t *testing.T) {
 	}
 }
 
-// TestLostAnswers: a write was done and its answer was lost. It is done again, and the rotation ends as if nothing had
-// been.
+// TestLostAnswers: if the response to a successful write is lost, the rotation repeats the write
+// and finishes normally.
 func TestLostAnswers(t *testing.T) {
 	for rotation, writes := range map[string]int{ServingCA: 4, FrontProxyCA: 1} {
 		for write := 1; write <= writes; write++ {

@@ -18,11 +18,11 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// directory is a store that reads the front proxy's files of kubeadm as they are, where the set has no directory:
-// front-proxy-client.crt and .key, front-proxy-ca.crt and .key.
+// directory is a Store that reads kubeadm's front-proxy files (front-proxy-client.crt and .key,
+// front-proxy-ca.crt and .key) if a set has no directory of its own.
 type directory struct{ certs.Dir }
 
-// kubeadmFiles are kubeadm's names for the files of a set, which its directory would have.
+// kubeadmFiles maps the file names of a set to the paths of kubeadm's files.
 func kubeadmFiles(dir string) map[string]string {
 	ca := filepath.Join(filepath.Dir(dir), certs.FrontProxyCADir+".crt")
 	switch filepath.Base(dir) {
@@ -34,13 +34,14 @@ func kubeadmFiles(dir string) map[string]string {
 	return nil
 }
 
-// isCACertificate is true for kubeadm's file of CAs where it stands for its first one.
+// isCACertificate reports whether file is the CA's certificate, for which kubeadm's file of CAs
+// is used.
 func isCACertificate(set, file string) bool {
 	return file == certs.CertFile && filepath.Base(set) == certs.FrontProxyCADir
 }
 
-// usesKubeadmFiles is true for a set that is in kubeadm's files. There are none on Windows, which has no such links
-// either.
+// usesKubeadmFiles reports whether a set is stored in kubeadm's files. It is always false on
+// Windows, which has neither these files nor such links.
 func (d directory) usesKubeadmFiles(set string) bool {
 	dir := d.Dir.Path(set)
 	_, missing := os.Stat(dir)
@@ -48,7 +49,7 @@ func (d directory) usesKubeadmFiles(set string) bool {
 	return errors.Is(missing, fs.ErrNotExist) && err == nil && runtime.GOOS != "windows"
 }
 
-// Path is where a set or a file is.
+// Path returns the path of a set or a file.
 func (d directory) Path(elem ...string) string {
 	path := d.Dir.Path(elem...)
 	if len(elem) == 2 && d.usesKubeadmFiles(elem[0]) {
@@ -57,7 +58,8 @@ func (d directory) Path(elem ...string) string {
 	return path
 }
 
-// Read takes the first certificate in kubeadm's file for the CA, as kubeadm does.
+// Read returns the files of a set. For the CA, it returns the first certificate in kubeadm's
+// file, as kubeadm does.
 func (d directory) Read(set string, names ...string) (certs.Files, error) {
 	if !d.usesKubeadmFiles(set) {
 		return d.Dir.Read(set, names...)
@@ -84,9 +86,10 @@ func (d directory) Read(set string, names ...string) (certs.Files, error) {
 	return files, nil
 }
 
-// filesToLink lists the files of a set that kubeadm has too, and not as links yet. A file or link of kubeadm's that
-// leads to something else is refused: kube-apiserver reads it. None is listed where kubeadm's certificate is not of the
-// CA: certgen init made the directory for somebody else.
+// filesToLink lists the files of a set for which kubeadm has a file that is not a link yet. It
+// returns an error if one of kubeadm's files differs or is a link to another file, because
+// kube-apiserver reads it. It lists no files if the CA did not sign kubeadm's certificate:
+// certgen init then created the directory for another purpose.
 func (d directory) filesToLink(set string, ca *x509.Certificate) (files []string, err error) {
 	have, err := d.Read(set)
 	if err != nil {
@@ -100,7 +103,7 @@ func (d directory) filesToLink(set string, ca *x509.Certificate) (files []string
 	}
 	for _, file := range pairFiles {
 		path := names[file]
-		if path == "" || isCACertificate(set, file) { // the latter leads to the client's ca.crt
+		if path == "" || isCACertificate(set, file) { // the latter links to the client's ca.crt
 			continue
 		}
 		target, _ := os.Readlink(path)
@@ -111,10 +114,10 @@ func (d directory) filesToLink(set string, ca *x509.Certificate) (files []string
 			return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf("expected a readable file: %v", err)}
 		case target != "":
 			return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf(
-				"expected a file, found a link to %s; put the file in its place", target)}
+				"expected a file, found a link to %s; replace the link with the file", target)}
 		case !bytes.Equal(data, have[file].Data):
 			return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf(
-				"expected the content of %s, found another; copy the one that kube-apiserver uses over the other",
+				"expected the content of %s, found other content; overwrite one with the file that kube-apiserver uses",
 				d.Dir.Path(set, file))}
 		default:
 			files = append(files, file)
@@ -123,16 +126,17 @@ func (d directory) filesToLink(set string, ca *x509.Certificate) (files []string
 	return files, nil
 }
 
-// linkTarget is where the link under kubeadm's name leads.
+// linkTarget returns the target of the link with kubeadm's name.
 func linkTarget(set, file string) string { return filepath.Join(filepath.Base(set), file) }
 
-// draftDir is where a set is made that takes its place in one step.
+// draftDir returns the directory for writing a set before it is moved to its final place in one
+// step.
 func draftDir(set string) string {
 	return filepath.Join(filepath.Dir(set), ".certgen-"+filepath.Base(set))
 }
 
-// adoptable lists the sets that kubeadm may have: those of the leaves, and that of the CA where it is replaced and one
-// of the leaves is beside it.
+// adoptable lists the sets that may be stored in kubeadm's files: those of the leaves and, if
+// the CA is replaced and one of the leaves is next to it, that of the CA.
 func (p *procedure) adoptable() (d directory, sets []string) {
 	d, ok := p.opts.store.(directory)
 	if !ok || p.caDir != certs.FrontProxyCADir {
@@ -151,8 +155,9 @@ func (p *procedure) adoptable() (d directory, sets []string) {
 	return d, sets
 }
 
-// adoptKubeadms moves kubeadm's files into directories, where certificate and key are replaced in one step, and leaves
-// links under kubeadm's names. Nobody reads another content meanwhile. Run again, it completes what was cut short.
+// adoptKubeadms moves kubeadm's files into directories, in which certificate and key are
+// replaced in one step, and creates links with kubeadm's names. Readers see the same content at
+// all times. The next run completes an interrupted one.
 func (p *procedure) adoptKubeadms() error {
 	d, sets := p.adoptable()
 	if sets == nil {
@@ -199,7 +204,7 @@ func (p *procedure) moveKubeadms(d directory, set string) error {
 	return d.Move(draftDir(set), set)
 }
 
-// checkKubeadms refuses what could not be adopted.
+// checkKubeadms returns an error if adoptKubeadms cannot adopt the files.
 func (p *procedure) checkKubeadms(ca *x509.Certificate) error {
 	var errs []error
 	d, sets := p.adoptable()
@@ -209,7 +214,7 @@ func (p *procedure) checkKubeadms(ca *x509.Certificate) error {
 	}
 	if p.makeCA != nil && sets != nil && d.usesKubeadmFiles(p.caDir) && !slices.Contains(sets, p.caDir) {
 		errs = append(errs, &certs.RefusedError{Path: p.opts.store.Path(p.caDir, certs.CertFile), Reason: fmt.Sprintf(
-			"expected %s among those of --front-proxy-client, found %q; give the directory of the kube-apiserver "+
+			"expected %s in --front-proxy-client, found %q; name the directory of the kube-apiserver "+
 				"that reads this file", d.Dir.Path(certs.FrontProxyClientDir), p.leafDirs)})
 	}
 	return errors.Join(errs...)

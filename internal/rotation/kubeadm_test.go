@@ -17,8 +17,8 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestKubeadmLinks: after a rotation kubeadm's names lead to the pairs that were written, and one that was not is as it
-// was.
+// TestKubeadmLinks: after a rotation, kubeadm's names link to the replaced key pairs. Files of
+// other key pairs do not change.
 func TestKubeadmLinks(t *testing.T) {
 	client := map[string]string{
 		"front-proxy-client.crt": filepath.Join("front-proxy-client", "tls.crt"),
@@ -43,7 +43,8 @@ func TestKubeadmLinks(t *testing.T) {
 	}
 }
 
-// TestKubeadmsOwn: where certgen init made a front proxy of its own beside kubeadm's, that one stays.
+// TestKubeadmsOwn: if certgen init created its own front-proxy certificates next to kubeadm's,
+// kubeadm's do not change.
 func TestKubeadmsOwn(t *testing.T) {
 	f := newFake(t)
 	ca, err := certs.NewCA(certs.CAOptions{Name: "front-proxy-ca", Usage: x509.ExtKeyUsageClientAuth})
@@ -78,7 +79,7 @@ func TestKubeadmsOwn(t *testing.T) {
 	}
 }
 
-// TestKubeadmRefused: errors tell the names of the files that are there.
+// TestKubeadmRefused: errors contain kubeadm's file names.
 func TestKubeadmRefused(t *testing.T) {
 	for _, tc := range []struct{ name, want string }{
 		{"front-proxy-ca.key", "expected the CA's key, found none"},
@@ -101,9 +102,9 @@ func TestKubeadmRefused(t *testing.T) {
 	}
 }
 
-// TestKubeadmAgain: a file of kubeadm's that is there again with other content, as kubeadm certs renew makes it before
-// the links are there, or a link that leads elsewhere, is refused, also by a run that takes the rotation up. What the
-// refusal says helps.
+// TestKubeadmAgain: a rotation refuses a kubeadm file with different content, for example after
+// kubeadm certs renew before the links existed, and a link to another file. A resumed rotation
+// does the same. The remedy in the error works.
 func TestKubeadmAgain(t *testing.T) {
 	renewed := func(f *fakeCluster) {
 		pair, err := readTestCA(f, "front-proxy-ca.crt").IssueClient(certs.ClientOptions{User: certs.FrontProxyUser})
@@ -115,7 +116,7 @@ func TestKubeadmAgain(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name, want string
-		before     bool // the first rotation
+		before     bool // before the first rotation
 		change     func(*fakeCluster)
 	}{
 		{"another pair", "front-proxy-client.crt: expected the content of", false, renewed},
@@ -177,7 +178,8 @@ func TestKubeadmAgain(t *testing.T) {
 	f.checkEnd(b, ProxyClient)
 }
 
-// killedBeforeLinks has a rotation that was killed when kubeadm's files had moved and no link led to them.
+// killedBeforeLinks returns a cluster whose rotation was killed after kubeadm's files had moved
+// and before any link existed.
 func killedBeforeLinks(t *testing.T) *fakeCluster {
 	t.Helper()
 	for _, cut := range cuts(newFakeOfKubeadm(t), ProxyClient) {
@@ -203,8 +205,8 @@ func (f *fakeCluster) replace(name string, data []byte) {
 	}
 }
 
-// TestKubeadmHosts: the CA's file is that of the kube-apiserver beside it, however its directory is called; where it is
-// nobody's, that is refused.
+// TestKubeadmHosts: the CA's file belongs to the kube-apiserver whose directory is next to it,
+// even through an alias of that directory. If it belongs to none, the rotation is refused.
 func TestKubeadmHosts(t *testing.T) {
 	f := newFakeOfKubeadm(t)
 	alias := filepath.Join(t.TempDir(), "pki")
@@ -231,12 +233,12 @@ func TestKubeadmHosts(t *testing.T) {
 	_, err := Run(t.Context(), opts)
 	if _, ok := errors.AsType[*certs.RefusedError](err); !ok ||
 		!strings.Contains(err.Error(), filepath.Join(f.dir,
-			"front-proxy-client")+" among those of --front-proxy-client") {
+			"front-proxy-client")+" in --front-proxy-client") {
 		t.Errorf("got %v, want a refusal that names the directory beside the CA's file", err)
 	}
 }
 
-// TestKubeadmLifetime: kubeadm's certificate lasts a year, and so does the one that takes its place.
+// TestKubeadmLifetime: kubeadm's certificate is valid for a year, and so is its replacement.
 func TestKubeadmLifetime(t *testing.T) {
 	f := newFakeOfKubeadm(t)
 	opts := f.options(ProxyClient)
@@ -252,7 +254,7 @@ func TestKubeadmLifetime(t *testing.T) {
 	}
 }
 
-// TestKubeadmRenews: certgen renew leaves kubeadm's files to kubeadm.
+// TestKubeadmRenews: Renew does not change kubeadm's files.
 func TestKubeadmRenews(t *testing.T) {
 	f := newFakeOfKubeadm(t)
 	files := f.proxyFiles()

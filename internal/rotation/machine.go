@@ -12,10 +12,11 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// run takes the rotation to its end from wherever the record says that it is.
+// run executes the remaining steps of the rotation according to its record.
 func (p *procedure) run(ctx context.Context) error {
 	if last := len(p.state.Steps) - 1; p.state.Aborting && last >= 0 {
-		// It may be half taken back. What the first step made may be gone, and nobody uses it.
+		// The last step may be partly undone, so it is repeated. If it is the first step, its
+		// files may be gone and nothing uses them, so the rotation starts over.
 		p.state.Steps[last].ObservedAt, p.state.Steps[last].FinishedAt = nil, nil
 		if last == 0 {
 			p.state.Steps = nil
@@ -39,7 +40,7 @@ func (p *procedure) end(outcome Outcome) error {
 	return p.save(nil, EventEnded, string(outcome))
 }
 
-// save stores the record, and then tells what happened.
+// save stores the record and then emits an event.
 func (p *procedure) save(s *step, what EventType, message string) error {
 	if err := p.state.write(p.opts.store, p.set); err != nil {
 		return err
@@ -56,7 +57,8 @@ func (p *procedure) record(s *step) *StepState {
 	return &p.state.Steps[i]
 }
 
-// runStep does a step, waits until it is observed, and holds. A step that was observed before is not done again.
+// runStep executes a step, waits until its effect is observed, and holds. It does not repeat a
+// step that was observed before.
 func (p *procedure) runStep(ctx context.Context, i int) error {
 	s := &p.steps[i]
 	r := p.record(s)
@@ -84,28 +86,29 @@ func (p *procedure) runStep(ctx context.Context, i int) error {
 	}
 	if err := p.hold(ctx, s, s.observed); err != nil {
 		if _, ok := errors.AsType[*BlockedError](err); ok {
-			r.ObservedAt = nil // it is done again
+			r.ObservedAt = nil // the step is repeated
 		}
 		return p.block(ctx, i, err)
 	}
 	return p.mark(&r.FinishedAt, s, EventFinished)
 }
 
-// mark records when something happened to a step.
+// mark records the time of a step's progress and emits an event.
 func (p *procedure) mark(at **time.Time, s *step, what EventType) error {
 	now := p.opts.Now()
 	*at = &now
 	return p.save(s, what, "")
 }
 
-// ready returns nil when what a step needs is seen now: days may have passed since it was. Before the step has begun,
-// the one before it is done again by the next run.
+// ready returns nil if the requirements of a step are observed now; days may have passed since
+// they were observed last. If that fails before the step has begun, the next run repeats the
+// previous step.
 func (p *procedure) ready(ctx context.Context, i int) error {
 	s := &p.steps[i]
 	needs := s.needs
 	if p.record(s) != nil {
 		if s.kind == Distrust {
-			needs = stopping(needs) // what is distrusted already is trusted again at once
+			needs = stopping(needs) // block restores trust immediately
 		}
 		return p.block(ctx, i, p.await(ctx, s, nil, needs))
 	}
@@ -121,7 +124,7 @@ func (p *procedure) ready(ctx context.Context, i int) error {
 	return err
 }
 
-// stopping takes what is not seen for a reason to stop.
+// stopping turns each error of seen into a *stopError, so that await does not wait.
 func stopping(seen func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := seen(ctx); err != nil {
@@ -131,10 +134,11 @@ func stopping(seen func(context.Context) error) func(context.Context) error {
 	}
 }
 
-// hold looks for as long as Options.Hold whether what was observed stays so. What is no longer seen must be seen again
-// within the timeout, and the hold starts over then, as it does in a run that takes the step up: what nobody looked at
-// does not count. What is lost again and again is kept so by somebody else, and blocks. Within the timeout the hold
-// also starts over when a kube-apiserver or an endpoint comes or goes.
+// hold checks for Options.Hold that the observed effect persists. If the effect is lost, it must
+// be observed again within the timeout, and the hold starts over. The hold also starts over in a
+// run that resumes the step, because nothing was checked in between. If the effect is lost more
+// than maxHoldRestarts times, something else keeps removing it, and the step blocks. Within the
+// timeout, the hold also starts over when a kube-apiserver or an endpoint appears or disappears.
 func (p *procedure) hold(ctx context.Context, s *step, seen func(context.Context) error) error {
 	if !s.hold {
 		return nil
@@ -147,18 +151,18 @@ func (p *procedure) hold(ctx context.Context, s *step, seen func(context.Context
 			if losses++; losses > maxHoldRestarts {
 				return &BlockedError{Rotation: p.state.Rotation, Step: s.name, Waited: p.opts.Now().Sub(began),
 					Aborting: p.state.Aborting,
-					Missing:  fmt.Errorf("lost %d times while it had to last: %w", losses, lost)}
+					Missing:  fmt.Errorf("lost %d times during the hold: %w", losses, lost)}
 			}
 			if err := p.await(ctx, s, nil, seen); err != nil {
 				return err
 			}
 			since = p.opts.Now()
 		}
-		// Only within the timeout: an endpoint that keeps restarting must not keep the step from ending, and all that
-		// are listed are checked anyway.
+		// This applies only within the timeout, so that an endpoint that keeps restarting cannot
+		// prevent the step from finishing. All listed endpoints are checked anyway.
 		if now, ok := p.processes(ctx); ok && !slices.Equal(now, before) && p.opts.Now().Sub(began) < p.opts.Timeout {
 			p.event(s, EventWaiting,
-				fmt.Sprintf("the hold starts over: kube-apiservers and endpoints were %q and are %q", before, now))
+				fmt.Sprintf("the hold starts again: kube-apiservers and endpoints changed from %q to %q", before, now))
 			since, before = p.opts.Now(), now
 		}
 		left := since.Add(p.opts.Hold).Sub(p.opts.Now())
@@ -171,8 +175,9 @@ func (p *procedure) hold(ctx context.Context, s *step, seen func(context.Context
 	}
 }
 
-// processes are the kube-apiservers and the ready endpoints of the Service. One that is restarted in order takes itself
-// out of the list meanwhile, so that nothing else tells.
+// processes returns the kube-apiservers and the ready endpoints of the Service. A process that
+// restarts gracefully removes itself from the list meanwhile, which is the only sign of the
+// restart.
 func (p *procedure) processes(ctx context.Context) (out []string, ok bool) {
 	if p.opts.Observer == nil {
 		return nil, false
@@ -189,23 +194,24 @@ func (p *procedure) processes(ctx context.Context) (out []string, ok bool) {
 	return out, err == nil && endpointsErr == nil
 }
 
-// maxHoldRestarts lets endpoints be replaced one after the other while a step holds.
+// maxHoldRestarts allows endpoints to be replaced one after the other during a hold.
 const maxHoldRestarts = 20
 
-// maxHoldChecks is how often a hold looks, at most: each look asks every endpoint and every kube-apiserver.
+// maxHoldChecks limits the number of checks in a hold, because each check queries all endpoints
+// and all kube-apiservers.
 const maxHoldChecks = 60
 
 func (p *procedure) interrupted(s *step, err error) error {
-	return fmt.Errorf("rotate %s: step %s: %w; run it again to go on", p.state.Rotation, s.name, err)
+	return fmt.Errorf("rotate %s: step %s: %w; run the command again to continue", p.state.Rotation, s.name, err)
 }
 
-// await does something, if there is something to do, and asks until it is seen everywhere. *BlockedError tells that the
-// time is over, or that a reason came up that waiting does not mend.
+// await calls do, unless it is nil, and polls until seen returns nil. It returns *BlockedError
+// after the timeout, or if an error is permanent.
 func (p *procedure) await(ctx context.Context, s *step, do, seen func(context.Context) error) error {
 	began, said := p.opts.Now(), ""
 	for {
 		var missing error
-		if ctx.Err() != nil { // such as for a Lease that was lost: somebody else may write now
+		if ctx.Err() != nil { // for example, a lost Lease: another process may write now
 			return p.interrupted(s, context.Cause(ctx))
 		}
 		if do != nil {
@@ -237,8 +243,8 @@ func (p *procedure) await(ctx context.Context, s *step, do, seen func(context.Co
 	}
 }
 
-// expired says what to do where the certificate in use ended while the rotation of its CA was blocked, and the CA did
-// not: no step can be seen any more.
+// expired adds a remedy to missing if the certificate in use expired while the rotation of its
+// still valid CA was blocked. No step can be observed any more then.
 func (p *procedure) expired(missing error) error {
 	if p.makeCA == nil || len(p.state.Steps) == 0 {
 		return missing
@@ -248,13 +254,14 @@ func (p *procedure) expired(missing error) error {
 	if now := p.opts.Now(); leafErr != nil || caErr != nil || !now.After(leaf.NotAfter) || now.After(ca.NotAfter) {
 		return missing
 	}
-	return fmt.Errorf("%w; the certificate in use expired at %s, so no step can be seen any more: to give this "+
-		"rotation up, remove %s, and have the certificate renewed",
+	return fmt.Errorf("%w; the certificate in use expired at %s, so no step can be observed: to give up this "+
+		"rotation, remove %s, and renew the certificate",
 		missing, leaf.NotAfter.UTC().Format(time.RFC3339), p.opts.store.Path(p.set))
 }
 
-// block records why a step stopped and leaves a safe state: after a step of distrust the old CA is trusted again, all
-// steps of distrust are open, and the rotation can be aborted. The same goes for a step that does harm now.
+// block records why step i stopped and establishes a safe state. It rolls back all distrust
+// steps, so that the old CA is trusted again and the rotation can be aborted. It also rolls back
+// a step whose undoReason returns an error.
 func (p *procedure) block(ctx context.Context, i int, err error) error {
 	blocked, ok := errors.AsType[*BlockedError](err)
 	if !ok {
@@ -268,7 +275,7 @@ func (p *procedure) block(ctx context.Context, i int, err error) error {
 			if harm == nil {
 				break
 			}
-			if !isRefusal(blocked.Missing) { // which says it
+			if !isRefusal(blocked.Missing) { // the refusal already contains it
 				blocked.Missing = fmt.Errorf("%w; %w", blocked.Missing, harm)
 			}
 		}
@@ -276,7 +283,7 @@ func (p *procedure) block(ctx context.Context, i int, err error) error {
 			if failed, ok := errors.AsType[*BlockedError](err); ok {
 				err = failed.Missing
 			}
-			blocked.RollbackError = fmt.Errorf("step %s could not be taken back: %w", last.name, err)
+			blocked.RollbackError = fmt.Errorf("step %s could not be undone: %w", last.name, err)
 			break
 		}
 		blocked.RolledBack = last.kind
@@ -286,7 +293,8 @@ func (p *procedure) block(ctx context.Context, i int, err error) error {
 	return errors.Join(p.state.write(p.opts.store, p.set), blocked)
 }
 
-// rollBack undoes a step of a rotation that goes on later. Cut short, it is done again then.
+// rollBack undoes a step of a rotation that continues later. If it is interrupted, the step is
+// repeated.
 func (p *procedure) rollBack(ctx context.Context, s *step) error {
 	r := p.record(s)
 	r.ObservedAt, r.FinishedAt = nil, nil
@@ -296,8 +304,8 @@ func (p *procedure) rollBack(ctx context.Context, s *step) error {
 	return p.undo(ctx, s)
 }
 
-// undo takes one step back, and takes it out of the record when that is seen, and was for as long as the hold if it has
-// to.
+// undo undoes one step. It removes the step from the record after that was observed, and for
+// steps with a hold stayed so for the hold.
 func (p *procedure) undo(ctx context.Context, s *step) error {
 	if err := p.await(ctx, s, s.undo, s.undone); err != nil {
 		return err
@@ -309,13 +317,14 @@ func (p *procedure) undo(ctx context.Context, s *step) error {
 	return p.save(s, EventUndone, "")
 }
 
-// abort takes back all steps, the last first, unless the old CA may be distrusted already.
+// abort undoes all steps, the last first. It returns an error if the old CA may already be
+// distrusted.
 func (p *procedure) abort(ctx context.Context) error {
 	for i := range p.steps {
 		if s := &p.steps[i]; p.record(s) != nil && (s.kind == Distrust || i == len(p.steps)-1) {
 			return &certs.RefusedError{Path: p.opts.store.Path(p.set, StateFile), Reason: fmt.Sprintf(
-				"expected a rotation before its step %s, found that this step has begun, after which there is no "+
-					"way back; run the rotation to its end", s.name)}
+				"expected a rotation before its step %s, found that this step has started, so the rotation cannot be "+
+					"aborted; complete the rotation", s.name)}
 		}
 	}
 	p.state.Blocked, p.state.Aborting = "", true
@@ -328,7 +337,8 @@ func (p *procedure) abort(ctx context.Context) error {
 		if p.record(s) == nil {
 			continue
 		}
-		// Whatever uses the new certificate must have the old one again before its CA is trusted no more.
+		// All users of the new certificate must have the old one again before trust in its CA is
+		// removed.
 		if err := p.undo(ctx, s); err != nil {
 			p.state.Blocked = err.Error()
 			return errors.Join(p.state.write(p.opts.store, p.set), err)
@@ -337,7 +347,7 @@ func (p *procedure) abort(ctx context.Context) error {
 	return p.end(Aborted)
 }
 
-// event tells what happened; step may be nil.
+// event reports progress; step may be nil.
 func (p *procedure) event(s *step, what EventType, message string) {
 	if p.opts.Progress == nil {
 		return

@@ -16,7 +16,7 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// before is what a rotation must change, or keep.
+// before contains the certificates before a rotation.
 type before struct{ servingCA, serving, proxyCA, proxy *x509.Certificate }
 
 func (f *fakeCluster) before() before {
@@ -24,7 +24,7 @@ func (f *fakeCluster) before() before {
 		f.cert(certs.FrontProxyClientDir)}
 }
 
-// changes tells for each pair whether it was replaced.
+// changes reports for each key pair whether it was replaced.
 func (f *fakeCluster) changes(b before) map[string]bool {
 	now := f.before()
 	return map[string]bool{
@@ -44,7 +44,7 @@ var changed = map[string]map[string]bool{
 		certs.FrontProxyCADir: true},
 }
 
-// checkEnd compares everything with what must be at the end of the rotation.
+// checkEnd compares the state with the expected state at the end of the rotation.
 func (f *fakeCluster) checkEnd(b before, rotation string) {
 	f.t.Helper()
 	if s := f.state(); s == nil || s.Outcome != Done {
@@ -108,7 +108,7 @@ func (f *fakeCluster) checkEnd(b before, rotation string) {
 	f.mustAnswer()
 }
 
-// TestRotations runs each rotation and checks, at each event, that users get answers.
+// TestRotations: requests of users succeed at each event of each rotation.
 func TestRotations(t *testing.T) {
 	for _, tc := range rotationCases() {
 		t.Run(tc.name, func(t *testing.T) {
@@ -151,7 +151,8 @@ func TestRotations(t *testing.T) {
 	}
 }
 
-// TestKilledAnywhere kills each rotation at each of its calls and events, and runs it again.
+// TestKilledAnywhere: a rotation that is killed at any of its calls and events finishes when it
+// runs again.
 func TestKilledAnywhere(t *testing.T) {
 	for _, tc := range rotationCases() {
 		t.Run(tc.name, func(t *testing.T) {
@@ -167,7 +168,8 @@ func TestKilledAnywhere(t *testing.T) {
 				}
 				f.left = -1
 				f.mustAnswer()
-				// What was killed at its very end was done; to run it again would begin the next one.
+				// A rotation that was killed at its very end is done, so another run would begin
+				// a new one.
 				if s := f.state(); s == nil || s.Unfinished() {
 					if _, err := Run(t.Context(), f.options(rotation)); err != nil {
 						t.Fatalf("cut %d: %v", cut, err)
@@ -182,7 +184,8 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// TestKilledAndAborted kills each rotation at each point and aborts it, which is refused once the old CA is distrusted.
+// TestKilledAndAborted: a rotation that is killed at any point can be aborted, unless the old CA
+// is distrusted.
 func TestKilledAndAborted(t *testing.T) {
 	for _, tc := range rotationCases() {
 		t.Run(tc.name, func(t *testing.T) {

@@ -19,14 +19,15 @@ import (
 	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
-// Maintain keeps the serving pair and its CA in Secrets of the cluster: it finishes a rotation that is under way, makes
-// what is missing, renews the pair when a third of its life is left, and makes the CA the caBundle of every APIService
-// of the Service. It then replaces a CA of which a third of its life is left, as Run does. It changes nothing that is
-// up to date, so that jobs can run it at the installation and each day.
+// Maintain keeps the serving key pair and its CA in Secrets of the cluster. It finishes an
+// unfinished rotation, creates what is missing, renews the key pair when a third of its lifetime
+// is left, and sets the CA as the caBundle of every APIService of the Service. Then it replaces
+// a CA that has a third of its lifetime left, as Run does. It does not change what is up to
+// date, so jobs can run it at installation time and daily.
 //
-// It decides as certs.Init and PlanApply do, and refuses what they refuse: a CA that is trusted and whose key is gone
-// needs a person. It holds the Lease of the Service, but not while it waits for APIServices. Options.Rotation is not
-// looked at.
+// It decides as certs.Init and PlanApply do and returns the same errors. For example, a trusted
+// CA whose key is lost requires manual action. It holds the Lease of the Service, but not while
+// it waits for APIServices. It ignores Options.Rotation.
 func Maintain(ctx context.Context, c apply.Client, o Options) (*certs.Report, error) {
 	o.Rotation, o.Observer, o.Now = Serving, c, c.Time
 	if err := o.complete(); err != nil {
@@ -57,14 +58,15 @@ func Maintain(ctx context.Context, c apply.Client, o Options) (*certs.Report, er
 	})
 }
 
-// maintain decides in memory: a Secret is changed only by what certs.Init made of it. The CA is stored before anything
-// trusts it, and everything trusts it before it is served. What the report says that an earlier pass did stays in it.
+// maintain decides in memory: a Secret is changed only to store the result of certs.Init. The CA
+// is stored before anything trusts it, and it is trusted everywhere before its certificates are
+// served. The report keeps the actions of an earlier pass.
 func (r renewal) maintain(ctx context.Context, c apply.Client, o Options) (apis bool, err error) {
 	store, err := openSecrets(ctx, o)
 	if err != nil {
 		return false, err
 	}
-	if o.ForceConflicts { // before a rotation goes on that another manager had blocked
+	if o.ForceConflicts { // before resuming a rotation that another field manager blocked
 		taken, err := c.TakeOverCABundles(ctx, o.Service)
 		if r.Items = apply.Merge(r.Items, taken...); err != nil {
 			return false, err
@@ -85,11 +87,11 @@ func (r renewal) maintain(ctx context.Context, c apply.Client, o Options) (apis 
 	if err != nil {
 		return false, allowNewCA(ctx, c, err, o)
 	}
-	// Third-party CAs stay trusted beside ours. A new CA beside a trusted one needs a person's consent, because the key
-	// of the trusted one may be lost.
+	// Third-party CAs stay trusted next to ours. A new CA next to a trusted one requires manual
+	// consent, because the key of the trusted one may be lost.
 	bring := apply.Options{Service: o.Service, Store: draft, Secret: o.Secret,
 		KeepTrust: made.Items[0].Action == certs.Kept, ForceConflicts: o.ForceConflicts}
-	if _, err := c.PlanApply(ctx, bring); err != nil { // what is refused is refused before anything is stored
+	if _, err := c.PlanApply(ctx, bring); err != nil { // return refusals before anything is stored
 		if !bring.KeepTrust {
 			err = fmt.Errorf("%w; %s", err, newCA(ctx, c, o))
 		}
@@ -99,25 +101,25 @@ func (r renewal) maintain(ctx context.Context, c apply.Client, o Options) (apis 
 		return false, err
 	}
 	ca, pair := made.Items[0], made.Items[1]
-	ca.Certificate, pair.Certificate = nil, nil // a rotation may follow, and replace them
+	ca.Certificate, pair.Certificate = nil, nil // a later rotation may replace them
 	r.Items = apply.Merge(r.Items, ca)
 	applied, err := c.PlanAndApply(ctx, bring, func(*apply.Plan) {})
 	if applied == nil {
 		return false, err
 	}
 	for _, item := range applied.Items {
-		// it is stored, and this is why
+		// the key pair is stored, and this is the reason
 		if item.Path == pair.Path && (pair.Action != certs.Kept || item.Action == certs.Kept) {
 			pair.Notes = append(pair.Notes, item.Notes...)
 			item = pair
 		}
 		r.Items = apply.Merge(r.Items, item)
 	}
-	return len(applied.Items) > 1, err // the Secret, and before it the APIServices
+	return len(applied.Items) > 1, err // the Secret, preceded by the APIServices
 }
 
-// resume brings the rotation that is under way to its end. An APIService that was deleted and created again meanwhile
-// gets the CAs in the Secret.
+// resume finishes an unfinished rotation. An APIService that was recreated meanwhile gets the
+// CAs in the Secret.
 func (r renewal) resume(ctx context.Context, c apply.Client, o Options, store *secrets, state *State) error {
 	if cas := certs.LenientBundle(store.Sets[certs.ServingDir][certs.BundleFile].Data).Merge(o.Now()); len(cas) > 0 {
 		filled, err := c.FillCABundles(ctx, o.Service, cas)
@@ -141,9 +143,10 @@ func (r renewal) changed(path string) bool {
 	})
 }
 
-// rotateDueCA replaces a CA of which a third of its life is left, where its key is here. It begins when everything is
-// served that is stored, so a run that stored a certificate leaves it to the next. Where no API trusts the CA there is
-// nothing to rotate.
+// rotateDueCA replaces a CA that has a third of its lifetime left and whose key is in the
+// Secret. It requires that the stored certificate is served everywhere, so a run that stored a
+// certificate leaves the rotation to the next run. If no API trusts the CA, there is nothing to
+// rotate.
 func (r renewal) rotateDueCA(ctx context.Context, o Options, apis bool) error {
 	store, err := openSecrets(ctx, o)
 	if err != nil {
@@ -154,11 +157,11 @@ func (r renewal) rotateDueCA(ctx context.Context, o Options, apis bool) error {
 		r.changed(store.Path(certs.ServingDir)) {
 		return err
 	}
-	why := fmt.Sprintf("less than a third of its life was left (until %s)", ca.NotAfter.UTC().Format(time.RFC3339))
+	why := fmt.Sprintf("less than a third of the lifetime was left (until %s)", ca.NotAfter.UTC().Format(time.RFC3339))
 	return r.rotate(ctx, o.held(store, ServingCA), store.Path(certs.ServingCADir), why)
 }
 
-// held are the options of a rotation under the Lease that Maintain holds.
+// held returns the options of a rotation under the Lease that Maintain holds.
 func (o Options) held(store *secrets, rotation string) Options {
 	o.Rotation, o.store, o.leased = rotation, store, true
 	if rotation != Serving {
@@ -167,7 +170,8 @@ func (o Options) held(store *secrets, rotation string) Options {
 	return o
 }
 
-// newCA returns a hint with the commands that remove the old CA; certgen renew then makes a new one.
+// newCA returns a hint with the commands that remove the old CA; certgen renew then creates a
+// new one.
 func newCA(ctx context.Context, c apply.Client, o Options) string {
 	commands := []string{
 		fmt.Sprintf("kubectl patch secret %s --namespace %s --type merge --patch '{\"data\":null}'", o.CASecret,
@@ -181,16 +185,17 @@ func newCA(ctx context.Context, c apply.Client, o Options) string {
 					a.Name))
 		}
 	}
-	return "for a new CA, until which the API does not answer, forget the old one: " + strings.Join(commands, " && ")
+	return "for a new CA, remove the old one (the API does not respond until the new CA is in use): " +
+		strings.Join(commands, " && ")
 }
 
-// allowNewCA adds that hint to the refusals that a new CA resolves.
+// allowNewCA adds the hint of newCA to the errors that a new CA resolves.
 func allowNewCA(ctx context.Context, c apply.Client, err error, o Options) error {
 	var errs []error
 	for _, err := range certs.Flatten(err) {
 		if refused, ok := errors.AsType[*certs.RefusedError](err); ok && refused.OnlyNewCA {
 			here := &certs.RefusedError{Path: refused.Path, Reason: refused.Reason}
-			err = fmt.Errorf("%w; put that right (from a backup, or where a signer has the key, with --signer); %s",
+			err = fmt.Errorf("%w; restore it from a backup, or name the signer that holds the key with --signer; %s",
 				here, newCA(ctx, c, o))
 		}
 		errs = append(errs, err)
@@ -198,7 +203,8 @@ func allowNewCA(ctx context.Context, c apply.Client, err error, o Options) error
 	return errors.Join(errs...)
 }
 
-// waitForAPIServices returns nil when each name is an APIService whose backend is the Service.
+// waitForAPIServices returns nil once all o.APIServices exist and have the Service as their
+// backend. It waits up to o.Within.
 func waitForAPIServices(ctx context.Context, c apply.Client, o Options) error {
 	var missing []string
 	var asked error
@@ -212,8 +218,8 @@ func waitForAPIServices(ctx context.Context, c apply.Client, o Options) error {
 	})
 	if err != nil {
 		return errors.Join(fmt.Errorf(
-			"expected APIServices with the Service %s/%s as their backend within %s, missing are %v; "+
-				"the Secrets are as they should be: register the API and run this again", o.Service.Namespace,
+			"expected APIServices with the Service %s/%s as their backend within %s, missing: %v; "+
+				"the Secrets are up to date: register the API and run the command again", o.Service.Namespace,
 			o.Service.Name, o.Within, missing), asked)
 	}
 	return nil

@@ -54,7 +54,7 @@ func caBundleOf(t *testing.T, c apply.Client) string {
 	return string(a.Spec.CABundle)
 }
 
-// writes lists what was asked of the cluster but to read, or to take the Lease.
+// writes lists the requests to the cluster, except for reads and those for the Lease.
 func writes(c apply.Client) []string {
 	var out []string
 	for _, a := range c.Core.(*fake.Clientset).Actions() {
@@ -65,8 +65,9 @@ func writes(c apply.Client) []string {
 	return out
 }
 
-// TestMaintain: an empty Secret gets a CA, the Service a pair of it, and APIServices the trust. A second time nothing
-// is written; when the pair is due, it alone is issued again.
+// TestMaintain: Maintain creates a CA in an empty Secret and a key pair of it for the Service,
+// and APIServices trust the CA. A second run writes nothing. When the key pair is due, only that
+// is renewed.
 func TestMaintain(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
 		nil)}, emptyCASecret())}
@@ -92,14 +93,15 @@ func TestMaintain(t *testing.T) {
 	before := len(writes(c))
 	report, err := Maintain(t.Context(), c, maintained)
 	if err != nil || len(writes(c)) != before ||
-		did(report) != "kept Secret demo/ca, kept APIService v1.g.example.com, kept Secret demo/s" {
+		did(report) != "unchanged Secret demo/ca, unchanged APIService v1.g.example.com, unchanged Secret demo/s" {
 		t.Errorf("again: %+v, %v, %v; want all kept and nothing written", report, err, writes(c)[before:])
 	}
 
 	later := clustertest.Now.Add(61 * 24 * time.Hour)
 	c.Now, c.Config.Transport = func() time.Time { return later }, clustertest.Clock(later)
 	report, err = Maintain(t.Context(), c, maintained)
-	if err != nil || did(report) != "kept Secret demo/ca, kept APIService v1.g.example.com, replaced Secret demo/s" {
+	if err != nil ||
+		did(report) != "unchanged Secret demo/ca, unchanged APIService v1.g.example.com, replaced Secret demo/s" {
 		t.Errorf("when the pair is due: %+v, %v; want it alone replaced", report, err)
 	}
 	if string(secretData(t, c, "s")[certs.CertFile]) == string(pair[certs.CertFile]) ||
@@ -108,7 +110,8 @@ func TestMaintain(t *testing.T) {
 	}
 }
 
-// TestMaintainMeetsAChange: what somebody without the Lease stored meanwhile is not overwritten.
+// TestMaintainMeetsAChange: Maintain does not overwrite a concurrent change by another client
+// without the Lease.
 func TestMaintainMeetsAChange(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
 		nil)}, emptyCASecret())}
@@ -122,7 +125,7 @@ func TestMaintainMeetsAChange(t *testing.T) {
 		return true, nil, apierrors.NewConflict(corev1.Resource("secrets"), "ca", nil)
 	})
 	if _, err := Maintain(t.Context(), c, maintained); err == nil ||
-		!strings.Contains(err.Error(), "Secret demo/ca: somebody else changed it meanwhile") {
+		!strings.Contains(err.Error(), "Secret demo/ca: another client changed the Secret") {
 		t.Errorf("got %v, want that the Secret changed", err)
 	}
 	if diff := cmp.Diff([]string{"update secrets"}, writes(c)); diff != "" {
@@ -130,7 +133,8 @@ func TestMaintainMeetsAChange(t *testing.T) {
 	}
 }
 
-// TestMaintainRefuses: what needs a person, and changes nothing.
+// TestMaintainRefuses: Maintain returns an error and changes nothing if manual action is
+// required.
 func TestMaintainRefuses(t *testing.T) {
 	other := clustertest.NewCA(t, "other", x509.ExtKeyUsageServerAuth)
 	withoutKey := emptyCASecret()
@@ -143,7 +147,7 @@ func TestMaintainRefuses(t *testing.T) {
 		want     string
 	}{
 		"no Secret for the CA": {nil, nil, "kubectl create secret generic ca --namespace demo"},
-		"a trusted CA, lost":   {emptyCASecret(), other.CertPEM, "key ca.crt of Secret demo/s lacks: "},
+		"a trusted CA, lost":   {emptyCASecret(), other.CertPEM, "is not in key ca.crt of Secret demo/s: "},
 		"a CA without its key": {withoutKey, nil, "key tls.key of Secret demo/ca: "},
 		"a CA that is no CA":   {broken, nil, "key tls.crt of Secret demo/ca: "},
 		"how to allow another CA": {broken, nil,
@@ -168,13 +172,14 @@ func TestMaintainRefuses(t *testing.T) {
 	}
 }
 
-// TestMaintainWaits: the Secrets come first, the server needs them; then the APIServices are waited for.
+// TestMaintainWaits: Maintain first stores the Secrets, which the server needs, and then waits
+// for the APIServices.
 func TestMaintainWaits(t *testing.T) {
 	o := maintained
 	o.APIServices, o.Within = []string{"v1.g.example.com"}, time.Millisecond
 	c := apply.Client{Cluster: clustertest.New(nil, emptyCASecret())}
 	if _, err := Maintain(t.Context(), c, o); err == nil ||
-		!strings.Contains(err.Error(), "missing are [v1.g.example.com]") {
+		!strings.Contains(err.Error(), "missing: [v1.g.example.com]") {
 		t.Errorf("got %v, want the missing APIService named", err)
 	}
 	if len(secretData(t, c, "s")) == 0 {
@@ -187,7 +192,8 @@ func TestMaintainWaits(t *testing.T) {
 	}
 }
 
-// TestMaintainRemoteCADue: a CA whose key is with a signer is reported when it is due, and is not replaced.
+// TestMaintainRemoteCADue: Maintain reports a due CA whose key a signer has, but does not
+// replace it.
 func TestMaintainRemoteCADue(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
 		nil)}, emptyCASecret())}
@@ -202,7 +208,7 @@ func TestMaintainRemoteCADue(t *testing.T) {
 		c.Now, c.Config.Transport = func() time.Time { return now }, clustertest.Clock(now)
 	}
 	at(certs.RenewAt(ca.Certificate).Add(-time.Hour))
-	if _, err := Maintain(t.Context(), c, maintained); err != nil { // so that the pair is fresh
+	if _, err := Maintain(t.Context(), c, maintained); err != nil { // to renew the key pair
 		t.Fatal(err)
 	}
 	secrets := c.Secrets(clustertest.Service.Namespace)
@@ -220,7 +226,7 @@ func TestMaintainRemoteCADue(t *testing.T) {
 		Client: tls.Certificate{Certificate: [][]byte{{0}}}}
 	report, err := Maintain(t.Context(), c, o)
 	if err != nil || report.Items[0].Action != certs.Kept ||
-		!strings.Contains(strings.Join(report.Items[0].Notes, " "), "less than a third of its life is left") {
+		!strings.Contains(strings.Join(report.Items[0].Notes, " "), "less than a third of the lifetime is left") {
 		t.Errorf("got %+v, %v; want the CA kept, and its rotation due", report, err)
 	}
 }
@@ -249,12 +255,12 @@ func TestMaintainWrongClock(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New(nil)}
 	c.Now = func() time.Time { return clustertest.Now.Add(7 * time.Minute) }
 	if _, err := Maintain(t.Context(), c, maintained); err == nil ||
-		!strings.Contains(err.Error(), "found it 7m0s ahead of") {
+		!strings.Contains(err.Error(), "found 7m0s ahead") {
 		t.Errorf("got %v, want that the clock is wrong", err)
 	}
 }
 
-// did is what a report says that was done, in order.
+// did returns the actions in a report, in order.
 func did(report *certs.Report) string {
 	var out []string
 	for _, item := range report.Items {
@@ -263,7 +269,8 @@ func did(report *certs.Report) string {
 	return strings.Join(out, ", ")
 }
 
-// TestMaintainReports what was stored and nothing more, and that no API trusts the CA yet.
+// TestMaintainReports: the report contains exactly what was stored, with a note that no API
+// trusts the CA yet.
 func TestMaintainReports(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
 		nil)}, emptyCASecret())}
@@ -271,22 +278,22 @@ func TestMaintainReports(t *testing.T) {
 		func(k8stesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("forbidden")
 		})
-	if report, err := Maintain(t.Context(), c, maintained); err == nil || did(report) != "made Secret demo/ca" {
+	if report, err := Maintain(t.Context(), c, maintained); err == nil || did(report) != "created Secret demo/ca" {
 		t.Errorf("with a caBundle that cannot be changed: got %s, %v; want the CA alone", did(report), err)
 	}
 	c = apply.Client{Cluster: clustertest.New(nil, emptyCASecret())}
-	for _, want := range []string{"made Secret demo/ca, made Secret demo/s",
-		"kept Secret demo/ca, kept Secret demo/s"} {
+	for _, want := range []string{"created Secret demo/ca, created Secret demo/s",
+		"unchanged Secret demo/ca, unchanged Secret demo/s"} {
 		report, err := Maintain(t.Context(), c, maintained)
 		if err != nil || did(report) != want || !strings.Contains(strings.Join(report.Items[1].Notes, " "),
-			"run this again when the API is registered") {
+			"run the command again after you register the API") {
 			t.Errorf("without an API: got %+v, %v; want %s, and a note", report, err, want)
 		}
 	}
 }
 
-// TestMaintainBesideOthers: a CA that somebody else added to a caBundle stays, and keeps no certificate from being
-// renewed. One that somebody else put beside the certificate is not trusted.
+// TestMaintainBesideOthers: a third-party CA in a caBundle stays there and does not prevent the
+// renewal of a certificate. A third-party CA next to the certificate is not trusted.
 func TestMaintainBesideOthers(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
 		nil)}, emptyCASecret())}
@@ -300,7 +307,8 @@ func TestMaintainBesideOthers(t *testing.T) {
 	later := clustertest.Now.Add(61 * 24 * time.Hour)
 	c.Now, c.Config.Transport = func() time.Time { return later }, clustertest.Clock(later)
 	report, err := Maintain(t.Context(), c, maintained)
-	if err != nil || did(report) != "kept Secret demo/ca, kept APIService v1.g.example.com, replaced Secret demo/s" {
+	if err != nil ||
+		did(report) != "unchanged Secret demo/ca, unchanged APIService v1.g.example.com, replaced Secret demo/s" {
 		t.Fatalf("got %+v, %v; want the certificate replaced", report, err)
 	}
 	if bundle, err := certs.ParseBundle([]byte(caBundleOf(t, c))); err != nil || len(bundle) != 2 ||
@@ -324,26 +332,29 @@ func TestMaintainBesideOthers(t *testing.T) {
 	}
 }
 
-// TestMaintainReportsBothPasses: what was done before it waited for APIServices is in the report, and a CA that is due
-// too is left to the next run: the pair that was stored is not served yet.
+// TestMaintainReportsBothPasses: the report contains the actions before the wait for
+// APIServices. A CA that is also due is left to the next run, because the stored key pair is not
+// served yet.
 func TestMaintainReportsBothPasses(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
 		nil)}, emptyCASecret())}
 	waiting := maintained
 	waiting.APIServices, waiting.Within = []string{"v1.g.example.com"}, time.Minute
 	report, err := Maintain(t.Context(), c, waiting)
-	if err != nil || did(report) != "made Secret demo/ca, replaced APIService v1.g.example.com, made Secret demo/s" {
+	if err != nil || did(report) != "created Secret demo/ca, replaced APIService v1.g.example.com, created Secret demo/s" {
 		t.Errorf("at first: %+v, %v; want the CA and the pair made, and the caBundle replaced", report, err)
 	}
 	due := clustertest.Now.Add(certs.CALifetime * 3 / 4)
 	c.Now, c.Config.Transport = func() time.Time { return due }, clustertest.Clock(due)
 	report, err = Maintain(t.Context(), c, waiting)
-	if err != nil || did(report) != "kept Secret demo/ca, kept APIService v1.g.example.com, replaced Secret demo/s" {
+	if err != nil ||
+		did(report) != "unchanged Secret demo/ca, unchanged APIService v1.g.example.com, replaced Secret demo/s" {
 		t.Errorf("when both are due: %+v, %v; want the CA kept and the pair replaced", report, err)
 	}
 }
 
-// TestMaintainExpired: a CA that has expired is not replaced while a caBundle holds it, and nothing is changed.
+// TestMaintainExpired: Maintain does not replace an expired CA while a caBundle contains it, and
+// changes nothing.
 func TestMaintainExpired(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
 		nil)}, emptyCASecret())}
@@ -354,7 +365,7 @@ func TestMaintainExpired(t *testing.T) {
 	later := clustertest.Now.Add(certs.CALifetime + time.Hour)
 	c.Now, c.Config.Transport = func() time.Time { return later }, clustertest.Clock(later)
 	_, err := Maintain(t.Context(), c, maintained)
-	for _, want := range []string{"it expired at", "kubectl patch secret ca --namespace demo",
+	for _, want := range []string{"expired at", "kubectl patch secret ca --namespace demo",
 		"kubectl patch apiservice v1.g.example.com"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -365,8 +376,9 @@ func TestMaintainExpired(t *testing.T) {
 	}
 }
 
-// TestMaintainRecreatedAPIService: an APIService that was deleted and created again during a rotation, without a
-// caBundle, gets the CAs in the Secret. Where the certificate expired meanwhile, the error says how to begin again.
+// TestMaintainRecreatedAPIService: an APIService that was recreated without a caBundle during a
+// rotation gets the CAs in the Secret. If the certificate expired meanwhile, the error describes
+// how to start over.
 func TestMaintainRecreatedAPIService(t *testing.T) {
 	f := newFakeInSecrets(t)
 	f.runTo(ServingCA, "trust", EventObserved)
@@ -383,7 +395,7 @@ func TestMaintainRecreatedAPIService(t *testing.T) {
 	opts.Wait = f.options(Serving).Wait
 	f.secrets.Config.Transport = clustertest.Clock(f.now)
 	report, err := Maintain(t.Context(), f.secrets, opts)
-	// no server is there
+	// no server exists
 	if _, blocked := errors.AsType[*BlockedError](err); !blocked ||
 		did(report) != "replaced APIService v1.g.example.com" {
 		t.Errorf("got %s, %v; want the caBundle written, and the rotation blocked", did(report), err)
@@ -393,7 +405,7 @@ func TestMaintainRecreatedAPIService(t *testing.T) {
 		t.Errorf("caBundle: got %d CAs, want the two in use", len(got))
 	}
 
-	// Another manager that took it over meanwhile loses it by force, before the rotation goes on.
+	// ForceConflicts takes the caBundle back from another manager before the rotation continues.
 	taken, err := f.secrets.Aggregator.ApiregistrationV1().APIServices().Get(t.Context(), a.Name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -412,7 +424,7 @@ func TestMaintainRecreatedAPIService(t *testing.T) {
 	f.now = f.now.Add(91 * 24 * time.Hour)
 	f.secrets.Config.Transport = clustertest.Clock(f.now)
 	_, err = Maintain(t.Context(), f.secrets, opts)
-	for _, want := range []string{"the certificate in use expired at", "to give this rotation up, remove " +
+	for _, want := range []string{"the certificate in use expired at", "to give up this rotation, remove " +
 		f.store().Path(servingState)} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -427,7 +439,8 @@ func TestMaintainRecreatedAPIService(t *testing.T) {
 	}
 }
 
-// TestMaintainTakesOver: what another field manager owns is refused, with the command that takes it over.
+// TestMaintainTakesOver: if another field manager owns the caBundle, Maintain returns an error
+// with the command that takes it over.
 func TestMaintainTakesOver(t *testing.T) {
 	a := clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", nil), "helm",
 		metav1.ManagedFieldsOperationUpdate)
@@ -444,7 +457,7 @@ func TestMaintainTakesOver(t *testing.T) {
 	}
 }
 
-// TestTransient: what waiting may mend is tried again; a real refusal is not.
+// TestTransient: transient errors are retried; permanent ones are not.
 func TestTransient(t *testing.T) {
 	resource := corev1.Resource("secrets")
 	for _, tc := range []struct {
@@ -471,7 +484,8 @@ func TestTransient(t *testing.T) {
 	}
 }
 
-// TestMaintainMeetsALabel: somebody changed what is no business of certgen.
+// TestMaintainMeetsALabel: a concurrent change of fields that certgen does not manage is not a
+// conflict.
 func TestMaintainMeetsALabel(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
 		nil)}, emptyCASecret())}

@@ -21,7 +21,8 @@ import (
 	"example.com/extension-apiserver/internal/cluster/clustertest"
 )
 
-// TestRevertedLater: a bundle that is put back between two runs is written again before anything relies on it.
+// TestRevertedLater: a caBundle that was reverted between two runs is written again before
+// anything relies on it.
 func TestRevertedLater(t *testing.T) {
 	f := newFake(t)
 	b := f.before()
@@ -36,8 +37,8 @@ func TestRevertedLater(t *testing.T) {
 	f.checkEnd(b, ServingCA)
 }
 
-// TestSeenDuringHold: what happens while a rotation holds is seen. A bundle that somebody puts back stops it; an
-// endpoint that is away for a moment makes the hold begin anew.
+// TestSeenDuringHold: a rotation observes changes during a hold. A reverted caBundle blocks it;
+// a temporarily missing endpoint makes the hold start over.
 func TestSeenDuringHold(t *testing.T) {
 	t.Run("reverted", func(t *testing.T) {
 		f := newFake(t)
@@ -52,7 +53,7 @@ func TestSeenDuringHold(t *testing.T) {
 		}
 		_, err := Run(t.Context(), opts)
 		if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Step != "trust" ||
-			!strings.Contains(err.Error(), "does something else write it?") {
+			!strings.Contains(err.Error(), "check for other writers") {
 			t.Fatalf("got %v, want it blocked at trust", err)
 		}
 		if _, err := Run(t.Context(), f.options(ServingCA)); err != nil {
@@ -73,10 +74,10 @@ func TestSeenDuringHold(t *testing.T) {
 		b := f.before()
 		err := revertInSwitch(t, f, 1000)
 		if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Step != "switch" ||
-			!strings.Contains(err.Error(), "lost 21 times while it had to last") {
+			!strings.Contains(err.Error(), "lost 21 times during the hold") {
 			t.Fatalf("got %v, want it blocked at switch", err)
 		}
-		// The controller's last word, in the hold of another day.
+		// The controller reverts it a last time, during the hold on another day.
 		f.now, f.caBundle = f.now.Add(72*time.Hour), certs.Bundle{b.servingCA}
 		if _, err := Run(t.Context(), f.options(ServingCA)); err != nil {
 			t.Fatal(err)
@@ -140,9 +141,10 @@ func TestSeenDuringHold(t *testing.T) {
 	})
 }
 
-// takenOver is a rotation of the serving CA in which another field manager takes a caBundle over and the new CA out of
-// it, in the hold of "switch", when "distrust" begins or after its first write. Users get no answers from then until
-// something is waited for, and not after that.
+// takenOver returns options for a rotation of the serving CA in which another field manager
+// takes over a caBundle and removes the new CA from it. when selects the time: in the hold of
+// "switch", when "distrust" begins, or after its first write. Requests of users fail only from
+// then until the first wait.
 func (f *fakeCluster) takenOver(when string, also func()) Options {
 	opts, old := f.options(ServingCA), f.caBundle
 	taken, holds, distrusts := false, false, false
@@ -180,9 +182,9 @@ func (f *fakeCluster) takenOver(when string, also func()) Options {
 	return opts
 }
 
-// TestTakenOver: where another field manager takes a caBundle over and the new CA out of it, so that certgen may not
-// put it back, the old certificate is served again at once. When the field is certgen's again, the rotation goes on to
-// its end.
+// TestTakenOver: if another field manager takes over a caBundle and removes the new CA, certgen
+// may not restore it. The old certificate is then served again immediately. When certgen owns
+// the field again, the rotation continues to its end.
 func TestTakenOver(t *testing.T) {
 	for when, step := range map[string]string{"switch": "switch", "distrust": "distrust",
 		"after distrust": "distrust"} {
@@ -212,8 +214,9 @@ func TestTakenOver(t *testing.T) {
 	}
 }
 
-// TestTakenOverAndKilled: killed anywhere while that is taken back, the rotation goes on when the field is certgen's
-// again and trusts both CAs, as after certgen apply --force-conflicts.
+// TestTakenOverAndKilled: a rotation that is killed at any point of that rollback continues when
+// certgen owns the field again and both CAs are trusted, as after certgen apply
+// --force-conflicts.
 func TestTakenOverAndKilled(t *testing.T) {
 	const every = 5 // calls
 	for _, when := range []string{"switch", "distrust"} {
@@ -239,8 +242,8 @@ func TestTakenOverAndKilled(t *testing.T) {
 	}
 }
 
-// TestOldCATakenOut: somebody distrusts the old CA while the new certificate is served. The rotation goes on; to take
-// it back would leave users without answers, and is not done.
+// TestOldCATakenOut: if another client distrusts the old CA while the new certificate is served,
+// the rotation continues. It is not rolled back, because requests of users would fail.
 func TestOldCATakenOut(t *testing.T) {
 	for _, do := range []func(context.Context, Options) (*State, error){Run, Abort} {
 		f := newFake(t)
@@ -259,9 +262,9 @@ func TestOldCATakenOut(t *testing.T) {
 	}
 }
 
-// TestIssuedMeanwhile: what certgen init or kubeadm issues while a rotation waits for a person stays, and so does a CA
-// that somebody added to ca.crt: an older copy does not take its place when the rotation goes on. The switch is
-// blocked, since the new certificate may have other names.
+// TestIssuedMeanwhile: if certgen init or kubeadm renews a certificate during an interrupted
+// rotation, or a CA is added to ca.crt, an older copy does not replace them when the rotation
+// continues. The switch is blocked, because the new certificate may have other names.
 func TestIssuedMeanwhile(t *testing.T) {
 	for rotation, tc := range map[string]struct{ ca, leaf, before string }{
 		Serving:      {certs.ServingCADir, certs.ServingDir, "switch"},
@@ -302,7 +305,7 @@ func TestIssuedMeanwhile(t *testing.T) {
 				f.mustAnswer()
 			}
 			if _, err := Run(t.Context(), f.options(rotation)); err == nil ||
-				!strings.Contains(err.Error(), "was not there when the rotation began") {
+				!strings.Contains(err.Error(), "was written after the rotation started") {
 				t.Errorf("got %v, want the switch blocked", err)
 			}
 			stays("blocked")
@@ -312,8 +315,8 @@ func TestIssuedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestOthersTakenOut: a CA of others that was beside the leaf when the rotation began, and that somebody takes out of
-// ca.crt since, does not come back with the copy of the old files when the rotation is taken back.
+// TestOthersTakenOut: a third-party CA that was removed from ca.crt during the rotation does not
+// reappear from the copy of the old files when the rotation is aborted.
 func TestOthersTakenOut(t *testing.T) {
 	for rotation, leaf := range map[string]string{Serving: certs.ServingDir, ServingCA: certs.ServingDir,
 		ProxyClient: certs.FrontProxyClientDir, FrontProxyCA: certs.FrontProxyClientDir} {
@@ -347,8 +350,8 @@ func TestOthersTakenOut(t *testing.T) {
 	}
 }
 
-// TestCopyLeftBehind: a copy of the directory from before a rotation is taken up after it, when the CA that it knows
-// may be in wrong hands.
+// TestCopyLeftBehind: an outdated copy of the directory cannot be used after a rotation to
+// restore trust in its old CA, whose key may be compromised.
 func TestCopyLeftBehind(t *testing.T) {
 	f := newFake(t)
 	f.runTo(ServingCA, "trust", EventStarted)
@@ -373,8 +376,9 @@ func TestCopyLeftBehind(t *testing.T) {
 	f.checkEnd(b, ServingCA)
 }
 
-// revertInSwitch runs a rotation of the serving CA in which somebody takes the new CA out of a caBundle so many times
-// while the new certificate is served. Users must get answers at every event, and after the end.
+// revertInSwitch runs a rotation of the serving CA in which another client removes the new CA
+// from a caBundle the given number of times while the new certificate is served. Requests of
+// users must succeed at every event and at the end.
 func revertInSwitch(t *testing.T, f *fakeCluster, times int) error {
 	t.Helper()
 	old := f.caBundle
@@ -395,8 +399,8 @@ func revertInSwitch(t *testing.T, f *fakeCluster, times int) error {
 	return err
 }
 
-// TestAnotherReplacedIt: the second of two operators, whose copy of the directory is older than the rotation of the
-// first, does not bring the old certificate back to kube-apiservers that both name.
+// TestAnotherReplacedIt: if a second operator has a copy of the directory from before the first
+// operator's rotation, the old certificate is not restored for kube-apiservers that both name.
 func TestAnotherReplacedIt(t *testing.T) {
 	const rotation = FrontProxyCA
 	for _, step := range []string{"stage", "trust"} {

@@ -12,7 +12,7 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// runPart runs a rotation until it comes to the event of a step, and is killed there, or stops by itself.
+// runPart runs a rotation until it is killed when a step finishes, or until it stops by itself.
 func (f *fakeCluster) runPart(opts Options, do func(context.Context, Options) (*State, error),
 	step string) (err error) {
 	opts.Progress = func(e Event) {
@@ -32,8 +32,9 @@ func (f *fakeCluster) runPart(opts Options, do func(context.Context, Options) (*
 	return err
 }
 
-// TestTwoOperators: whoever rotates from a copy of the directory, at whatever steps the two meet, takes no answers
-// away. The one whose directory the servers read comes to its end; the other one stops in a safe state.
+// TestTwoOperators: requests of users succeed if a second operator rotates from a copy of the
+// directory, at any combination of steps. The operator whose directory the servers read
+// finishes; the other one stops in a safe state.
 func TestTwoOperators(t *testing.T) {
 	for _, rotation := range Rotations() {
 		plan := Plan(rotation)
@@ -57,7 +58,8 @@ func TestTwoOperators(t *testing.T) {
 					}
 					err := f.runPart(copied, Abort, "")
 					if _, blocked := errors.AsType[*BlockedError](err); blocked {
-						// Its certificate will never be served. Its CA stays trusted until a person takes it out.
+						// Its certificate will never be served. Its CA stays trusted until a
+						// person removes it.
 						if s := f.state(); s.Outcome != Done {
 							t.Errorf("the first one is not done: %s", f.stateText())
 						}

@@ -14,8 +14,9 @@ import (
 	"example.com/extension-apiserver/internal/cluster/clustertest"
 )
 
-// TestOwnersBeforeItBegins: a rotation that somebody would take back, or that would be refused at its second step, does
-// not begin. One that changes no caBundle says who owns it.
+// TestOwnersBeforeItBegins: a rotation does not begin if an injector would revert it or its
+// second step would be refused. A rotation that changes no caBundle emits a note about the
+// owner.
 func TestOwnersBeforeItBegins(t *testing.T) {
 	annotated := func(name string) func(*apiregistrationv1.APIService) {
 		return func(a *apiregistrationv1.APIService) { a.Annotations = map[string]string{name: "demo/widgets"} }
@@ -27,8 +28,8 @@ func TestOwnersBeforeItBegins(t *testing.T) {
 			}
 		}
 	}
-	const injector, other = "cert-manager keeps its caBundle (annotation cert-manager.io/inject-",
-		`found "kubectl", so nothing was written; take caBundle out`
+	const injector, other = "cert-manager owns the caBundle (annotation cert-manager.io/inject-",
+		`found "kubectl", so nothing was written; remove caBundle from the manifests`
 	for name, tc := range map[string]struct {
 		rotation string
 		register func(*apiregistrationv1.APIService)
@@ -39,9 +40,9 @@ func TestOwnersBeforeItBegins(t *testing.T) {
 		"serving-ca, injected":           {ServingCA, annotated("cert-manager.io/inject-ca-from-secret"), injector, ""},
 		"serving-ca, another annotation": {ServingCA, annotated("cert-manager.io/inject-apiserver-ca"), injector, ""},
 		"serving-ca, OpenShift": {ServingCA, annotated("service.beta.openshift.io/inject-cabundle"),
-			"the service-ca operator keeps its caBundle (annotation service.beta.openshift.io/inject-cabundle)", ""},
+			"the service-ca operator owns the caBundle (annotation service.beta.openshift.io/inject-cabundle)", ""},
 		"serving, of another": {Serving, owned("kubectl"), "",
-			`"kubectl" owns the caBundle of APIService v1.widgets, which serving leaves as it is`},
+			`"kubectl" owns the caBundle of APIService v1.widgets, which serving does not change`},
 		"serving-ca, of another": {ServingCA, owned("kubectl"), other, ""},
 		"serving-ca, shared":     {ServingCA, owned(cluster.FieldManager, "kubectl"), other, ""},
 		"serving-ca, ours":       {ServingCA, owned(cluster.FieldManager), "", ""},
@@ -73,8 +74,8 @@ func TestOwnersBeforeItBegins(t *testing.T) {
 	}
 }
 
-// TestInsecureMeanwhile: an APIService that somebody made insecure while its CA is replaced is in the way of no step
-// back.
+// TestInsecureMeanwhile: an APIService that becomes insecure during a rotation of its CA does
+// not prevent an abort.
 func TestInsecureMeanwhile(t *testing.T) {
 	f := newFake(t)
 	b := f.before()

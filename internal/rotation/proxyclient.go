@@ -19,8 +19,8 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// proxyClient replaces the certificate with which kube-apiserver shows that it is the front proxy, by one of the same
-// CA.
+// proxyClient replaces the certificate with which kube-apiserver authenticates as the front
+// proxy with a new one of the same CA.
 func (p *procedure) proxyClient() {
 	p.caDir, p.leafDirs = certs.FrontProxyCADir, []string{certs.FrontProxyClientDir}
 	if p.opts.otherDirs != nil {
@@ -29,22 +29,23 @@ func (p *procedure) proxyClient() {
 	p.issue = p.issueProxyClient
 	p.preflight = p.checkFrontProxy
 	stage := p.stageStep(
-		"make a new client certificate of the same CA and with the same name; seen when every endpoint of every " +
-			"aggregated API believes it")
+		"issue a new client certificate with the same CA and the same name; observed when every endpoint of every " +
+			"aggregated API accepts it")
 	stage.observed = p.newProxyAccepted
 	p.steps = []step{stage, p.switchProxyStep(p.newProxyAccepted, p.oldBundle, p.restoreOld), p.finishStep()}
 }
 
-// switchProxyStep writes the pair for kube-apiserver, which watches the files, and reads them each minute at the
-// latest. Which pair it uses is shown by nothing that it serves; IdentityReview tells, where the API has it.
+// switchProxyStep writes the key pair for kube-apiserver, which watches the files and rereads
+// them at least every minute. kube-apiserver does not expose which key pair it uses, but
+// IdentityReview reports it if the API serves that.
 func (p *procedure) switchProxyStep(believed func(context.Context) error, bundle bundleOf,
 	undo func(context.Context) error) step {
 	return step{
 		name: "switch", kind: Identity, hold: true, needs: believed,
-		about: "write the new pair for each kube-apiserver; seen when the files hold it, each kube-apiserver gets " +
-			"answers from every aggregated API and, " +
-			"where the API serves IdentityReview, shows the new certificate to it. It reads changed files within a " +
-			"minute, for which the hold stands otherwise, 90 s at least",
+		about: "write the new certificate and key for each kube-apiserver; observed when the files contain them, every " +
+			"aggregated API responds to each kube-apiserver and, " +
+			"if the API serves IdentityReview, reports that kube-apiserver presents the new certificate. " +
+			"Kube-apiserver reads changed files within a minute; without IdentityReview the hold is at least 90 s",
 		do: func(context.Context) error {
 			if err := p.checkUnchanged(); err != nil {
 				return err
@@ -68,15 +69,17 @@ func (p *procedure) nextProxyInUse(ctx context.Context) error {
 	if err := p.checkProxyCertificates(ctx, p.next); err != nil || p.makeCA == nil {
 		return err
 	}
-	// One that joined since the rotation began would be left with a certificate of the old CA.
+	// A kube-apiserver that joined since the rotation began would keep a certificate of the old
+	// CA.
 	if err := p.countKubeAPIServers(ctx); err != nil {
-		return &waitError{fmt.Errorf("%w; --abort takes this rotation back", err)}
+		return &waitError{fmt.Errorf("%w; --abort reverses this rotation", err)}
 	}
 	return nil
 }
 
-// nextProxyRefused returns which API does not believe a certificate of the new CA: one that could not be asked before
-// may have a CA of its own for the front proxy. Once all was seen, and held, it is no reason any more.
+// nextProxyRefused returns an error if an API does not accept a certificate of the new CA: an
+// API that could not be probed before may use a different CA for the front proxy. After the
+// switch step has finished, it returns nil.
 func (p *procedure) nextProxyRefused(ctx context.Context) error {
 	if i := slices.IndexFunc(p.steps, func(s step) bool { return s.kind == Identity }); p.makeCA == nil ||
 		p.record(&p.steps[i]).FinishedAt != nil {
@@ -94,7 +97,7 @@ func (p *procedure) nextProxyRefused(ctx context.Context) error {
 		return nil
 	}
 	for _, s := range services {
-		// kube-apiserver itself may refuse the user of certgen, as while it starts.
+		// kube-apiserver itself may reject certgen's user, for example while it starts.
 		if refused(s) != nil && p.answersEverywhere(ctx, p.opts.Service) == nil {
 			if err := refused(s); err != nil {
 				return err
@@ -104,8 +107,8 @@ func (p *procedure) nextProxyRefused(ctx context.Context) error {
 	return nil
 }
 
-// liveProxiesInUse does not wait for APIs of others: one that does not answer the certificate with which all began does
-// not because of it.
+// liveProxiesInUse does not wait for third-party APIs: if one does not respond with the original
+// certificate, that certificate is not the cause.
 func (p *procedure) liveProxiesInUse(ctx context.Context) error {
 	if err := p.answersEverywhere(ctx, p.opts.Service); err != nil {
 		return err
@@ -118,7 +121,8 @@ func (p *procedure) liveProxiesInUse(ctx context.Context) error {
 }
 
 func (p *procedure) issueProxyClient(ca *certs.CA, old *x509.Certificate) (*certs.KeyPair, error) {
-	// kubeadm's lasts a year, since kubeadm renews it when a cluster is upgraded.
+	// kubeadm's certificates are valid for a year, because kubeadm renews them when it upgrades
+	// a cluster.
 	lifetime := max(certs.LeafLifetime, min(old.NotAfter.Sub(old.NotBefore), certs.MaxLeafLifetime))
 	return ca.IssueClient(certs.ClientOptions{
 		User: old.Subject.CommonName, Groups: old.Subject.Organization, Lifetime: cmp.Or(p.opts.Lifetime, lifetime),
@@ -126,8 +130,8 @@ func (p *procedure) issueProxyClient(ca *certs.CA, old *x509.Certificate) (*cert
 	})
 }
 
-// checkFrontProxy refuses to begin where extension API servers would not believe a certificate with the name of the
-// present one, and where something does not answer already.
+// checkFrontProxy returns an error if extension API servers would not accept a certificate with
+// the current name, or if an API does not respond already.
 func (p *procedure) checkFrontProxy(ctx context.Context) error {
 	name := ""
 	ca, err := certs.ReadCertificate(p.opts.store, p.caDir)
@@ -154,11 +158,11 @@ func (p *procedure) checkFrontProxy(ctx context.Context) error {
 		if _, err := certs.ParseBundle(files[certs.BundleFile].Data); err != nil && files != nil {
 			return &certs.RefusedError{Path: p.opts.store.Path(dir, certs.BundleFile), Reason: err.Error()}
 		}
-		// All get the same new certificate.
+		// All directories get the same new certificate.
 		if name = cmp.Or(name, leaf.Certificate.Subject.String()); leaf.Certificate.Subject.String() != name {
 			return &certs.RefusedError{Path: p.opts.store.Path(dir, certs.CertFile), Reason: fmt.Sprintf(
-				"expected the subject %s, as in %s, found %s; rotate kube-apiservers whose certificates differ in "+
-					"name one by one",
+				"expected the subject %s, as in %s, found %s; rotate kube-apiservers with different subjects one by "+
+					"one",
 				name, p.opts.store.Path(p.leafDirs[0]), leaf.Certificate.Subject)}
 		}
 		if p.opts.Observer == nil {
@@ -182,8 +186,8 @@ func (p *procedure) checkFrontProxy(ctx context.Context) error {
 	return p.proxyAnswers(ctx)
 }
 
-// countKubeAPIServers returns an error when there are more kube-apiservers than were named or found: one that keeps its
-// certificate is refused once the old CA is distrusted.
+// countKubeAPIServers returns an error if there are more kube-apiservers than were named or
+// found. One that keeps its certificate is rejected after the old CA is distrusted.
 func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 	urls, err := p.opts.Observer.KubeAPIServers(ctx)
 	if err != nil {
@@ -195,11 +199,11 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 	}
 	if len(urls) < live {
 		return fmt.Errorf("%d kube-apiservers have renewed their identity Lease in kube-system within %s, but the "+
-			"URLs are only %q; "+
-			"name each with --kube-apiserver, and no load balancer", live, cluster.IdentityAge, urls)
+			"only URLs are %q; "+
+			"name the URL of each with --kube-apiserver, not that of a load balancer", live, cluster.IdentityAge, urls)
 	}
-	// One directory for several of them must be seen to be that of each. Where the CA stays, a kube-apiserver of which
-	// nothing tells may keep its certificate.
+	// If several kube-apiservers share one directory, each must be observed to use it. If the CA
+	// does not change, a kube-apiserver that cannot be observed may keep its certificate.
 	named := p.namedDirs()
 	if named == nil && len(urls) > 1 {
 		leaf, err := certs.ReadPair(p.opts.store, p.leafDirs[0])
@@ -208,28 +212,29 @@ func (p *procedure) countKubeAPIServers(ctx context.Context) error {
 		}
 		untold, err := p.proxyCertificates(ctx, leaf)
 		if err == nil && len(untold) > 0 && p.makeCA != nil {
-			err = fmt.Errorf("which certificate %q show is not seen, since the API serves no IdentityReview to this "+
-				"user", untold)
+			err = fmt.Errorf("cannot observe which certificate %q present, because the API does not serve "+
+				"IdentityReview to this user", untold)
 		}
 		if err != nil {
-			remedy := "give the directory of each kube-apiserver with --front-proxy-client, also where it is the same"
+			remedy := "name the directory of each kube-apiserver with --front-proxy-client, even if several share one"
 			if p.makeCA == nil {
-				remedy = "name the directories that there are with --front-proxy-client, as of this host alone"
+				remedy = "name the available directories with --front-proxy-client, for example that of this host only"
 			}
 			return fmt.Errorf("%w; %s", err, remedy)
 		}
 	}
-	// Certificates of one CA may be replaced host by host, and a host may be gone before the end.
+	// Certificates of the same CA may be replaced one host at a time, and a host may disappear
+	// during the rotation.
 	if len(named) > len(urls) && p.record(&p.steps[0]) == nil || p.makeCA != nil && named != nil &&
 		len(named) < len(urls) {
-		return fmt.Errorf("there are %d kube-apiservers, %q, and %d directories, %q; give the directory of each "+
+		return fmt.Errorf("there are %d kube-apiservers, %q, and %d directories, %q; name the directory of each "+
 			"with --front-proxy-client", len(urls), urls, len(named), named)
 	}
 	return nil
 }
 
-// namedDirs are the directories that were given. Where the CA stays, the usual one too says which host is meant: other
-// hosts keep their certificates.
+// namedDirs returns the directories that the options name. If the CA does not change, naming the
+// default directory also selects a host, and the other hosts keep their certificates.
 func (p *procedure) namedDirs() []string {
 	if p.makeCA != nil {
 		return p.opts.otherDirs
@@ -237,7 +242,7 @@ func (p *procedure) namedDirs() []string {
 	return p.opts.given
 }
 
-// allowedByConfigMap checks a front proxy's certificate as extension API servers do.
+// allowedByConfigMap checks a front-proxy certificate as extension API servers do.
 func (p *procedure) allowedByConfigMap(ctx context.Context, cert *x509.Certificate) error {
 	cm, err := p.opts.Observer.TrustConfigMap(ctx)
 	if err != nil {
@@ -246,7 +251,7 @@ func (p *procedure) allowedByConfigMap(ctx context.Context, cert *x509.Certifica
 	trust := frontproxy.Evaluate(cm)
 	var errs []error
 	for _, problem := range trust.Problems {
-		// An empty list of names allows this one too.
+		// An empty list of names allows this name too.
 		if problem.Weakness != frontproxy.AnyName {
 			errs = append(errs, errors.New(problem.String()))
 		}
@@ -268,7 +273,8 @@ func (p *procedure) allowedByConfigMap(ctx context.Context, cert *x509.Certifica
 	return nil
 }
 
-// nextProxyAnswers is proxyAnswers when the files hold the new pair.
+// nextProxyAnswers returns nil if the files contain the new key pair and proxyAnswers returns
+// nil.
 func (p *procedure) nextProxyAnswers(ctx context.Context) error {
 	for _, dir := range p.leafDirs {
 		found, err := certs.ReadPair(p.opts.store, dir)
@@ -276,7 +282,7 @@ func (p *procedure) nextProxyAnswers(ctx context.Context) error {
 			return err
 		}
 		if !found.Certificate.Equal(p.next.Certificate) {
-			return fmt.Errorf("%s: expected the new certificate, found sha256:%.16s; does something else write it?",
+			return fmt.Errorf("%s: expected the new certificate, found sha256:%.16s; check for other writers",
 				p.opts.store.Path(dir, certs.CertFile), certs.Fingerprint(found.Certificate))
 		}
 	}
@@ -287,23 +293,25 @@ func (p *procedure) newProxyAccepted(ctx context.Context) error {
 	return p.probe(ctx, p.next, cluster.Accepted)
 }
 
-// proxyReload is more than the minute within which kube-apiserver reads changed files of the front proxy.
+// proxyReload exceeds the minute within which kube-apiserver reads changed front-proxy files.
 const proxyReload = 90 * time.Second
 
-// checkProxyCertificates returns nil when each kube-apiserver shows one of the certificates to the API of the Service.
-// Where no API tells, it says so once, and the hold stands for it.
+// checkProxyCertificates returns nil if all kube-apiservers present one of the certificates to
+// the API of the Service. If no API reports the certificate, it emits a note once and extends
+// the hold instead.
 func (p *procedure) checkProxyCertificates(ctx context.Context, wanted ...*certs.KeyPair) error {
 	untold, err := p.proxyCertificates(ctx, wanted...)
 	if len(untold) > 0 {
 		p.opts.Hold = max(p.opts.Hold, proxyReload)
-		p.note(fmt.Sprintf("Service %s/%s serves no IdentityReview to this user, so which certificate a "+
-			"kube-apiserver shows is not seen; a hold of %s stands for it",
+		p.note(fmt.Sprintf("Service %s/%s does not serve IdentityReview to this user, so certgen cannot observe which "+
+			"certificate a kube-apiserver presents; it holds for %s instead",
 			p.opts.Service.Namespace, p.opts.Service.Name, p.opts.Hold))
 	}
 	return err
 }
 
-// proxyCertificates is checkProxyCertificates for those kube-apiservers of which an API tells; it returns the others.
+// proxyCertificates does the check for the kube-apiservers whose certificate an API reports; it
+// returns the others.
 func (p *procedure) proxyCertificates(ctx context.Context, wanted ...*certs.KeyPair) (untold []string, err error) {
 	kubeAPIServers, err := p.opts.Observer.KubeAPIServers(ctx)
 	if err != nil {
@@ -329,8 +337,8 @@ func (p *procedure) proxyCertificates(ctx context.Context, wanted ...*certs.KeyP
 				return certs.Fingerprint(pair.Certificate) == shown
 			}) {
 				missing++
-				other = fmt.Errorf("%s still shows the front proxy's certificate sha256:%.16s, not sha256:%.16s; "+
-					"does it read one of %q?",
+				other = fmt.Errorf("%s still presents the front proxy's certificate sha256:%.16s, not sha256:%.16s; "+
+					"check that it reads one of %q",
 					k, shown, certs.Fingerprint(wanted[0].Certificate), p.paths())
 			}
 			break
@@ -339,14 +347,15 @@ func (p *procedure) proxyCertificates(ctx context.Context, wanted ...*certs.KeyP
 			untold = append(untold, k)
 		}
 	}
-	// Where fewer directories were named than there are kube-apiservers, the others keep theirs.
+	// If fewer directories were named than there are kube-apiservers, the others keep their
+	// certificates.
 	if named := p.namedDirs(); named != nil && missing <= len(kubeAPIServers)-len(named) {
 		return untold, nil
 	}
 	return untold, other
 }
 
-// paths are the sets of the leaves, or a file in each.
+// paths returns the paths of the leaves' sets, or of a file in each.
 func (p *procedure) paths(file ...string) []string {
 	var out []string
 	for _, dir := range p.leafDirs {

@@ -12,38 +12,39 @@ import (
 	"example.com/extension-apiserver/internal/cluster"
 )
 
-// renewal has an item for each rotation that was done, for each pair that was looked at and, of Maintain, for each
-// caBundle.
+// renewal is a report with an item for each completed rotation, each checked key pair and, for
+// Maintain, each caBundle.
 type renewal struct{ *certs.Report }
 
-// end brings the rotation that is under way to its end, in the direction in which it was going.
+// end finishes an unfinished rotation in its current direction.
 func (r renewal) end(ctx context.Context, opts Options, state *State) error {
 	path := opts.store.Path(StateSet(state.Rotation), StateFile)
-	opts.resumeOnly = true // another may have ended it since it was read
+	opts.resumeOnly = true // another process may have finished it meanwhile
 	if !state.Aborting {
-		return r.rotate(ctx, opts, path, "a rotation was under way: "+state.Rotation)
+		return r.rotate(ctx, opts, path, "completed an interrupted rotation: "+state.Rotation)
 	}
 	if _, err := Abort(ctx, opts); err != nil {
 		return err
 	}
-	r.Items = append(r.Items, certs.Item{Path: path, Action: certs.Kept, Reason: "a rotation was being taken back: " +
+	r.Items = append(r.Items, certs.Item{Path: path, Action: certs.Kept, Reason: "completed an interrupted abort: " +
 		state.Rotation})
 	return nil
 }
 
-// Renew finishes rotations that are under way and then rotates the leaves that are due: less than a third of their life
-// is left, as for certs.Init. It is for a job that runs each day. Options.Rotation is not looked at; without an
-// Observer files are written and nothing is observed. The errors are those of Run; what was done before one is in the
-// report. What is refused or blocked of the serving certificates holds back nothing of the front proxy's, nor the other
-// way round.
+// Renew finishes unfinished rotations and then rotates the leaves that are due, which is when
+// less than a third of their lifetime is left, as in certs.Init. It is intended for a daily job.
+// It ignores Options.Rotation. Without an Observer, it writes files and observes nothing. It
+// returns the errors of Run, and the report contains the actions before an error. If the
+// rotation of the serving certificates is refused or blocked, Renew still renews the front-proxy
+// certificates, and vice versa.
 func Renew(ctx context.Context, opts Options) (*certs.Report, error) {
 	opts.Rotation = Serving
 	if err := opts.complete(); err != nil {
 		return nil, err
 	}
 	if opts.Observer == nil {
-		opts.Hold = 0 // it is for what cannot be observed after all that can
-	} else if err := cluster.CheckClock(ctx, opts.Observer); err != nil { // which decides what is due
+		opts.Hold = 0 // the hold covers effects that cannot be observed, after observable ones
+	} else if err := cluster.CheckClock(ctx, opts.Observer); err != nil { // the clock determines what is due
 		return nil, err
 	}
 	report := renewal{certs.NewReport("RenewReport")}
@@ -59,7 +60,7 @@ func Renew(ctx context.Context, opts Options) (*certs.Report, error) {
 	return report.Report, errors.Join(errs...)
 }
 
-// renewAll finishes a rotation of the leaves or of their CA, and then renews the leaves.
+// renewAll finishes a rotation of the leaves or of their CA and then renews the leaves.
 func (r renewal) renewAll(ctx context.Context, opts Options) error {
 	state, err := ReadState(opts.store, opts.Rotation)
 	if err != nil {
@@ -68,20 +69,20 @@ func (r renewal) renewAll(ctx context.Context, opts Options) error {
 	if state.Unfinished() {
 		ending := opts
 		if ending.Rotation = state.Rotation; ending.Rotation != Serving {
-			ending.Signer = nil // it signs with the CA that is there
+			ending.Signer = nil // it signs with the existing CA
 		}
 		if err := r.end(ctx, ending, state); err != nil {
 			return err
 		}
 	}
-	// A directory that was named must have a pair; the usual one need not, where the front proxy is not ours. kubeadm
-	// renews its files.
+	// An explicitly named directory must contain a key pair. The default directory need not, if
+	// the front proxy is not managed here. kubeadm renews its own files.
 	if opts.Rotation == ProxyClient && opts.otherDirs == nil {
 		if files, err := certs.Dir(opts.Dir).Read(certs.FrontProxyClientDir); err == nil && files == nil {
 			return nil
 		}
 	}
-	// All leaves are of one CA, and are rotated when one of them is due.
+	// All leaves have the same CA and are rotated together when one of them is due.
 	p := newProcedure(opts)
 	var kept []certs.Item
 	for _, dir := range p.leafDirs {
@@ -106,8 +107,8 @@ func (r renewal) rotate(ctx context.Context, opts Options, path, why string) err
 	return nil
 }
 
-// due applies the rule of certs.Init: a leaf that ends with its CA is not issued again, since the next one would
-// end no later.
+// due decides as certs.Init does: a leaf that expires with its CA is not renewed, because a new
+// one would expire at the same time.
 func (p *procedure) due(dir string) (why string, due bool, err error) {
 	leaf, leafErr := certs.ReadCertificate(p.opts.store, dir)
 	ca, caErr := certs.ReadCertificate(p.opts.store, p.caDir)
@@ -118,15 +119,15 @@ func (p *procedure) due(dir string) (why string, due bool, err error) {
 	until := leaf.NotAfter.UTC().Format(time.RFC3339)
 	caDue := ""
 	if now.After(certs.RenewAt(ca)) {
-		caDue = fmt.Sprintf("; its CA in %s is due too (until %s): rotate it", p.opts.store.Path(p.caDir),
+		caDue = fmt.Sprintf("; the CA in %s is due too (until %s): rotate it", p.opts.store.Path(p.caDir),
 			ca.NotAfter.UTC().Format(time.RFC3339))
 	}
 	switch {
 	case now.Before(certs.RenewAt(leaf)):
-		return fmt.Sprintf("it is not due before %s%s", certs.RenewAt(leaf).UTC().Format(time.RFC3339), caDue), false,
+		return fmt.Sprintf("not due before %s%s", certs.RenewAt(leaf).UTC().Format(time.RFC3339), caDue), false,
 			nil
 	case !leaf.NotAfter.Before(ca.NotAfter):
-		return "it is due, but a new one would end no later: it ends with its CA" + caDue, false, nil
+		return "due for renewal, but a new certificate would not be valid longer: it expires with its CA" + caDue, false, nil
 	}
-	return fmt.Sprintf("less than a third of its life was left (until %s)%s", until, caDue), true, nil
+	return fmt.Sprintf("less than a third of the lifetime was left (until %s)%s", until, caDue), true, nil
 }

@@ -16,7 +16,8 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestRenew replaces what is due, observed like any rotation, and finishes what is under way first.
+// TestRenew: Renew first finishes unfinished rotations and then rotates what is due, with the
+// same observations as other rotations.
 func TestRenew(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, tc := range []struct {
@@ -64,11 +65,11 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// TestRenewTwoHosts: what the kube-apiservers read decides, not a pair in the directory of certgen init that none of
-// them reads.
+// TestRenewTwoHosts: Renew decides by the key pairs that the kube-apiservers read, not by one in
+// certgen init's directory that none of them reads.
 func TestRenewTwoHosts(t *testing.T) {
 	for name, tc := range map[string]struct {
-		dirs, due int // how many kube-apiservers read directories of their own, and which of them is due
+		dirs, due int // how many kube-apiservers read their own directories, and which one is due
 		replaced  bool
 	}{
 		"the first is due":      {2, 0, true},
@@ -83,7 +84,7 @@ func TestRenewTwoHosts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// It was made an hour ago, so less than a third of its life is left.
+			// It was issued an hour ago, so less than a third of its lifetime is left.
 			short, err := ca.IssueClient(certs.ClientOptions{User: certs.FrontProxyUser, Lifetime: 70 * time.Minute})
 			if err != nil {
 				t.Fatal(err)
@@ -106,12 +107,12 @@ func TestRenewTwoHosts(t *testing.T) {
 	}
 }
 
-// TestRenewRefused: a leaf waits for a person where its CA has no key there, or an injector keeps the caBundle; the
-// other one does not.
+// TestRenewRefused: if a leaf cannot be renewed without manual action, because its CA has no key
+// there or an injector maintains the caBundle, the other leaf is still renewed.
 func TestRenewRefused(t *testing.T) {
 	for want, refuse := range map[string]func(*fakeCluster){
 		"expected the CA's key, found none": func(f *fakeCluster) { remove(f, certs.ServingCADir, certs.KeyFile) },
-		"cert-manager keeps its caBundle": func(f *fakeCluster) {
+		"cert-manager owns the caBundle": func(f *fakeCluster) {
 			f.register = func(a *apiregistrationv1.APIService) {
 				a.Annotations = map[string]string{"cert-manager.io/inject-ca-from": "demo/widgets"}
 			}
@@ -130,11 +131,11 @@ func TestRenewRefused(t *testing.T) {
 	}
 }
 
-// TestRenewBlocked: what is blocked is told, and holds back no certificate that is not of it.
+// TestRenewBlocked: Renew reports a blocked rotation and still renews unrelated certificates.
 func TestRenewBlocked(t *testing.T) {
 	for name, tc := range map[string]struct {
 		prepare  func(*fakeCluster)
-		replaced string // the set that is
+		replaced string // the set that is replaced
 	}{
 		"an endpoint does not reload": {func(f *fakeCluster) { f.stuckLeaf = f.cert(certs.ServingDir) },
 			certs.FrontProxyClientDir},
@@ -161,9 +162,9 @@ func TestRenewBlocked(t *testing.T) {
 	}
 }
 
-// TestRenewEndsBoth: of two rotations that are under way, one of the serving certificates and one of the front proxy's,
-// each is brought to its
-// end, in its direction, and what one has stored the other leaves alone.
+// TestRenewEndsBoth: Renew finishes two unfinished rotations, one of the serving certificates
+// and one of the front proxy's, each in its direction. Neither changes what the other has
+// stored.
 func TestRenewEndsBoth(t *testing.T) {
 	for _, aborted := range []bool{false, true} {
 		f := newFake(t)
@@ -191,8 +192,8 @@ func TestRenewEndsBoth(t *testing.T) {
 	}
 }
 
-// TestRenewDamagedRecord: a record that cannot be read, or is of other certificates, holds back only those in whose
-// place it is.
+// TestRenewDamagedRecord: a record that is damaged or belongs to other certificates blocks only
+// the certificates for which it is stored.
 func TestRenewDamagedRecord(t *testing.T) {
 	for _, tc := range []struct{ set, record, want, replaced string }{
 		{servingState, "{", "expected the record of a rotation, found other content", certs.FrontProxyClientDir},
@@ -219,7 +220,8 @@ func recordOf(rotation string) string {
 	return fmt.Sprintf(`{"apiVersion": %q, "kind": %q, "rotation": %q}`, certs.APIVersion, stateKind, rotation)
 }
 
-// TestEndedMeanwhile: a rotation that somebody else ended, since Renew read that it was under way, is not begun again.
+// TestEndedMeanwhile: Renew does not begin a rotation again if another process finished it after
+// Renew had read its state.
 func TestEndedMeanwhile(t *testing.T) {
 	f := newFake(t)
 	opts := f.options(ServingCA)

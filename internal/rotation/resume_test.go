@@ -28,8 +28,8 @@ func (f *fakeCluster) runTo(rotation, step string, event EventType) {
 	f.t.Fatalf("not killed: %v", err)
 }
 
-// TestHoldBeginsAnew: a step that was observed is not done again by another run; its hold begins anew, since nobody
-// looked meanwhile.
+// TestHoldBeginsAnew: another run does not repeat an observed step, but its hold starts over,
+// because nothing was checked meanwhile.
 func TestHoldBeginsAnew(t *testing.T) {
 	f := newFake(t)
 	f.runTo(ServingCA, "trust", EventHolding)
@@ -48,7 +48,7 @@ func TestHoldBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestRecordedBeforeItBegins: whoever finds the files of a step finds its record.
+// TestRecordedBeforeItBegins: each step is recorded before it changes files.
 func TestRecordedBeforeItBegins(t *testing.T) {
 	for _, rotation := range Rotations() {
 		plan := Plan(rotation)
@@ -63,7 +63,8 @@ func TestRecordedBeforeItBegins(t *testing.T) {
 	}
 }
 
-// TestAbortGoesOn: what a person takes back, the job of the next day takes back, and does not bring forward.
+// TestAbortGoesOn: Renew, as in the next daily job, continues an interrupted abort instead of
+// the rotation.
 func TestAbortGoesOn(t *testing.T) {
 	f := newFake(t)
 	b := f.before()
@@ -75,16 +76,17 @@ func TestAbortGoesOn(t *testing.T) {
 	}
 	began := f.now
 	report, err := Renew(t.Context(), f.options(""))
-	if err != nil || !strings.Contains(report.Items[0].Reason, "being taken back") {
+	if err != nil || !strings.Contains(report.Items[0].Reason, "completed an interrupted abort") {
 		t.Fatalf("got %+v, %v", report, err)
 	}
 	f.checkAborted(b)
-	if took := f.now.Sub(began); took < 2*f.hold { // of the switch and of the trust
+	if took := f.now.Sub(began); took < 2*f.hold { // of the switch and the trust steps
 		t.Errorf("it took %s, want each of the two steps observed for %s", took, f.hold)
 	}
 }
 
-// TestRunAfterAbort: a rotation that was killed while it was taken back can go forward again, from wherever that was.
+// TestRunAfterAbort: a rotation that was killed at any point of an abort can continue to its
+// end.
 func TestRunAfterAbort(t *testing.T) {
 	for _, rotation := range []string{ServingCA, FrontProxyCA} {
 		for cut := 0; ; cut++ {
@@ -108,7 +110,8 @@ func TestRunAfterAbort(t *testing.T) {
 	}
 }
 
-// TestAbortWaits: the new CA stays trusted until every endpoint serves the old certificate again.
+// TestAbortWaits: the new CA stays trusted until every endpoint serves the old certificate
+// again.
 func TestAbortWaits(t *testing.T) {
 	f := newFake(t)
 	b := f.before()

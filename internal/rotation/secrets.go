@@ -23,15 +23,16 @@ import (
 	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
-// secrets is a certs.Store in two Secrets: the serving pair is in the one that servers mount; the CA, and all that a
-// rotation keeps, in the one that certgen alone reads. What was read stays in memory: with the Lease nobody else
-// writes, and an update that meets a change is refused.
+// secrets is a certs.Store in two Secrets. The serving key pair is in the one that servers
+// mount. The CA and the state of a rotation are in the one that only certgen reads. The content
+// stays in memory after it was read: the Lease prevents other writers, and an update that
+// conflicts with a change fails.
 type secrets struct {
 	certs.Memory
-	ctx    context.Context // of the run for which they were opened
+	ctx    context.Context // of the run that opened them
 	client typedcorev1.SecretInterface
 	opts   Options
-	ca     *corev1.Secret // as it was read or written last
+	ca     *corev1.Secret // as last read or written
 }
 
 // OpenSecrets reads the Secrets that the options name.
@@ -41,10 +42,10 @@ func openSecrets(ctx context.Context, o Options) (*secrets, error) {
 	client := o.Observer.Secrets(o.Service.Namespace)
 	ca, err := client.Get(ctx, o.CASecret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		// To make it here would hide that a CA was lost, on which all trust rests.
+		// Creating it here would hide the loss of a CA on which all trust depends.
 		return nil, fmt.Errorf(
-			"expected Secret %s/%s for the serving CA, found none; put it back from a backup, or for a new CA make "+
-				"an empty one: "+
+			"expected Secret %s/%s for the serving CA, found none; restore it from a backup, or for a new CA create "+
+				"an empty Secret: "+
 				"kubectl create secret generic %s --namespace %s", o.Service.Namespace, o.CASecret, o.CASecret,
 			o.Service.Namespace)
 	}
@@ -73,7 +74,8 @@ func openSecrets(ctx context.Context, o Options) (*secrets, error) {
 	return s, nil
 }
 
-// hasCAKey is false where the key is with a remote signer.
+// hasCAKey reports whether the Secret contains the CA's key. It is false if a remote signer has
+// the key.
 func (s *secrets) hasCAKey() bool { return s.Sets[certs.ServingCADir][certs.KeyFile].Data != nil }
 
 func (s *secrets) put(set, file string, data []byte) {
@@ -85,8 +87,8 @@ func (s *secrets) put(set, file string, data []byte) {
 
 var pairFiles = []string{certs.CertFile, certs.KeyFile, certs.BundleFile}
 
-// keyOf is the key of the CA's Secret in which a file is: tls.crt for that of the CA, rotation.new.serving.tls.crt for
-// one of a rotation.
+// keyOf returns the key in the CA's Secret for a file: tls.crt for the CA's,
+// rotation.new.serving.tls.crt for one of a rotation.
 func keyOf(set, file string) string {
 	if set == certs.ServingCADir {
 		return file
@@ -124,7 +126,8 @@ func (s *secrets) path(elem ...string) string {
 	return "key " + keyOf(elem[0], elem[1]) + " of " + secret(s.opts.CASecret)
 }
 
-// writable tries to change the serving Secret, which another field manager may own.
+// writable checks with a dry run whether the serving Secret can be changed, because another
+// field manager may own it.
 func (s *secrets) writable(ctx context.Context) error {
 	return s.apply(ctx, apply.WithNewlines(dataOf(s.Sets[certs.ServingDir])), true)
 }
@@ -154,8 +157,8 @@ func (s *secrets) Write(set string, files certs.Files) error {
 	return s.Memory.Write(set, files)
 }
 
-// Move renames a set. A CA that was replaced and would go aside is forgotten: in a cluster its key is a danger and no
-// help.
+// Move renames a set. It deletes a replaced CA instead of retiring it, because its key in the
+// cluster would be a risk without any benefit.
 func (s *secrets) Move(from, to string) error {
 	return s.update(func(m *certs.Memory) error {
 		if certs.IsRetired(to) {
@@ -165,12 +168,12 @@ func (s *secrets) Move(from, to string) error {
 	})
 }
 
-// Remove forgets sets.
+// Remove removes the set and all sets below it.
 func (s *secrets) Remove(set string) error {
 	return s.update(func(m *certs.Memory) error { return m.Remove(set) })
 }
 
-// update changes the CA's Secret, which must still be what was read.
+// update changes the CA's Secret. It fails if the Secret has changed since it was read.
 func (s *secrets) update(change func(*certs.Memory) error) error {
 	sets := maps.Clone(s.Sets)
 	if err := change(&certs.Memory{Sets: sets}); err != nil {
@@ -190,15 +193,16 @@ func (s *secrets) update(change func(*certs.Memory) error) error {
 	}
 	if !maps.EqualFunc(next.Data, s.ca.Data, bytes.Equal) {
 		if err := s.store(next); err != nil {
-			return fmt.Errorf("store in Secret %s/%s: %w", next.Namespace, next.Name, err)
+			return fmt.Errorf("update Secret %s/%s: %w", next.Namespace, next.Name, err)
 		}
 	}
 	s.Sets = sets
 	return nil
 }
 
-// store tries again what may pass by itself. A conflict is with somebody else, unless what is there is what was to be
-// stored, since the answer to an earlier try was lost, or what was read, such as with another label.
+// store updates the CA's Secret and retries transient errors. It resolves a conflict if the
+// stored data is the new data, because the response to an earlier attempt was lost, or the data
+// last read, for example with another label. Any other conflict is an error.
 func (s *secrets) store(next *corev1.Secret) error {
 	return retry.OnError(storeBackoff, isTransient, func() error {
 		stored, err := s.client.Update(s.ctx, next, metav1.UpdateOptions{FieldManager: cluster.FieldManager})
@@ -212,7 +216,7 @@ func (s *secrets) store(next *corev1.Secret) error {
 			case maps.EqualFunc(s.ca.Data, found.Data, bytes.Equal):
 				next.ObjectMeta = found.ObjectMeta
 			default:
-				err = errors.New("somebody else changed it meanwhile; run this again")
+				err = errors.New("another client changed the Secret; run the command again")
 			}
 		}
 		if err == nil {
@@ -222,5 +226,5 @@ func (s *secrets) store(next *corev1.Secret) error {
 	})
 }
 
-// storeBackoff takes half a minute: kube-apiserver restarts in less.
+// storeBackoff takes half a minute in total; kube-apiserver restarts in less.
 var storeBackoff = utilwait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Steps: 8}

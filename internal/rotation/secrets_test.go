@@ -24,7 +24,8 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestKeyElsewhere: the CA of a remote signer is not replaced by one with its key in the cluster.
+// TestKeyElsewhere: a CA with a remote signer is not replaced by one whose key is in the
+// cluster.
 func TestKeyElsewhere(t *testing.T) {
 	f := newFakeInSecrets(t)
 	b := f.before()
@@ -53,9 +54,9 @@ func TestKeyElsewhere(t *testing.T) {
 		ca       *x509.Certificate
 		want     string
 	}{
-		{"without a signer", ServingCA, nil, nil, "give the new CA's certificate and its signer"},
-		{"without a new CA", ServingCA, signer, nil, "together with the --signer"},
-		{"without its signer", ServingCA, nil, client.Certificate, "together with the --signer"},
+		{"without a signer", ServingCA, nil, nil, "name the new CA's certificate and its signer"},
+		{"without a new CA", ServingCA, signer, nil, "together with --signer"},
+		{"without its signer", ServingCA, nil, client.Certificate, "together with --signer"},
 		{"a new CA for a leaf", Serving, signer, client.Certificate, "with serving-ca only"},
 		{"the same", ServingCA, signer, b.servingCA, "expected another CA"},
 		{"no CA", ServingCA, signer, f.cert(certs.ServingDir), "expected a CA"},
@@ -70,7 +71,8 @@ func TestKeyElsewhere(t *testing.T) {
 			t.Fatalf("%s: something was changed", tc.name)
 		}
 	}
-	// Begun while the signer is away, and gone on with without it: no key is made here.
+	// If the rotation begins while the signer is unreachable and resumes without it, no key is
+	// generated.
 	opts := f.options(ServingCA)
 	opts.Signer, opts.NewCA = signer, client.Certificate
 	_, err = Run(t.Context(), opts)
@@ -79,11 +81,11 @@ func TestKeyElsewhere(t *testing.T) {
 		t.Errorf("with a signer that is away: got %v, want it blocked after it was asked for %s", err, opts.Timeout)
 	}
 	if _, err := Run(t.Context(), f.options(ServingCA)); err == nil ||
-		!strings.Contains(err.Error(), "the --new-ca with which the rotation began") {
+		!strings.Contains(err.Error(), "the --new-ca with which the rotation started") {
 		t.Errorf("then without it: got %v, want it stopped", err)
 	}
 	opts.NewCA = other.Certificate
-	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "give the same again") {
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "set the same value") {
 		t.Errorf("then with another: got %v, want it refused", err)
 	}
 	for key := range caSecret(t, f).Data {
@@ -93,8 +95,8 @@ func TestKeyElsewhere(t *testing.T) {
 	}
 }
 
-// TestToSignerInterrupted: who goes on without the signer, as the CronJob does, makes no CA in its place, even where
-// the old CA's key is at hand.
+// TestToSignerInterrupted: a run that resumes without the signer, as the CronJob does, creates
+// no CA instead, even if the old CA's key is available.
 func TestToSignerInterrupted(t *testing.T) {
 	f := newFakeInSecrets(t)
 	b, opts := f.before(), f.options(ServingCA)
@@ -109,7 +111,7 @@ func TestToSignerInterrupted(t *testing.T) {
 		t.Errorf("with a signer that is away: got %v, want it stopped", err)
 	}
 	if _, err := Run(t.Context(), f.options(ServingCA)); err == nil ||
-		!strings.Contains(err.Error(), "the --new-ca with which the rotation began") {
+		!strings.Contains(err.Error(), "the --new-ca with which the rotation started") {
 		t.Errorf("then without it: got %v, want it stopped", err)
 	}
 	if state, err := Abort(t.Context(), f.options(ServingCA)); err != nil || state.Outcome != Aborted ||
@@ -127,7 +129,8 @@ func caSecret(t *testing.T, f *fakeCluster) *corev1.Secret {
 	return s
 }
 
-// TestLostAnswersOfSecrets: a Secret was stored and the answer was lost. It is stored again, and taken for what it is.
+// TestLostAnswersOfSecrets: if the response to a successful update of a Secret is lost, the
+// rotation retries and recognizes the stored data.
 func TestLostAnswersOfSecrets(t *testing.T) {
 	for lost := 1; lost <= 5; lost++ {
 		f := newFakeInSecrets(t)
@@ -166,8 +169,8 @@ func resourceVersion(n int) string {
 	return strconv.Itoa(n)
 }
 
-// TestSecretTakenOver: what another manager took over of the Secret during a rotation is refused, with the command that
-// takes it back, which goes on.
+// TestSecretTakenOver: if another manager takes over the Secret during a rotation, Run returns
+// an error with the command that takes it back. The rotation continues after that command.
 func TestSecretTakenOver(t *testing.T) {
 	f := newFakeInSecrets(t)
 	b := f.before()
@@ -192,7 +195,8 @@ func TestSecretTakenOver(t *testing.T) {
 	f.checkEnd(b, ServingCA)
 }
 
-// TestRotateHeld: Maintain rotates in Secrets that it has read already, under the Lease that it holds.
+// TestRotateHeld: Maintain rotates in Secrets that it has already read, under the Lease that it
+// holds.
 func TestRotateHeld(t *testing.T) {
 	f := newFakeInSecrets(t)
 	b := f.before()
@@ -207,8 +211,8 @@ func TestRotateHeld(t *testing.T) {
 	f.checkEnd(b, ServingCA)
 }
 
-// TestDamagedPair: where what a rotation stored beside its record cannot be read, it is blocked, and does as its error
-// says when the keys are removed.
+// TestDamagedPair: a rotation blocks if the key pairs stored with its record are damaged. It can
+// start over after the keys are removed, as the error says.
 func TestDamagedPair(t *testing.T) {
 	f := newFakeInSecrets(t)
 	b := f.before()
@@ -225,7 +229,7 @@ func TestDamagedPair(t *testing.T) {
 	for _, do := range []func(context.Context, Options) (*State, error){Run, Abort} {
 		_, err := do(t.Context(), f.options(ServingCA))
 		if err == nil || !strings.Contains(err.Error(),
-			"to give this rotation up, remove the keys rotation.* of Secret demo/ca: ") {
+			"to give up this rotation, remove the keys rotation.* of Secret demo/ca: ") {
 			t.Errorf("got %v, want what to remove", err)
 		}
 	}

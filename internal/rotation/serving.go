@@ -19,18 +19,18 @@ import (
 	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
-// serving replaces the serving certificate by one of the same CA. Nobody has to learn to trust anything.
+// serving replaces the serving certificate with a new one of the same CA. Trust does not change.
 func (p *procedure) serving() {
 	p.caDir, p.leafDirs = certs.ServingCADir, []string{certs.ServingDir}
 	p.issue = p.issueServing
 	p.preflight = p.checkServing
 	p.steps = []step{
-		p.stageStep("make a new serving certificate of the same CA, which nobody serves yet"),
+		p.stageStep("issue a new serving certificate with the same CA; it is not served yet"),
 		{
 			name: "switch", kind: Identity, hold: true,
-			about: "check the new certificate against the caBundle of each APIService and write it; seen when every " +
+			about: "verify the new certificate with the caBundle of each APIService and write it; observed when every " +
 				"endpoint of the Service " +
-				"serves it and each kube-apiserver gets answers",
+				"serves it and the API responds to each kube-apiserver",
 			do:       func(ctx context.Context) error { return p.switchToNext(ctx, p.oldBundle) },
 			observed: p.nextServed,
 			undo:     p.restoreOld,
@@ -44,7 +44,7 @@ func (p *procedure) nextServed(ctx context.Context) error {
 	return p.servedEverywhere(ctx, p.next.Certificate)
 }
 
-// liveServed is for steps at which the next leaf is not in use, or no longer.
+// liveServed is for steps during which the new leaf is not in use.
 func (p *procedure) liveServed(ctx context.Context) error {
 	return p.servedEverywhere(ctx, p.currentLeaf(0).Certificate)
 }
@@ -56,7 +56,8 @@ func (p *procedure) switchToNext(ctx context.Context, bundle bundleOf) error {
 	return p.switchLeaf(ctx, p.next, p.writeNew, bundle)
 }
 
-// switchLeaf puts a leaf in use, with that bundle beside it, unless a live caBundle does not verify it.
+// switchLeaf puts a leaf into use, with the bundle next to it. It returns an error if a live
+// caBundle does not verify the leaf.
 func (p *procedure) switchLeaf(ctx context.Context, leaf *certs.KeyPair, write func(bundleOf) error,
 	bundle bundleOf) error {
 	if p.opts.Observer != nil {
@@ -67,7 +68,7 @@ func (p *procedure) switchLeaf(ctx context.Context, leaf *certs.KeyPair, write f
 	return write(bundle)
 }
 
-// issueServing gives the new leaf the names of the old one.
+// issueServing issues a new leaf with the names of the old one.
 func (p *procedure) issueServing(ca *certs.CA, old *x509.Certificate) (*certs.KeyPair, error) {
 	return ca.IssueServing(certs.ServingOptions{
 		DNSNames: old.DNSNames, IPs: certs.Describe(old, p.opts.Now()).IPAddresses, Lifetime: p.opts.Lifetime,
@@ -75,27 +76,28 @@ func (p *procedure) issueServing(ca *certs.CA, old *x509.Certificate) (*certs.Ke
 	})
 }
 
-// checkServing refuses to begin where the end could not be observed, or would not be what the Service needs.
+// checkServing returns an error if the rotation's result could not be observed, or if it would
+// not match the Service.
 func (p *procedure) checkServing(ctx context.Context) error {
-	const again = "certgen init makes a new one in a directory, certgen renew in Secrets"
+	const again = "issue a new one with certgen init in a directory, with certgen renew in Secrets"
 	leaf, err := certs.ReadPair(p.opts.store, p.leafDirs[0])
 	if errors.Is(err, fs.ErrNotExist) {
 		return &certs.RefusedError{Path: p.opts.store.Path(p.leafDirs[0]),
-			Reason: "expected the serving pair, found none; " + again}
+			Reason: "expected the serving certificate and key, found none; " + again}
 	}
 	if err != nil {
 		return err
 	}
-	// requests fail, and a new one can be served at once
+	// Requests fail already, and a new certificate can be served at once.
 	if p.opts.Observer != nil && p.opts.Now().After(leaf.Certificate.NotAfter) {
 		return &certs.RefusedError{Path: p.opts.store.Path(p.leafDirs[0]),
-			Reason: fmt.Sprintf("expected a certificate that is valid, found that it ended at %s; %s",
+			Reason: fmt.Sprintf("expected a valid certificate, found one that expired at %s; %s",
 				leaf.Certificate.NotAfter.UTC().Format(time.RFC3339), again)}
 	}
 	if err := leaf.Certificate.VerifyHostname(p.opts.Service.ServerName()); err != nil {
 		return &certs.RefusedError{Path: p.opts.store.Path(p.leafDirs[0]),
 			Reason: fmt.Sprintf("expected a certificate for %s: %v; "+
-				"give the Service that it is for, or issue it again with certgen init",
+				"name the Service of the certificate, or issue it again with certgen init",
 				p.opts.Service.ServerName(), err)}
 	}
 	if p.opts.Observer == nil {
@@ -117,28 +119,29 @@ func (p *procedure) checkServing(ctx context.Context) error {
 			return err
 		}
 	} else {
-		p.noteUnknownKubeAPIServers(ctx) // the job in a cluster has no right to list Leases there
+		p.noteUnknownKubeAPIServers(ctx) // the job in a cluster has no permission to list Leases there
 	}
 	return p.servedEverywhere(ctx, leaf.Certificate)
 }
 
-// noteUnknownKubeAPIServers says where kube-apiservers cannot be asked one by one, as behind the load balancer of a
-// managed cluster.
+// noteUnknownKubeAPIServers emits a note if not all kube-apiservers can be queried individually,
+// for example behind the load balancer of a managed cluster.
 func (p *procedure) noteUnknownKubeAPIServers(ctx context.Context) {
 	urls, err := p.opts.Observer.KubeAPIServers(ctx)
 	if err != nil {
-		return // it is asked for again
+		return // a later check queries them again
 	}
 	if live, err := p.opts.Observer.Identities(ctx); err == nil && live > len(urls) {
-		p.note(fmt.Sprintf("there are %d kube-apiservers by their identity Leases, and URLs of only %d: %q; what "+
-			"the others see is not observed, and the hold stands for it; "+
-			"name each with --kube-apiserver, if it can be reached", live, len(urls), urls))
+		p.note(fmt.Sprintf("there are %d kube-apiservers by their identity Leases, but URLs of only %d: %q; certgen "+
+			"does not observe the others, and relies on the hold; "+
+			"name each with --kube-apiserver if you can reach it", live, len(urls), urls))
 	}
 }
 
-// checkOwners refuses where an injector keeps a caBundle, since it would bring its own CA back, and where another
-// manager owns one that the rotation has to change. A new leaf of the same CA changes none: whom a rotation of the CA
-// will meet is said.
+// checkOwners returns an error for a caBundle that an injector maintains, because the injector
+// would restore its own CA, or that another manager owns and the rotation must change. A new
+// leaf of the same CA changes no caBundle. In that case, a foreign owner is only reported in a
+// note, because it will block a rotation of the CA.
 func (p *procedure) checkOwners(ctx context.Context) error {
 	apiServices, err := p.opts.Observer.APIServices(ctx, p.opts.Service)
 	if err != nil {
@@ -150,7 +153,7 @@ func (p *procedure) checkOwners(ctx context.Context) error {
 		switch {
 		case owned == nil:
 		case owned.Injector == "" && p.makeCA == nil:
-			p.note(fmt.Sprintf("%s owns the caBundle of APIService %s, which %s leaves as it is; before certgen "+
+			p.note(fmt.Sprintf("%s owns the caBundle of APIService %s, which %s does not change; before certgen "+
 				"rotate %s, %s",
 				owned.Owner, a.Name, p.opts.Rotation, ServingCA, cluster.TakeOver))
 		default:
@@ -160,7 +163,7 @@ func (p *procedure) checkOwners(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// note reports, once, what does not stop the rotation.
+// note reports, once, information that does not stop the rotation.
 func (p *procedure) note(message string) {
 	if !p.noted[message] {
 		p.noted[message] = true
@@ -168,7 +171,7 @@ func (p *procedure) note(message string) {
 	}
 }
 
-// checkCABundles verifies a leaf as kube-aggregator will, against each live caBundle.
+// checkCABundles verifies a leaf with each live caBundle, as kube-aggregator does.
 func (p *procedure) checkCABundles(ctx context.Context, leaf *x509.Certificate) error {
 	apiServices, err := p.opts.Observer.APIServices(ctx, p.opts.Service)
 	if err != nil {
@@ -183,19 +186,20 @@ func (p *procedure) checkCABundles(ctx context.Context, leaf *x509.Certificate) 
 			return fmt.Errorf("caBundle of APIService %s: %w", a.Name, err)
 		}
 		if err := apply.VerifyServing(certs.Bundle{leaf}, bundle, p.opts.Service, p.opts.Now()); err != nil {
-			return fmt.Errorf("caBundle of APIService %s: expected it to trust the certificate that is to be "+
-				"served: %w; "+
+			return fmt.Errorf("caBundle of APIService %s: expected a CA that verifies the new "+
+				"certificate: %w; "+
 				"rotate serving-ca, or apply %s", a.Name, err, certs.BundleFile)
 		}
 	}
 	return nil
 }
 
-// servedEverywhere returns nil when each endpoint of the Service serves the leaf, which the caBundles in force verify,
-// and each kube-apiserver gets answers from each APIService. An endpoint that is not ready and does not answer is
-// passed over: no request goes there, and its process reads its files when it starts. Where the CA is replaced it has
-// to be seen that there is no process: one on a node that was cut off would come back with a certificate that nobody
-// trusts any more.
+// servedEverywhere returns nil if all endpoints of the Service serve the leaf, the current
+// caBundles verify it, and all kube-apiservers get responses from all APIServices. It skips an
+// endpoint that is not ready and does not respond: it gets no requests, and its process reads
+// the files when it starts. If the rotation replaces the CA, it must be certain that no such
+// process exists. Otherwise a process on a disconnected node would come back with a certificate
+// that is no longer trusted.
 func (p *procedure) servedEverywhere(ctx context.Context, leaf *x509.Certificate) error {
 	apiServices, err := p.apiServices(ctx)
 	if err != nil {
@@ -219,10 +223,10 @@ func (p *procedure) servedEverywhere(ctx context.Context, leaf *x509.Certificate
 	for _, s := range served {
 		switch {
 		case s.Leaf == nil && !s.Endpoint.Ready:
-			if p.makeCA != nil && !isRefused(s.Verdict) { // the host, or its kubelet, says that nothing listens there
+			if p.makeCA != nil && !isRefused(s.Verdict) { // the host or its kubelet reports no listener
 				cutOff = &waitError{fmt.Errorf(
-					"endpoint %s is not ready and cannot be reached, so what it would serve is not seen: %w%s; if "+
-						"its node is gone, delete the pod",
+					"endpoint %s is not ready and cannot be reached, so its certificate cannot be observed: %w%s; if "+
+						"the node is gone, delete the pod",
 					s.Endpoint.Address, s.Verdict, unreached)}
 			}
 		case s.Leaf == nil:
@@ -232,8 +236,8 @@ func (p *procedure) servedEverywhere(ctx context.Context, leaf *x509.Certificate
 			return fmt.Errorf("endpoint %s: expected a certificate that the caBundle verifies: %w",
 				s.Endpoint.Address, s.Verdict)
 		case !s.Leaf.Equal(leaf):
-			return fmt.Errorf("endpoint %s serves the certificate sha256:%.16s, not sha256:%.16s; does it read %s, "+
-				"and is it no subPath mount?",
+			return fmt.Errorf("endpoint %s serves the certificate sha256:%.16s, not sha256:%.16s; check that it reads "+
+				"%s, and that this is not a subPath mount",
 				s.Endpoint.Address, certs.Fingerprint(s.Leaf), certs.Fingerprint(leaf),
 				p.opts.store.Path(p.leafDirs[0]))
 		}
@@ -241,9 +245,9 @@ func (p *procedure) servedEverywhere(ctx context.Context, leaf *x509.Certificate
 	return cmp.Or(p.answersEverywhere(ctx, p.opts.Service), cutOff)
 }
 
-const unreached = "; where pods cannot be reached from here, give --port-forward or --endpoint"
+const unreached = "; if you cannot reach pods, use --port-forward or --endpoint"
 
-// apiServices are those of the Service, at least one.
+// apiServices returns the APIServices of the Service, at least one.
 func (p *procedure) apiServices(ctx context.Context) ([]apiregistrationv1.APIService, error) {
 	found, err := p.opts.Observer.APIServices(ctx, p.opts.Service)
 	if err == nil && len(found) == 0 {
@@ -253,7 +257,8 @@ func (p *procedure) apiServices(ctx context.Context) ([]apiregistrationv1.APISer
 	return found, err
 }
 
-// answersEverywhere returns nil when each kube-apiserver gets answers from each APIService of the Service.
+// answersEverywhere returns nil if all kube-apiservers get responses from all APIServices of the
+// Service.
 func (p *procedure) answersEverywhere(ctx context.Context, service certs.Service) error {
 	kubeAPIServers, err := p.opts.Observer.KubeAPIServers(ctx)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
-// servingCA replaces the serving CA: every caBundle trusts both, then the leaf changes, then every caBundle trusts the
-// new one only.
+// servingCA replaces the serving CA. First, every caBundle trusts both CAs. Then the leaf
+// changes. Last, every caBundle trusts only the new CA.
 func (p *procedure) servingCA() {
 	p.serving()
 	p.makeCA = func(leaf *x509.Certificate) certs.CAOptions {
@@ -29,15 +29,16 @@ func (p *procedure) servingCA() {
 		}
 	}
 	p.steps = []step{
-		p.stageStep("make a new CA and a serving certificate of it, which nobody trusts or serves yet"),
+		p.stageStep("issue a new CA and a serving certificate; neither is trusted or served yet"),
 		{
 			name: "trust", kind: Trust, hold: true,
-			about: "put the new CA into the caBundle of each APIService, beside those that are there, and into " +
-				"ca.crt; seen when each kube-apiserver has each changed APIService and gets answers",
-			// A copy of the directory that was left behind does not have the certificate that is served. Its CAs may be
-			// distrusted.
+			about: "add the new CA to the caBundle of each APIService and to ca.crt; observed when each " +
+				"kube-apiserver has each changed APIService and the API responds to it",
+			// An outdated copy of the directory does not contain the served certificate, and its
+			// CAs may be distrusted.
 			needs: p.liveServed,
-			// The old CA is left alone, here and in undo: where somebody took it out, it stays out.
+			// Neither do nor undo restores the old CA: if something removed it, it stays
+			// removed.
 			do: func(ctx context.Context) error {
 				return p.changeTrust(ctx, certs.Bundle{p.nextCA}, nil, p.rewrite, p.bothBundle)
 			},
@@ -52,9 +53,9 @@ func (p *procedure) servingCA() {
 		},
 		{
 			name: "switch", kind: Identity, hold: true,
-			about: "check the new certificate against the caBundle of each APIService and write it, and the new CA; " +
-				"seen when every endpoint of " +
-				"the Service serves it and each kube-apiserver gets answers",
+			about: "verify the new certificate with the caBundle of each APIService, and write it and the new CA; " +
+				"observed when every endpoint of " +
+				"the Service serves it and the API responds to each kube-apiserver",
 			needs: p.trustingNext(func(ctx context.Context) error {
 				return p.caBundlesSeen(ctx,
 					certs.Bundle{p.nextCA}, nil)
@@ -69,13 +70,13 @@ func (p *procedure) servingCA() {
 		},
 		{
 			name: "distrust", kind: Distrust,
-			about: "check once more that every endpoint serves the new certificate, and take the old CA out of each " +
-				"caBundle and of ca.crt; seen as before. " +
-				"When a kube-apiserver gets no answer then, both CAs are put back at once",
+			about: "check again that every endpoint serves the new certificate, and remove the old CA from each " +
+				"caBundle and from ca.crt; observed as in trust and switch. " +
+				"If the API does not respond to a kube-apiserver, both CAs are restored at once",
 			do: p.distrustOldServingCA, observed: p.oldServingCADistrusted,
 			undo: func(ctx context.Context) error {
 				err := p.opts.Observer.ChangeCABundle(ctx, p.opts.Service, certs.Bundle{p.oldCA, p.nextCA}, nil)
-				if err != nil && !p.oldTrusted(ctx) { // where somebody else keeps a caBundle
+				if err != nil && !p.oldTrusted(ctx) { // if another manager maintains a caBundle
 					return err
 				}
 				return p.writeNew(p.bothBundle)
@@ -85,8 +86,8 @@ func (p *procedure) servingCA() {
 	}
 }
 
-// changeTrust changes the caBundles, and ca.crt when that is done. What others put there stays, unless it is the CA to
-// remove.
+// changeTrust changes the caBundles, and then ca.crt. It keeps CAs of other owners, except for
+// the CA to remove.
 func (p *procedure) changeTrust(ctx context.Context, add, remove certs.Bundle, write func(bundleOf) error,
 	bundle bundleOf) error {
 	if err := p.opts.Observer.ChangeCABundle(ctx, p.opts.Service, add, remove); err != nil {
@@ -102,9 +103,10 @@ func (p *procedure) distrustOldServingCA(ctx context.Context) error {
 	return p.changeTrust(ctx, certs.Bundle{p.nextCA}, certs.Bundle{p.oldCA}, p.writeNew, p.newBundle)
 }
 
-// trustingNext puts the new CA back whenever something is not seen, since somebody may have taken it out while servers
-// have a certificate of it, and still returns what was missing. The old one is not put back: another rotation may have
-// distrusted it. Where somebody else keeps a caBundle since, no waiting helps.
+// trustingNext wraps seen to restore the new CA whenever seen returns an error, which it still
+// returns: something may have removed the CA while servers have a certificate of it. It does not
+// restore the old CA, because another rotation may have distrusted it. If another manager owns a
+// caBundle meanwhile, the error is permanent.
 func (p *procedure) trustingNext(seen func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		missing := seen(ctx)
@@ -113,16 +115,17 @@ func (p *procedure) trustingNext(seen func(context.Context) error) func(context.
 		}
 		err := p.opts.Observer.ChangeCABundle(ctx, p.opts.Service, certs.Bundle{p.nextCA}, nil)
 		if _, owned := errors.AsType[*cluster.OwnedError](err); owned {
-			return &stopError{fmt.Errorf("%v; to put the new CA back failed: %w", missing, err)} //nolint:errorlint // whatever is missing, waiting is no help
+			return &stopError{fmt.Errorf("%v; add the new CA again: %w", missing, err)} //nolint:errorlint // whatever is missing, waiting is no help
 		} else if err != nil {
-			return fmt.Errorf("%w; to put the new CA back failed: %w", missing, err)
+			return fmt.Errorf("%w; add the new CA again: %w", missing, err)
 		}
 		return missing
 	}
 }
 
-// newCARemoved returns who keeps a caBundle that lacks the new CA, as a GitOps controller does that reverted it:
-// certgen may not put it back, and users get no answers while servers have a certificate of it.
+// newCARemoved returns the owner of a caBundle that lacks the new CA, for example a GitOps
+// controller that reverted it. certgen may not restore the CA, and users get no responses while
+// servers have a certificate of it.
 func (p *procedure) newCARemoved(ctx context.Context) (taken error) {
 	if p.pairs == nil { // they are damaged
 		return nil
@@ -140,7 +143,7 @@ func (p *procedure) newCARemoved(ctx context.Context) (taken error) {
 	return taken
 }
 
-// oldTrusted is true when each caBundle holds the old CA.
+// oldTrusted reports whether all caBundles contain the old CA.
 func (p *procedure) oldTrusted(ctx context.Context) bool {
 	apiServices, err := p.apiServices(ctx)
 	return err == nil && !slices.ContainsFunc(apiServices, func(a apiregistrationv1.APIService) bool {
@@ -148,7 +151,7 @@ func (p *procedure) oldTrusted(ctx context.Context) bool {
 	})
 }
 
-// oldServingCADistrusted does not wait when there are no answers: users have none then.
+// oldServingCADistrusted does not wait if there are no responses, because users get none either.
 func (p *procedure) oldServingCADistrusted(ctx context.Context) error {
 	if err := stopping(p.nextServed)(ctx); err != nil {
 		return err
@@ -156,8 +159,8 @@ func (p *procedure) oldServingCADistrusted(ctx context.Context) error {
 	return p.caBundlesSeen(ctx, certs.Bundle{p.nextCA}, certs.Bundle{p.oldCA})
 }
 
-// caBundlesSeen returns nil when each APIService has these CAs and not the one to remove, and each kube-apiserver has
-// that state of it and gets answers.
+// caBundlesSeen returns nil if all APIServices contain the CAs in add and not those in remove,
+// and all kube-apiservers have that version of them and get responses.
 func (p *procedure) caBundlesSeen(ctx context.Context, add, remove certs.Bundle) error {
 	apiServices, err := p.apiServices(ctx)
 	if err != nil {
@@ -171,13 +174,13 @@ func (p *procedure) caBundlesSeen(ctx context.Context, add, remove certs.Bundle)
 		trustsAll := a.Spec.InsecureSkipTLSVerify && len(add) == 0
 		if bundle, err := certs.ParseBundle(a.Spec.CABundle); !trustsAll &&
 			(err != nil || !apply.NeedsNoChange(bundle, add, remove)) {
-			return fmt.Errorf("caBundle of APIService %s does not hold the %d CAs that were applied, or still one "+
-				"that was taken out; does something else write it?",
+			return fmt.Errorf("caBundle of APIService %s does not contain the %d CAs that were applied, or still contains "+
+				"one that was removed; check for other writers",
 				a.Name, len(add))
 		}
 		for _, k := range kubeAPIServers {
 			if err := p.opts.Observer.CheckObserved(ctx, k, a); err != nil {
-				return fmt.Errorf("APIService %s at %s: expected its resourceVersion %s: %w", a.Name, k,
+				return fmt.Errorf("APIService %s at %s: expected resourceVersion %s: %w", a.Name, k,
 					a.ResourceVersion, err)
 			}
 		}

@@ -10,8 +10,8 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// StateFile records a rotation, in a set of its own. Below that set are the new pairs until they are used, and copies
-// of the old ones until the rotation ends.
+// StateFile is the record of a rotation, in its own set. The sets below it contain the new key
+// pairs until they are used, and copies of the old ones until the rotation ends.
 const (
 	StateFile = "state.json"
 
@@ -19,9 +19,9 @@ const (
 	frontProxyState = "front-proxy-rotation"
 )
 
-// StateSet is the set with the record of a rotation: one for the serving certificates, and one for the front proxy's,
-// so that one of these that is blocked, as it may be by an API of others, does not keep the serving certificate from
-// being renewed.
+// StateSet returns the set with the record of a rotation. Serving and front-proxy certificates
+// have separate records, so that a blocked front-proxy rotation, for example by a third-party
+// API, does not prevent the renewal of the serving certificate.
 func StateSet(rotation string) string {
 	if ofFrontProxy(rotation) {
 		return frontProxyState
@@ -29,49 +29,52 @@ func StateSet(rotation string) string {
 	return servingState
 }
 
-// State is a rotation as StateFile records it: written before a step begins and after it was observed, so that a run
-// that was killed anywhere is taken up where it was.
+// State is the record of a rotation in StateFile. It is written before a step begins and after
+// it was observed, so that the next run can resume after an interruption at any point.
 type State struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`     // RotationState
 	Rotation   string    `json:"rotation"` // see Rotations
 	StartedAt  time.Time `json:"startedAt"`
-	// FrontProxyClientDirs are those of Options, absolute, if any were given: what was begun in them must be
-	// ended in them.
+	// FrontProxyClientDirs are those of Options, as absolute paths, if any were given. A
+	// rotation must finish in the directories in which it began.
 	FrontProxyClientDirs []string `json:"frontProxyClientDirs,omitempty"`
-	// NewCA is the SHA-256 of that of Options, if one was given.
+	// NewCA is the SHA-256 of the NewCA in Options, if one was given.
 	NewCA string `json:"newCA,omitempty"`
-	// Others says how the rotation looks at each Service of another aggregated API, NAMESPACE/NAME.
+	// Others maps the Services of third-party aggregated APIs, as NAMESPACE/NAME, to the way in
+	// which the rotation checks them.
 	Others map[string]Check `json:"others,omitempty"`
-	// Steps are those that were begun, in order. The last one is under way unless it was observed.
+	// Steps are the steps that have begun, in order. The last one is in progress unless it was
+	// observed.
 	Steps []StepState `json:"steps"`
-	// Blocked is why the last run stopped in between; empty when it did not.
+	// Blocked is the reason why the last run stopped early; empty if it did not.
 	Blocked string `json:"blocked,omitempty"`
-	// Aborting is true while the rotation is taken back.
+	// Aborting is true while the rotation is being undone.
 	Aborting bool `json:"aborting,omitempty"`
 	// Outcome is empty while the rotation is unfinished.
 	Outcome Outcome `json:"outcome,omitempty"`
-	// EndedAt is when it got its outcome.
+	// EndedAt is the time at which Outcome was set.
 	EndedAt *time.Time `json:"endedAt,omitempty"`
 }
 
-// StepState is what is known of one step.
+// StepState is the record of one step.
 type StepState struct {
 	Name       string     `json:"name"`
 	StartedAt  time.Time  `json:"startedAt"`
-	ObservedAt *time.Time `json:"observedAt,omitempty"` // its effect was seen everywhere
-	FinishedAt *time.Time `json:"finishedAt,omitempty"` // and the hold was over
+	ObservedAt *time.Time `json:"observedAt,omitempty"` // its effect was observed everywhere
+	FinishedAt *time.Time `json:"finishedAt,omitempty"` // the hold was over
 }
 
 // Check is how a rotation checks a third-party aggregated API.
 type Check string
 
-// The looks.
+// The checks.
 const (
-	CheckByProbe Check = "probe" // what its endpoints make of the front proxy's certificate, and for answers
-	// for answers; its endpoints did not say that they believe the certificate in use
+	CheckByProbe Check = "probe" // whether its endpoints accept the front proxy's certificate, and for responses
+	// CheckByResponse checks for responses only; the API's endpoints did not confirm the
+	// certificate in use.
 	CheckByResponse Check = "answer"
-	CheckNone       Check = "left out" // nothing; it did not answer
+	CheckNone       Check = "left out" // no check; it did not respond
 )
 
 // setCheck records how a third-party API is checked.
@@ -82,7 +85,7 @@ func (s *State) setCheck(service certs.Service, look Check) {
 	s.Others[service.Namespace+"/"+service.Name] = look
 }
 
-// Outcome is how a rotation ended.
+// Outcome is the outcome of a rotation.
 type Outcome string
 
 // The outcomes.
@@ -91,11 +94,12 @@ const (
 	Aborted Outcome = "aborted"
 )
 
-// Unfinished is true between the first step and the outcome.
+// Unfinished reports whether the rotation has begun and has no outcome yet.
 func (s *State) Unfinished() bool { return s != nil && s.Outcome == "" }
 
-// ReadState reads the record of the last rotation of the same certificates: nil when there was none. One that cannot be
-// read, or is of other certificates, is *certs.RefusedError.
+// ReadState reads the record of the last rotation of the same certificates. It returns nil if
+// there was none, and *certs.RefusedError if the record is unreadable or belongs to other
+// certificates.
 func ReadState(store certs.Store, rotation string) (*State, error) {
 	set := StateSet(rotation)
 	files, err := store.Read(set, StateFile)
@@ -113,7 +117,7 @@ func ReadState(store certs.Store, rotation string) (*State, error) {
 	}
 	if s.APIVersion != certs.APIVersion || s.Kind != stateKind {
 		return nil, &certs.RefusedError{Path: path, Reason: fmt.Sprintf(
-			"expected %s %s, found %q %q; use the certgen that wrote it",
+			"expected %s %s, found %q %q; use the version of certgen that wrote it",
 			certs.APIVersion, stateKind, s.APIVersion, s.Kind)}
 	}
 	if StateSet(s.Rotation) != set {
@@ -126,7 +130,8 @@ func ReadState(store certs.Store, rotation string) (*State, error) {
 
 const stateKind = "RotationState"
 
-// write replaces the record in one step. It is stored when write returns: a step must never be ahead of its record.
+// write replaces the record in one step. The record is durable when write returns, because a
+// step must never be ahead of it.
 func (s *State) write(store certs.Store, set string) error {
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -135,15 +140,15 @@ func (s *State) write(store certs.Store, set string) error {
 	return store.Write(set, certs.Files{StateFile: {Data: append(data, '\n'), Mode: 0o644}})
 }
 
-// EventType is what happened.
+// EventType is the type of an event.
 type EventType string
 
-// The types of events, in the order in which a step has them.
+// The types of events, in the order in which they occur in a step.
 const (
-	EventNote     EventType = "note" // before the rotation begins: Message is worth to know, and no reason to refuse
+	EventNote     EventType = "note" // Message is information that does not stop the rotation
 	EventStarted  EventType = "started"
 	EventResumed  EventType = "resumed" // begun by an earlier run
-	EventWaiting  EventType = "waiting" // Message says for what
+	EventWaiting  EventType = "waiting" // Message is the missing observation
 	EventObserved EventType = "observed"
 	EventHolding  EventType = "holding"
 	EventFinished EventType = "finished"
@@ -154,7 +159,7 @@ const (
 
 const eventKind = "RotationEvent"
 
-// Event tells how a rotation goes on.
+// Event reports the progress of a rotation.
 type Event struct {
 	Kind           string    `json:"kind"` // RotationEvent
 	Time           time.Time `json:"time"`

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scripttest has what tests that run commands need beyond testscript.
+// Package scripttest provides helpers beyond testscript for tests that run commands.
 package scripttest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// Exits runs a command that must end with exactly the given code: "exits 2 certgen init".
+// Exits runs a command that must exit with the given code: "exits 2 certgen init".
 func Exits(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)

@@ -14,17 +14,17 @@ import (
 	"time"
 )
 
-// runPatience is how long make run may take where builds and other tests have the same cores: a minute alone, when it
-// builds.
+// runPatience is how long make run may take while builds and other tests use the same cores.
+// Alone, it takes a minute when it builds.
 const runPatience = 10 * time.Minute
 
-// Running is a make run.
+// Running is a running make run.
 type Running struct {
 	cmd  *exec.Cmd
 	done chan error
 	mu   sync.Mutex
 	out  strings.Builder
-	said chan struct{} // closed when it said that it is ready
+	said chan struct{} // closed when it has printed that it is ready
 }
 
 // Write implements io.Writer.
@@ -39,14 +39,15 @@ func (r *Running) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// String is what it has printed.
+// String returns the output so far.
 func (r *Running) String() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.out.String()
 }
 
-// MakeRun starts the command in a process group of its own, as a terminal does, and waits until it is ready.
+// MakeRun starts the command in its own process group, as a terminal does, and waits until it is
+// ready.
 func MakeRun(t *testing.T, dir, command string) *Running {
 	t.Helper()
 	r := &Running{done: make(chan error, 1), said: make(chan struct{})}
@@ -79,7 +80,7 @@ func MakeRun(t *testing.T, dir, command string) *Running {
 	return r
 }
 
-// Interrupt does what Ctrl-C does: the whole process group gets the signal.
+// Interrupt does what Ctrl-C does: it sends the signal to the whole process group.
 func (r *Running) Interrupt(t *testing.T) {
 	t.Helper()
 	if err := syscall.Kill(-r.cmd.Process.Pid, syscall.SIGINT); err != nil {

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// NPM returns a directory with node_modules, the packages of the package-lock.json in from. It is in the cache, where
-// the programs of the control plane are too, and named after the lock file: only the first use of a list needs the
-// network.
+// NPM returns a directory with node_modules, which contains the packages of
+// from/package-lock.json. It is in the cache that also contains the programs of the control plane,
+// and is named after the lock file: only the first use of a lock file needs the network.
 func NPM(ctx context.Context, from string) (dir string, err error) {
 	lock, err := os.ReadFile(filepath.Join(from, "package-lock.json"))
 	if err != nil {
@@ -38,7 +38,8 @@ func NPM(ctx context.Context, from string) (dir string, err error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return "", err
 	}
-	// It gets its name when it is whole: another test may look, and this one may be killed.
+	// The directory gets its name when it is complete, because another test may read it, and this
+	// one may be killed.
 	work, err := os.MkdirTemp(filepath.Dir(dir), "installing-")
 	if err != nil {
 		return "", err
@@ -60,7 +61,8 @@ func npmCI(ctx context.Context, from, dir string) error {
 			return err
 		}
 	}
-	// It takes seconds. By itself npm would wait half an hour for a network that drops everything.
+	// The installation takes seconds. By default, npm would wait half an hour for a network that
+	// drops all packets.
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	// None of the packages needs its scripts run.

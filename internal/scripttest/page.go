@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Section returns what a page of the documentation has under a heading of the second level. It fails the test where
-// there is no such heading.
+// Section returns the text of a documentation page under a heading of the second level. It fails
+// the test if the heading does not exist.
 func Section(t *testing.T, page, heading string) string {
 	t.Helper()
 	data, err := os.ReadFile(page)

@@ -15,21 +15,21 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// ModuleProxy is a module proxy in a directory, for versions of a module that are published nowhere else.
-// https://go.dev/ref/mod#goproxy-protocol
+// ModuleProxy is a module proxy in a directory, for versions of a module that are published
+// nowhere else (https://go.dev/ref/mod#goproxy-protocol).
 type ModuleProxy struct {
 	dir, path string
 	next      int64
 }
 
-// NewModuleProxy returns an empty one. Its versions were never used before, and are taken out of the module cache when
-// the test ends.
+// NewModuleProxy returns an empty module proxy. Its versions have never been used before, and are
+// removed from the module cache when the test ends.
 func NewModuleProxy(t *testing.T) *ModuleProxy {
 	t.Helper()
 	return &ModuleProxy{dir: t.TempDir(), next: time.Now().UnixNano()}
 }
 
-// Publish adds a tree as the newest version, which it returns.
+// Publish adds a source tree as the newest version, and returns the version.
 func (p *ModuleProxy) Publish(t *testing.T, tree string) (version string) {
 	t.Helper()
 	version = fmt.Sprintf("v0.0.%d", p.next)
@@ -58,7 +58,7 @@ func (p *ModuleProxy) Publish(t *testing.T, tree string) (version string) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	// Binaries that a checkout has built are no part of a module.
+	// Binaries that were built in a checkout are not part of a module.
 	if err := os.RemoveAll(filepath.Join(tree, "bin")); err != nil {
 		t.Fatal(err)
 	}
@@ -69,13 +69,13 @@ func (p *ModuleProxy) Publish(t *testing.T, tree string) (version string) {
 	return version
 }
 
-// Environment makes the go command look here first.
+// Environment returns variables that make the go command use this proxy first.
 func (p *ModuleProxy) Environment(t *testing.T) []string {
 	t.Helper()
 	return []string{"GOPROXY=file://" + p.dir + "," + goenv(t, "GOPROXY"), "GONOSUMDB=" + p.path}
 }
 
-// forget takes a version out of the module cache, where nobody needs it again.
+// forget removes a version from the module cache, because no test needs it again.
 func (p *ModuleProxy) forget(t *testing.T, version string) {
 	t.Helper()
 	cache, path := goenv(t, "GOMODCACHE"), filepath.FromSlash(p.path)

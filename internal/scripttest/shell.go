@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// Shell runs commands as a person pastes them, but stops at the first that fails, which fails the test. It returns what
-// they print.
+// Shell runs commands as a user pastes them, but stops at the first that fails, and then fails the
+// test. It returns their output.
 func Shell(t *testing.T, dir, commands string, environment ...string) string {
 	t.Helper()
 	began := time.Now()
-	// Not the test's own context: cleanups run commands too.
+	// Not the test's own context, because cleanups run commands too.
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "bash", "-euo", "pipefail", "-c", commands)
 	cmd.Dir = dir
 	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), environment...)
@@ -30,7 +30,7 @@ func Shell(t *testing.T, dir, commands string, environment ...string) string {
 	return string(out)
 }
 
-// Write makes a file, and the directory that it is in.
+// Write creates a file and its directory.
 func Write(t *testing.T, path, data string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -41,7 +41,8 @@ func Write(t *testing.T, path, data string) {
 	}
 }
 
-// CopyTree returns a directory with a copy of the tree of the root as it is on disk, and of what is built in it.
+// CopyTree returns a directory with a copy of the tree at root as it is on disk, with its built
+// control plane.
 func CopyTree(t *testing.T, root string) string {
 	t.Helper()
 	// Not t.TempDir: the path of a Unix socket in it would be too long.
@@ -54,7 +55,7 @@ func CopyTree(t *testing.T, root string) string {
 	return dir
 }
 
-// Commit makes the directory a Git repository, unless it is one, and commits what it has.
+// Commit creates a Git repository in the directory, unless it is one, and commits its content.
 func Commit(t *testing.T, dir string) {
 	t.Helper()
 	Shell(t, dir, "git init -q && git add -A && git -c user.name=test -c user.email=test@localhost commit "+

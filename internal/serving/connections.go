@@ -18,32 +18,34 @@ import (
 )
 
 var (
-	// newConnections bounds the connections in the handshake, and until the head of the first request in
-	// HTTP/1.1: each costs up to 200 KiB, for a handshake of maxHandshake that has only short certificates,
-	// which is 80 MiB of the 512 MiB that the manifests allow. kube-apiserver opens one for each console,
-	// many at a time after a restart. Those that are reserved for an address are accepted even when all
-	// others are taken: kube-apiserver and the kubelet get through while many addresses attack.
+	// newConnections limits the connections in the TLS handshake and, in HTTP/1.1, until the head
+	// of the first request. Each costs up to 200 KiB, for a handshake of maxHandshake bytes that
+	// contains only short certificates. In total this is 80 MiB of the 512 MiB that the manifests
+	// allow. kube-apiserver opens one connection for each exec-like streaming session, and many at
+	// a time after a restart. The connections that are reserved for an address are accepted even
+	// when the total is reached: kube-apiserver and the kubelet can connect while many addresses
+	// attack.
 	newConnections = fairness.Limits{PerKey: 400, Total: 400, Reserved: 10}
-	// otherConnections bounds those of clients that turned out not to be the front proxy. Each costs up
-	// to 1 MiB, for a head of maxHead that has only short fields: 100 MiB. Users of the API come through
-	// kube-apiserver.
+	// otherConnections limits the connections of clients that are not the front proxy. Each costs
+	// up to 1 MiB, for a head of maxHead bytes that contains only short fields: 100 MiB in total.
+	// Users of the API connect through kube-apiserver.
 	otherConnections = fairness.Limits{PerKey: 50, Total: 100, Reserved: 10}
 )
 
-// otherBytes is how many bytes a second such clients may send together, and otherBurst how many at once. The CPU that a
-// frame of HTTP/2 takes does not depend on its length: 20 MB/s of the shortest made other users wait for more than a
-// second.
+// otherBytes is how many bytes per second such clients may send together, and otherBurst is how
+// many at once. The CPU time for an HTTP/2 frame does not depend on its length: 20 MB/s of the
+// shortest frames made other users wait for more than a second.
 const otherBytes, otherBurst = 4 << 20, 4 << 20
 
-// maxHandshake is how many bytes a client may send in the handshake: a chain of five certificates with
-// keys of 4096 bits, and more. crypto/tls takes 256 KiB, and parses 1,300 certificates.
+// maxHandshake is how many bytes a client may send in the handshake: a chain of five certificates
+// with keys of 4096 bits, and more. crypto/tls accepts 256 KiB, and parses 1,300 certificates.
 const maxHandshake = 16 << 10
 
-// maxHandshakeBytes is how many bytes a client may send in all before the end of the handshake is known: in
-// HTTP/1.1 that is with the head of the first request, in records of TLS.
+// maxHandshakeBytes is how many bytes a client may send in total before the end of the handshake
+// is known. In HTTP/1.1 this includes the head of the first request, in TLS records.
 const maxHandshakeBytes = maxHandshake + maxHead + 16<<10
 
-// limitConnections closes the connections that are beyond the limits, before TLS.
+// limitConnections returns a listener that closes the connections beyond the limits, before TLS.
 func limitConnections(listener net.Listener) *limitedListener {
 	return &limitedListener{listener, fairness.New(newConnections), fairness.New(otherConnections),
 		rate.NewLimiter(otherBytes, otherBurst)}
@@ -52,7 +54,7 @@ func limitConnections(listener net.Listener) *limitedListener {
 type limitedListener struct {
 	net.Listener
 	accepted, others *fairness.Slots
-	bytes            *rate.Limiter // limits what clients other than the front proxy send
+	bytes            *rate.Limiter // limits the data of clients other than the front proxy
 }
 
 // Accept implements net.Listener.
@@ -70,22 +72,22 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// connection is one of a client.
+// connection is the connection of a client.
 type connection struct {
 	net.Conn
 	others      *fairness.Slots
 	bytes       *rate.Limiter
 	frontProxy  atomic.Bool
 	established atomic.Bool
-	limit       int // of the bytes to read until then
+	limit       int // maximum number of bytes to read until then
 	read        int
 	mutex       sync.Mutex
 	closed      bool
 	ended       chan struct{} // closed with the connection
-	places      []func()      // that are given back; the first is that of the handshake
+	places      []func()      // release functions of the slots; the first is for the handshake
 }
 
-// take takes a place as long as the connection is open.
+// take takes a slot for as long as the connection is open.
 func (c *connection) take(places *fairness.Slots) error {
 	release, err := places.Take(context.Background(), fairness.ClientKey(c.RemoteAddr().String()))
 	if err != nil {
@@ -136,9 +138,9 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// handshakeDone is called in the handshake, when it is known whether the client has the certificate of the
-// front proxy, whose connections have no limit, but not yet whether it has the key. The error says that
-// there are too many of others.
+// handshakeDone is called in the handshake, when it is known whether the client has the
+// certificate of the front proxy, but not yet whether it has the key. Connections of the front
+// proxy have no limit. It returns an error if there are too many other connections.
 func (c *connection) handshakeDone(frontProxy bool) error {
 	c.frontProxy.Store(frontProxy)
 	c.limit = maxHandshakeBytes
@@ -151,7 +153,7 @@ func (c *connection) handshakeDone(frontProxy bool) error {
 	return nil
 }
 
-// establish is called after the handshake, which proved the key.
+// establish is called after the handshake, in which the client proved that it has the key.
 func (c *connection) establish() {
 	if c.established.Swap(true) {
 		return
@@ -166,12 +168,12 @@ func (c *connection) establish() {
 
 type connectionKey struct{}
 
-// withConnection is for http.Server.ConnContext.
+// withConnection is the http.Server.ConnContext.
 func withConnection(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, underTLS(conn))
 }
 
-// underTLS returns the connection of ours that a connection of the server is made of; nil if there is none.
+// underTLS returns our connection below a connection of the server, or nil if there is none.
 func underTLS(conn net.Conn) *connection {
 	if tlsConn, ok := conn.(*tls.Conn); ok {
 		conn = tlsConn.NetConn()
@@ -180,14 +182,14 @@ func underTLS(conn net.Conn) *connection {
 	return c
 }
 
-// connectionState is for http.Server.ConnState, which tells of the first request in HTTP/1.1.
+// connectionState is the http.Server.ConnState, which reports the first request in HTTP/1.1.
 func connectionState(conn net.Conn, state http.ConnState) {
 	if c := underTLS(conn); c != nil && state == http.StateActive {
 		c.establish()
 	}
 }
 
-// FromFrontProxy returns whether the request came on a connection of the front proxy.
+// FromFrontProxy reports whether the request arrived on a connection of the front proxy.
 func FromFrontProxy(ctx context.Context) bool {
 	conn, _ := ctx.Value(connectionKey{}).(*connection)
 	return conn != nil && conn.frontProxy.Load()

@@ -16,7 +16,8 @@ import (
 	"example.com/extension-apiserver/internal/fairness"
 )
 
-// TestS40CountedConnection: a connection is counted until it is closed, once, and closed when it is beyond the limits.
+// TestS40CountedConnection checks that a connection is counted once until it is closed, and that a
+// connection beyond the limits is closed.
 func TestS40CountedConnection(t *testing.T) {
 	inner, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -64,7 +65,8 @@ func TestS40CountedConnection(t *testing.T) {
 	_ = second.Close()
 	dial()
 	third := (<-accepted).(*connection)
-	// The certificate of the front proxy is public: its key is proved at the end of the handshake.
+	// The certificate of the front proxy is public. The client proves its key at the end of the
+	// handshake.
 	if err := third.handshakeDone(true); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +89,8 @@ func TestS40CountedConnection(t *testing.T) {
 	}
 }
 
-// TestConnectionBeginning: a client can send so much, and no more, until it has proved its key.
+// TestConnectionBeginning checks that a client can send a limited number of bytes until it has
+// proved its key.
 func TestConnectionBeginning(t *testing.T) {
 	for name, tc := range map[string]struct {
 		prepare func(*connection)
@@ -120,8 +123,8 @@ func TestConnectionBeginning(t *testing.T) {
 	}
 }
 
-// TestOtherBytes: clients send so many bytes a second together, but for the front proxy. A connection that waits can be
-// closed.
+// TestOtherBytes checks that clients share a limit of bytes per second, except the front proxy,
+// and that a connection that waits can be closed.
 func TestOtherBytes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		frontProxy, closes bool

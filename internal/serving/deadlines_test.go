@@ -32,8 +32,8 @@ func (c *stalledConn) Read(p []byte) (int, error) {
 	}
 }
 
-// TestS37StalledConnection: the handlers of a connection in HTTP/2 on which nothing can be sent any more
-// do not wait for it.
+// TestS37StalledConnection checks that the handlers of an HTTP/2 connection on which nothing can
+// be sent any more do not wait for it.
 func TestS37StalledConnection(t *testing.T) {
 	const streams, timeout, patience = 20, 500 * time.Millisecond, 30 * time.Second
 	stalled, ended := make(chan struct{}), make(chan struct{}, streams)
@@ -78,7 +78,7 @@ func TestS37StalledConnection(t *testing.T) {
 	}
 }
 
-// TestContentLength: kube-apiserver is told the length of a short response in HTTP/2.
+// TestContentLength checks that kube-apiserver receives the length of a short response in HTTP/2.
 func TestContentLength(t *testing.T) {
 	client, url := serving.ServeFor(t, filters.WithDeadlines(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

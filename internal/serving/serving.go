@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serving accepts connections and serves HTTP/1.1 and HTTP/2 on them, with limits for clients other than
-// kube-apiserver.
+// Package serving accepts connections and serves HTTP/1.1 and HTTP/2 on them, with limits for
+// clients other than kube-apiserver.
 package serving
 
 import (
@@ -24,28 +24,30 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// What a client may send before anybody knows who it is. The library's server has 1 MiB for the head
-// of a request, 32 s to send it in, and no setting for either: 30 heads of short fields, which take 18
-// times their size in memory, are more than the 512 MiB that the manifests allow.
+// Limits for clients before authentication. The library's server accepts 1 MiB for the head of a
+// request and 32 s to send it, and has no setting for either. 30 heads of short fields, which take
+// 18 times their size in memory, exceed the 512 MiB that the manifests allow.
 const (
-	// maxHead is the size of a head in bytes, to which net/http adds 4096 in HTTP/1.1. As many groups of
-	// 50 bytes as this has room for, 600, is also what the user of a console can have.
+	// maxHead is the maximum size of a request head in bytes, to which net/http adds 4096 in
+	// HTTP/1.1. It has room for 600 groups of 50 bytes, which is also the limit for the user of an
+	// exec-like streaming session.
 	maxHead = 32 << 10
-	// maxHeadFrontProxy is that of kube-apiserver's requests over HTTP/2, in which the user's groups are.
+	// maxHeadFrontProxy is the maximum size for kube-apiserver's requests over HTTP/2, which
+	// contain the user's groups.
 	maxHeadFrontProxy = 128 << 10
-	// maxStreams is how many requests a connection of HTTP/2 may have under way. kube-apiserver has as
-	// many as --http2-max-streams-per-connection says.
+	// maxStreams is how many concurrent requests an HTTP/2 connection may have. For
+	// kube-apiserver, --http2-max-streams-per-connection specifies the number.
 	maxStreams = 25
-	// headTimeout is for a head over a slow link.
+	// headTimeout is how long a client may take to send a head, also over a slow link.
 	headTimeout = 10 * time.Second
-	// maxChain is the number of certificates that a client may send. Each is tried as the issuer of
-	// each other.
+	// maxChain is the maximum number of certificates that a client may send. Each is tried as the
+	// issuer of each other.
 	maxChain = 10
 )
 
-// server is an HTTP server with other settings than those of the library's. The library runs it as
-// the listener of its own server, which starts to serve with Accept, gets no connection, and drains
-// with Close.
+// server is an HTTP server with other settings than the library's server. The library runs it as
+// the listener of its own server, which starts to serve with Accept, gets no connection, and
+// drains with Close.
 type server struct {
 	net.Listener
 	http    *http.Server
@@ -64,8 +66,8 @@ func (s *server) Close() error {
 	return s.http.Shutdown(ctx)
 }
 
-// ReplaceServer makes the library serve with a server of ours. isFrontProxy verifies the certificates
-// of a client.
+// ReplaceServer makes the library serve with the server of this package. isFrontProxy verifies the
+// certificates of a client.
 func ReplaceServer(ctx context.Context, generic *genericapiserver.GenericAPIServer,
 	isFrontProxy func([]*x509.Certificate) bool) error {
 	info := generic.SecureServingInfo
@@ -76,20 +78,20 @@ func ReplaceServer(ctx context.Context, generic *genericapiserver.GenericAPIServ
 	config.GetConfigForClient = identifyConnections(config.GetConfigForClient, isFrontProxy)
 	timeout := generic.ShutdownTimeout
 	if generic.ShutdownSendRetryAfter {
-		timeout = 2 * time.Second // when all are answered, as in GenericAPIServer.RunWithContext
+		timeout = 2 * time.Second // after all responses, as in GenericAPIServer.RunWithContext
 	}
 	s := &server{Listener: limitConnections(info.Listener), timeout: timeout, http: &http.Server{
 		Handler:           generic.Handler,
 		MaxHeaderBytes:    maxHead,
 		ReadHeaderTimeout: headTimeout,
-		IdleTimeout:       90 * time.Second, // as the library has it
+		IdleTimeout:       90 * time.Second, // as in the library
 		TLSConfig:         config,
 		ConnContext:       withConnection,
 		ConnState:         connectionState,
 		ErrorLog:          log.New(errorLog{}, "", 0),
 	}}
 	if !info.DisableHTTP2 {
-		// The library's ShutdownTimeout is that of requests.
+		// The library sets ShutdownTimeout to the timeout of requests.
 		if err := configureHTTP2(s.http, info.HTTP2MaxStreamsPerConnection, generic.ShutdownTimeout); err != nil {
 			return fmt.Errorf("configure HTTP/2: %w", err)
 		}
@@ -98,9 +100,10 @@ func ReplaceServer(ctx context.Context, generic *genericapiserver.GenericAPIServ
 	return nil
 }
 
-// configureHTTP2 has the library's settings for the front proxy, on whose connections one user's bodies
-// must not hold up another's. Other clients have less. A connection on which no byte can be sent for the
-// timeout ends: the deadlines of its requests wait for what cannot be sent.
+// configureHTTP2 uses the library's settings for the front proxy, on whose connections the bodies
+// of one user must not delay those of another. Other clients have lower limits. A connection on
+// which no byte can be sent for the timeout is closed, because the deadlines of its requests wait
+// for data that cannot be sent.
 func configureHTTP2(s *http.Server, streams int, timeout time.Duration) error {
 	const stream = 256 << 10
 	count := int32(cmp.Or(streams, 100)) //nolint:gosec // a flag: as many as somebody wants
@@ -114,7 +117,7 @@ func configureHTTP2(s *http.Server, streams int, timeout time.Duration) error {
 			MaxUploadBufferPerConnection: window,
 		})
 		serve := s.TLSNextProto[http2.NextProtoTLS]
-		// It takes the size of a head from the server that it is given.
+		// It takes the maximum size of a head from the server that it is given.
 		settings := &http.Server{MaxHeaderBytes: maxHead, ReadHeaderTimeout: headTimeout, ErrorLog: s.ErrorLog}
 		return func(conn *tls.Conn, handler http.Handler) { serve(settings, conn, handler) }, err
 	}
@@ -129,7 +132,7 @@ func configureHTTP2(s *http.Server, streams int, timeout time.Duration) error {
 	s.TLSNextProto[http2.NextProtoTLS] = func(_ *http.Server, conn *tls.Conn, handler http.Handler) {
 		c := underTLS(conn)
 		if c == nil {
-			return // none of ours has it
+			return // not one of our connections
 		}
 		c.establish()
 		if c.frontProxy.Load() {
@@ -141,13 +144,14 @@ func configureHTTP2(s *http.Server, streams int, timeout time.Duration) error {
 	return nil
 }
 
-// newTLSConfig follows the files of the certificates and the client CA, as the library does.
+// newTLSConfig returns a configuration that follows the files of the certificates and the client
+// CA, as the library does.
 func newTLSConfig(ctx context.Context, info *genericapiserver.SecureServingInfo) (*tls.Config, error) {
 	config := &tls.Config{
 		MinVersion: max(info.MinTLSVersion, tls.VersionTLS12), CipherSuites: info.CipherSuites,
 		CurvePreferences: info.CurvePreferences,
 		NextProtos:       []string{http2.NextProtoTLS, "http/1.1"},
-		// Authentication verifies the certificates, since other requests may do without.
+		// Authentication verifies the certificates, since some requests need none.
 		ClientAuth: tls.RequestClientCert,
 	}
 	if info.DisableHTTP2 {
@@ -176,8 +180,8 @@ func newTLSConfig(ctx context.Context, info *genericapiserver.SecureServingInfo)
 	return config, nil
 }
 
-// identifyConnections ends the handshake of a client that sends too many certificates, or has too many
-// connections and is not the front proxy.
+// identifyConnections makes the handshake fail for a client that sends too many certificates, or
+// that has too many connections and is not the front proxy.
 func identifyConnections(next func(*tls.ClientHelloInfo) (*tls.Config, error),
 	isFrontProxy func([]*x509.Certificate) bool) func(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -201,7 +205,8 @@ func identifyConnections(next func(*tls.ClientHelloInfo) (*tls.Config, error),
 	}
 }
 
-// errorLog logs the errors of net/http. As in the library, a failed TLS handshake is not logged as an error.
+// errorLog logs the errors of net/http. As in the library, a failed TLS handshake is not logged as
+// an error.
 type errorLog struct{}
 
 func (errorLog) Write(p []byte) (int, error) {

@@ -24,7 +24,7 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// SelfSigned is a certificate of any use.
+// SelfSigned returns a self-signed certificate for any use.
 func SelfSigned(t *testing.T, name string) tls.Certificate {
 	t.Helper()
 	key, err := certs.NewKey()
@@ -47,7 +47,8 @@ func SelfSigned(t *testing.T, name string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-// ServeFor makes the library serve the handler with our server, and returns clients of it.
+// ServeFor makes the library serve the handler with the server of this package. It returns a
+// function that creates clients, and the URL.
 func ServeFor(t *testing.T, handler http.Handler, timeout time.Duration,
 	isFrontProxy func([]*x509.Certificate) bool) (client func(protocol string,
 	certificate *tls.Certificate) *http.Client, url string) {
@@ -109,8 +110,9 @@ func ServeFor(t *testing.T, handler http.Handler, timeout time.Duration,
 	}, "https://" + listener.Addr().String()
 }
 
-// TestReplacedServer: our server speaks both protocols behind the library's, with heads of their
-// sizes, knows the front proxy by its certificate, and refuses a long chain.
+// TestReplacedServer checks that the server speaks both protocols behind the library's server,
+// limits the size of heads, recognizes the front proxy by its certificate, and rejects a long
+// chain.
 func TestReplacedServer(t *testing.T) {
 	proxy, user := SelfSigned(t, "front-proxy"), SelfSigned(t, "ann")
 	isFrontProxy := func(chain []*x509.Certificate) bool { return chain[0].Equal(proxy.Leaf) }
@@ -169,7 +171,8 @@ func TestReplacedServer(t *testing.T) {
 	} {
 		t.Run(tc.protocol+" "+tc.name, func(t *testing.T) {
 			got := get(t, client(tc.protocol, tc.certificate), tc.head)
-			// A client of HTTP/2 that read the server's settings in time does not send such a head.
+			// An HTTP/2 client that has read the server's settings in time does not send such a
+			// head.
 			if strings.HasPrefix(tc.want, "431") && strings.Contains(got, "larger than peer's advertised limit") {
 				return
 			}

@@ -17,7 +17,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestCluster is the life of an external cluster: looked at, defragmented, saved, and restored member by member.
+// TestCluster runs the life cycle of an external cluster: status, defragmentation, snapshot, and
+// restore member by member.
 func TestCluster(t *testing.T) {
 	dir := shortDir(t)
 	c := newCluster(t, dir)
@@ -60,7 +61,7 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// makeSpace leaves pages in the database that nothing is in.
+// makeSpace leaves unused pages in the database.
 func makeSpace(t *testing.T, client *clientv3.Client) {
 	t.Helper()
 	if _, err := client.Delete(t.Context(), "/registry/", clientv3.WithPrefix()); err != nil {
@@ -88,7 +89,8 @@ func names(s *Status) (all []string) {
 }
 
 func testStatus(t *testing.T, c *cluster, client *clientv3.Client) {
-	// Each member frees the pages of compacted keys by itself, and counts them with the next writes.
+	// Each member frees the pages of compacted keys by itself, and counts them with the next
+	// writes.
 	s := c.status(t, "all healthy, with space to give back", func(s *Status) bool {
 		put(t, client, "other/c", "c")
 		return health(s) == "healthy healthy healthy" && !slices.ContainsFunc(s.Members,
@@ -111,7 +113,8 @@ func testStatus(t *testing.T, c *cluster, client *clientv3.Client) {
 	if leaders != 1 {
 		t.Errorf("leaders: got %d, want 1", leaders)
 	}
-	// Who names one of three members is told that there are more, and is not let defragment one without the others.
+	// With one of three endpoints, the status reports that there are more members, and
+	// defragmentation is refused.
 	one := c.Target
 	one.Transport.ServerList = c.Transport.ServerList[:1]
 	s, err := one.Status(t.Context())
@@ -126,7 +129,7 @@ func testStatus(t *testing.T, c *cluster, client *clientv3.Client) {
 		!strings.Contains(err.Error(), "nothing was defragmented") {
 		t.Errorf("defragmentation with one endpoint: got error %v, want it refused", err)
 	}
-	// Two names of one member are one member.
+	// Two URLs of one member count as one member.
 	one.Transport.ServerList = []string{c.Transport.ServerList[0], c.Transport.ServerList[0] + "/"}
 	if s, err = one.Status(t.Context()); err != nil || health(s) != "healthy unknown unknown" {
 		t.Errorf("status with one member twice: got %+v (%v), want one healthy member and two unknown", s, err)
@@ -154,7 +157,8 @@ func testDefrag(t *testing.T, c *cluster) {
 	}
 }
 
-// testAlarm: the alarm of a full database is shown, and does not keep from saving and defragmenting it.
+// testAlarm checks that the alarm of a full database is reported, and that the database can still
+// be saved and defragmented.
 func testAlarm(t *testing.T, c *cluster, client *clientv3.Client) {
 	s := c.status(t, "all healthy", func(s *Status) bool { return health(s) == "healthy healthy healthy" })
 	raise := func(action etcdserverpb.AlarmRequest_AlarmAction) {
@@ -168,7 +172,7 @@ func testAlarm(t *testing.T, c *cluster, client *clientv3.Client) {
 	defer raise(etcdserverpb.AlarmRequest_DEACTIVATE)
 	full := c.status(t, "an alarm of b", func(s *Status) bool { return health(s) == "healthy unhealthy healthy" })
 	if got := fmt.Sprint(full.Members[1].Alarms, full.Problems()); !strings.HasPrefix(got,
-		"[NOSPACE] etcd b http://127.") || !strings.Contains(got, "alarm NOSPACE") {
+		"[NOSPACE] etcd member b http://127.") || !strings.Contains(got, "alarm NOSPACE") {
 		t.Errorf("status with an alarm of b: got %s, want NOSPACE of b", got)
 	}
 	if _, err := c.Defrag(t.Context(), nil); err != nil {
@@ -179,7 +183,8 @@ func testAlarm(t *testing.T, c *cluster, client *clientv3.Client) {
 	}
 }
 
-// testDown: a cluster with a member down can be saved, and is not defragmented: it could lose its quorum.
+// testDown checks that a cluster with a member down can be saved, and that it is not defragmented,
+// because it could lose its quorum.
 func testDown(t *testing.T, c *cluster) {
 	c.stop[2]()
 	s := c.status(t, "c unhealthy, the others healthy", func(s *Status) bool {
@@ -188,12 +193,12 @@ func testDown(t *testing.T, c *cluster) {
 	if diff := cmp.Diff([]string{"a", "b", "c"}, names(s)); diff != "" {
 		t.Errorf("members (-want +got):\n%s", diff)
 	}
-	if err := s.Problems(); err == nil || !strings.Contains(err.Error(), "etcd c http://127.") ||
+	if err := s.Problems(); err == nil || !strings.Contains(err.Error(), "etcd member c http://127.") ||
 		!strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("problems: got %v, want that the connection to c is refused", err)
 	}
 	if done, err := c.Defrag(t.Context(), nil); err == nil ||
-		!strings.Contains(err.Error(), "expected all members to be healthy, found c ") || len(done) > 0 {
+		!strings.Contains(err.Error(), "member c ") || len(done) > 0 {
 		t.Errorf("defragmentation: got %v, error %v, want it refused because of c", done, err)
 	}
 	if _, err := c.Snapshot(t.Context(), SnapshotOptions{Out: filepath.Join(t.TempDir(), "s.db")}); err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Defragmented is what became of one member. Sizes are in bytes.
+// Defragmented is the result for one member. Sizes are in bytes.
 type Defragmented struct {
 	Endpoint string        `json:"endpoint"`
 	Name     string        `json:"name"`
@@ -21,16 +21,18 @@ type Defragmented struct {
 	Seconds  float64       `json:"seconds"`
 }
 
-// Defrag rewrites the databases of all members without the space that deleted and compacted keys left, one member after
-// the other, the leader last. A member answers nothing meanwhile, so the cluster must be able to do without it: unless
-// all are healthy nothing is begun, and after each all must be again. With an error it returns what was done.
+// Defrag rewrites the databases of all members without the space that deleted and compacted keys
+// left, one member after the other, the leader last. A member does not respond meanwhile, so the
+// cluster must be able to do without it: Defrag starts only if all members are healthy, and checks
+// this again before each further member. With an error, it also returns the members that are done.
 func (t Target) Defrag(ctx context.Context, progress io.Writer) ([]Defragmented, error) {
 	status, err := t.healthy(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w; nothing was defragmented", err)
 	}
 	members := slices.Clone(status.Members)
-	// The leader's pause makes the others elect another, once if it is the last.
+	// The leader's pause makes the others elect another leader. If the leader is last, this
+	// happens only once.
 	slices.SortStableFunc(members, func(a, b Member) int {
 		switch {
 		case a.Leader == b.Leader:
@@ -56,8 +58,8 @@ func (t Target) Defrag(ctx context.Context, progress io.Writer) ([]Defragmented,
 	return done, nil
 }
 
-// healthy returns the status of a cluster whose members all can be reached and are healthy. A full database is no
-// obstacle: to defragment is the way out.
+// healthy returns the status of a cluster in which all members can be reached and are healthy. It
+// accepts a full database, because defragmentation is the remedy.
 func (t Target) healthy(ctx context.Context) (*Status, error) {
 	status, err := t.Status(ctx)
 	if err != nil {
@@ -65,9 +67,8 @@ func (t Target) healthy(ctx context.Context) (*Status, error) {
 	}
 	for _, m := range status.Members {
 		if full := slices.Equal(m.Alarms, []string{"NOSPACE"}); m.Health != Healthy && !full {
-			return nil, fmt.Errorf(
-				"expected all members to be healthy, found %s %s: %s; see the command storage status", m.title(),
-				m.Health, m.Problem)
+			return nil, fmt.Errorf("member %s is %s: %s; all members must be healthy, see the command storage status",
+				m.title(), m.Health, m.Problem)
 		}
 	}
 	return status, nil
@@ -90,7 +91,7 @@ func (t Target) defragMember(ctx context.Context, m Member, progress io.Writer, 
 	}
 	after := askMember(ctx, client, m.Endpoint)
 	if after.id == 0 {
-		return nil, fmt.Errorf("look at it afterwards: %s", after.Problem)
+		return nil, fmt.Errorf("read its status afterwards: %s", after.Problem)
 	}
 	took := time.Since(began)
 	return &Defragmented{m.Endpoint, m.Name, m.Leader, m.Size, after.Size, took, took.Seconds()}, nil

@@ -19,8 +19,8 @@ import (
 
 const patience = time.Minute
 
-// shortDir is a directory whose name leaves room for that of a socket, which t.TempDir's of a long test name does not
-// (unix(7)).
+// shortDir returns a directory whose name leaves room for the name of a socket (unix(7)). The
+// directory of t.TempDir does not if the name of the test is long.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "storage-") //nolint:usetesting // see above
@@ -31,7 +31,8 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// startEmbedded starts an etcd as a server embeds it, until the end of the test or stop.
+// startEmbedded starts an etcd as a server embeds it. It runs until the end of the test or until
+// stop is called.
 func startEmbedded(t *testing.T, dataDir string) (_ Target, stop func()) {
 	t.Helper()
 	config := embed.NewConfig()
@@ -63,7 +64,7 @@ func startEtcd(t *testing.T, config *embed.Config) (stop func()) {
 	return stop
 }
 
-// connect returns a client of the whole target, when it answers.
+// connect returns a client of the whole target when it responds.
 func connect(t *testing.T, target Target) *clientv3.Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -86,7 +87,7 @@ func connect(t *testing.T, target Target) *clientv3.Client {
 	}
 }
 
-// fill writes n keys of 10 kB with the prefix of the target, and two more besides.
+// fill writes n keys of 10 kB with the prefix of the target, and two other keys.
 func fill(t *testing.T, target Target, n int) *clientv3.Client {
 	t.Helper()
 	client := connect(t, target)
@@ -114,8 +115,8 @@ type cluster struct {
 	stop    []func()
 }
 
-// newCluster configures three members with data directories in dir. Each process has addresses of its own in
-// 127.0.0.0/8, so that ports need not be looked for.
+// newCluster configures three members with data directories in dir. Each process has its own
+// addresses in 127.0.0.0/8, so that it need not search for free ports.
 func newCluster(t *testing.T, dir string) *cluster {
 	t.Helper()
 	host := fmt.Sprintf("127.%d.%d.%d", 100+os.Getpid()>>16&0x3f, os.Getpid()>>8&0xff, os.Getpid()&0xff)
@@ -147,7 +148,7 @@ func (c *cluster) start(t *testing.T) {
 	connect(t, c.Target)
 }
 
-// status waits until all members agree with the condition.
+// status waits until the status of the cluster satisfies the condition, and returns it.
 func (c *cluster) status(t *testing.T, what string, ok func(*Status) bool) *Status {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

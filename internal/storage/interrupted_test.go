@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// asSnapshot makes the test binary take a snapshot of the embedded etcd in the directory named, so that it can be
-// killed.
+// asSnapshot makes the test binary take a snapshot of the embedded etcd in the named directory, so
+// that a test can kill it.
 const asSnapshot = "STORAGE_TEST_SNAPSHOT"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestSnapshotInterrupted: a snapshot that ends in the middle leaves no file under its name, and the next one works.
+// TestSnapshotInterrupted checks that an interrupted snapshot leaves no file under its name, and
+// that the next one succeeds.
 func TestSnapshotInterrupted(t *testing.T) {
 	target, _ := startEmbedded(t, shortDir(t))
 	client := connect(t, target)
@@ -102,8 +103,8 @@ func wait(t *testing.T, halfway <-chan struct{}) {
 	}
 }
 
-// stallingProxy passes connections on to an etcd, but no more than 1 MiB of any answer. The channel is closed when it
-// stalls one.
+// stallingProxy forwards connections to an etcd, but at most 1 MiB from the etcd on each
+// connection. It closes the channel when it stalls a connection.
 func stallingProxy(t *testing.T, at, to string) <-chan struct{} {
 	t.Helper()
 	l, err := net.Listen("unix", at)

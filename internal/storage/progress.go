@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// progressInterval: what is done sooner needs no progress; later a person begins to wonder.
+// progressInterval is the interval between progress lines. A shorter operation needs none.
 const progressInterval = 2 * time.Second
 
-// report writes a line of progress every two seconds until stop is called, which waits until no line is being written.
+// report writes a line of progress every two seconds until stop is called. stop waits until no
+// line is being written.
 func report(w io.Writer, text func() string) (stop func()) {
 	if w == nil {
 		return func() {}

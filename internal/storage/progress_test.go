@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestReport: what takes less than two seconds says nothing, what takes longer says how far it is every two seconds.
+// TestReport checks that an operation of less than two seconds prints nothing, and that a longer
+// one prints its progress every two seconds.
 func TestReport(t *testing.T) {
 	for took, want := range map[time.Duration]string{
 		1900 * time.Millisecond: "",

@@ -18,28 +18,31 @@ import (
 	"go.uber.org/zap"
 )
 
-// DefaultRevisionBump is etcd's advice for a snapshot that is up to a week old in a cluster with up to 1500 writes a
-// second (https://etcd.io/docs/v3.6/op-guide/recovery/): 7 * 86400 * 1500 are 0.9e9 revisions.
+// DefaultRevisionBump follows etcd's advice for a snapshot that is up to a week old in a cluster
+// with up to 1500 writes per second (https://etcd.io/docs/v3.6/op-guide/recovery/): 7 * 86400 *
+// 1500 is 0.9e9 revisions.
 const DefaultRevisionBump = 1_000_000_000
 
-// RestoreOptions say what is restored, and where.
+// RestoreOptions specify the snapshot and the target of a restore.
 type RestoreOptions struct {
-	// From is the file with the snapshot.
+	// From is the snapshot file.
 	From string
-	// DataDir is the data directory of a server with an embedded etcd; it counts where Member is zero.
+	// DataDir is the data directory of a server with an embedded etcd. It is used if Member is
+	// zero.
 	DataDir string
 	// Member is a member of a new external cluster.
 	Member RestoreMember
-	// RevisionBump is how many revisions are left out after the last in the snapshot. Revisions are the resource
-	// versions that clients saw. What was written after the snapshot had some too; the bump makes all that come later
-	// greater than those, and all older are marked as compacted, so that a watch from one of them is told to list anew
-	// (410) instead of missing events. 0 does neither.
+	// RevisionBump is the number of revisions that are skipped after the last one in the snapshot.
+	// Revisions are the resource versions that clients see, and writes after the snapshot used
+	// some. With the bump, all later revisions are greater than those. All older revisions are
+	// marked as compacted, so that a watch from one of them gets 410 and must list again, instead
+	// of missing events. 0 does neither.
 	RevisionBump uint64
-	// Progress gets a line every two seconds; nil means none.
+	// Progress receives a line every two seconds. If it is nil, no progress is written.
 	Progress io.Writer
 }
 
-// RestoreMember is a member of a new cluster; the names are those of etcd's flags.
+// RestoreMember is a member of a new cluster. The fields are named after etcd's flags.
 type RestoreMember struct {
 	DataDir                  string
 	Name                     string
@@ -48,49 +51,48 @@ type RestoreMember struct {
 	InitialAdvertisePeerURLs []string
 }
 
-// Validate returns all that is missing, by the names of the flags.
+// Validate returns an error for each missing option, with the name of its flag.
 func (o *RestoreOptions) Validate() []error {
 	var errs []error
-	missing := func(flag, expected string) {
-		errs = append(errs, fmt.Errorf("--%s is not set, expected %s", flag, expected))
-	}
+	missing := func(flag, reason string) { errs = append(errs, fmt.Errorf("--%s is required%s", flag, reason)) }
 	if o.From == "" {
-		missing("from", "the file with the snapshot")
+		missing("from", "")
 	}
 	if reflect.ValueOf(o.Member).IsZero() {
 		if o.DataDir == "" {
-			missing("data-dir", "the data directory of the server, or for a member of an external cluster "+
-				"--etcd-data-dir")
+			missing("data-dir", " for an embedded etcd, or --etcd-data-dir for a member of an external cluster")
 		}
 		return errs
 	}
+	const ofMember = " for a member of an external cluster"
 	if o.Member.DataDir == "" {
-		missing("etcd-data-dir", "the data directory of the member, which the other flags of a member are for")
+		missing("etcd-data-dir", ofMember)
 	}
 	if o.Member.Name == "" {
-		missing("name", "the name of the member, as in --initial-cluster")
+		missing("name", ofMember)
 	}
 	if o.Member.InitialCluster == "" {
-		missing("initial-cluster", "all members of the new cluster, as NAME=PEER-URL,...")
+		missing("initial-cluster", ofMember)
 	}
 	if len(o.Member.InitialAdvertisePeerURLs) == 0 {
-		missing("initial-advertise-peer-urls", "the peer URLs of the member, as in --initial-cluster")
+		missing("initial-advertise-peer-urls", ofMember)
 	}
 	return errs
 }
 
-// Restored is what was restored.
+// Restored describes a completed restore.
 type Restored struct {
 	File
-	// DataDir is etcd's own.
+	// DataDir is etcd's own data directory.
 	DataDir string `json:"etcdDataDir"`
 	Member  string `json:"member"`
 	// NewRevision is the last revision in the restored database.
 	NewRevision int64 `json:"newRevision"`
 }
 
-// Restore makes a data directory of a snapshot. It refuses one that holds an etcd already, one that a server uses, and
-// a snapshot that is not whole; then nothing is changed. The directory is complete or not there at all.
+// Restore creates a data directory from a snapshot. It rejects a directory that already holds an
+// etcd, a directory that a server uses, and an incomplete or damaged snapshot. It then changes no
+// existing data. The restored data is complete or does not exist at all.
 func Restore(o RestoreOptions) (_ *Restored, err error) {
 	file, err := Verify(o.From, o.Progress)
 	if err != nil {
@@ -121,15 +123,15 @@ func Restore(o RestoreOptions) (_ *Restored, err error) {
 	return &Restored{*file, member.DataDir, member.Name, revision}, nil
 }
 
-// restore writes beside the place that etcd looks at, and renames: an interrupted restore is not taken for an etcd with
-// little in it.
+// restore writes the data beside its final location and renames it, so that etcd does not use an
+// interrupted restore.
 func (m *RestoreMember) restore(o RestoreOptions) (revision int64, err error) {
 	temporary, err := os.MkdirTemp(m.DataDir, "restoring-")
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temporary)) }()
-	// The library ends the process when it cannot write; what it logs then is all that there is.
+	// The library exits the process when it cannot write. Its error log is then the only output.
 	logs := zap.NewProductionConfig()
 	logs.Level = zap.NewAtomicLevelAt(zap.ErrorLevel)
 	logger, err := logs.Build()
@@ -148,7 +150,7 @@ func (m *RestoreMember) restore(o RestoreOptions) (revision int64, err error) {
 	}
 	restored, err := manager.Status(filepath.Join(temporary, "member", "snap", "db"))
 	if err != nil {
-		return 0, fmt.Errorf("read what was restored: %w", err)
+		return 0, fmt.Errorf("read the restored database: %w", err)
 	}
 	if err := os.Rename(filepath.Join(temporary, "member"), filepath.Join(m.DataDir, "member")); err != nil {
 		return 0, err
@@ -156,53 +158,50 @@ func (m *RestoreMember) restore(o RestoreOptions) (revision int64, err error) {
 	return restored.Revision, syncDir(m.DataDir)
 }
 
-// lockDataDir makes the server's data directory and keeps servers out of it until the lock is closed.
+// lockDataDir creates the server's data directory, and prevents servers from using it until the
+// lock is closed.
 func lockDataDir(dataDir string) (*fileutil.LockedFile, error) {
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
-		return nil, fmt.Errorf("create --data-dir: %w; choose a directory that this user may write", err)
+		return nil, fmt.Errorf("create --data-dir: %w; choose a directory that this user can write", err)
 	}
 	info, err := os.Stat(dataDir)
 	if err != nil {
-		return nil, fmt.Errorf("look at --data-dir: %w", err)
+		return nil, fmt.Errorf("read --data-dir: %w", err)
 	}
-	// Files of another user would keep the server from starting.
+	// Files of another user would prevent the server from starting.
 	if owner, ok := info.Sys().(*syscall.Stat_t); ok && int64(owner.Uid) != int64(os.Geteuid()) {
-		return nil, fmt.Errorf(
-			"--data-dir %s: expected a directory of this user, %d, found one of user %d; restore as the user that "+
-				"runs the server",
-			dataDir, os.Geteuid(), owner.Uid)
+		return nil, fmt.Errorf("--data-dir %s belongs to the user %d, not to this user, %d; restore as the user that "+
+			"runs the server", dataDir, owner.Uid, os.Geteuid())
 	}
 	lock, err := fileutil.TryLockFile(LockPath(dataDir), os.O_RDWR|os.O_CREATE, fileutil.PrivateFileMode)
 	if errors.Is(err, fileutil.ErrLocked) {
-		return nil, fmt.Errorf(
-			"--data-dir %s: expected a stopped server, found one that runs on it, or another restore; stop it first",
-			dataDir)
+		return nil, fmt.Errorf("--data-dir %s is in use by a server or another restore; stop it first", dataDir)
 	} else if err != nil {
 		return nil, fmt.Errorf("lock --data-dir: %w", err)
 	}
 	return lock, nil
 }
 
-// makeEmpty makes etcd's data directory, with mode 0700, and refuses one that holds anything.
+// makeEmpty creates etcd's data directory with mode 0700. It rejects a directory that is not
+// empty.
 func makeEmpty(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("create etcd's data directory: %w; choose a directory that this user may write", err)
+		return fmt.Errorf("create etcd's data directory: %w; choose a directory that this user can write", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("look into etcd's data directory: %w", err)
+		return fmt.Errorf("read etcd's data directory: %w", err)
 	}
 	for _, entry := range entries {
-		// ext4 puts this one into the root of each volume.
+		// ext4 creates this directory in the root of each volume.
 		if entry.Name() != "lost+found" {
-			return fmt.Errorf("%s: expected an empty directory, found %s in it; move it away, and remove it when "+
-				"the restored objects are seen to be right",
-				dir, filepath.Join(dir, entry.Name()))
+			return fmt.Errorf("%s is not empty: it contains %s; move it away, and delete it after you have checked the "+
+				"restored objects", dir, filepath.Join(dir, entry.Name()))
 		}
 	}
-	// etcd wants it to be its own.
+	// etcd requires a directory that only its user can access.
 	if err := os.Chmod(dir, fs.FileMode(fileutil.PrivateDirMode)); err != nil {
-		return fmt.Errorf("protect etcd's data directory: %w; it must belong to the user that runs etcd", err)
+		return fmt.Errorf("set the mode of etcd's data directory: %w; it must belong to the user that runs etcd", err)
 	}
 	return nil
 }

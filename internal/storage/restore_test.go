@@ -18,8 +18,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestRestore: all keys are as they were, with their revisions. With the bump, nothing that was written after the
-// snapshot shares its revision with anything written after the restore, and who watches from before is told.
+// TestRestore checks that all keys are restored with their revisions. With the bump, no write
+// after the snapshot shares its revision with a write after the restore, and a watch from before
+// gets an error.
 func TestRestore(t *testing.T) {
 	target, stop := startEmbedded(t, shortDir(t))
 	client := fill(t, target, 10)
@@ -69,7 +70,8 @@ func allKeys(t *testing.T, client *clientv3.Client) []*mvccpb.KeyValue {
 	return got.Kvs
 }
 
-// TestRestoreRefuses: nothing that is there is changed, by a good snapshot or a bad one.
+// TestRestoreRefuses checks that a rejected restore changes no existing files, with a valid and
+// with an invalid snapshot.
 func TestRestoreRefuses(t *testing.T) {
 	target, stop := startEmbedded(t, shortDir(t))
 	fill(t, target, 1)
@@ -86,38 +88,38 @@ func TestRestoreRefuses(t *testing.T) {
 	flipped[len(flipped)/2] ^= 1
 	for _, tc := range []struct {
 		name    string
-		from    []byte // the snapshot; nil is the good one
+		from    []byte // the snapshot; nil means the valid one
 		prepare func(t *testing.T, dir string)
 		want    string
 	}{
 		{"an etcd in it", nil, func(t *testing.T, dir string) { mkdir(t, filepath.Join(EtcdDir(dir), "member")) },
-			"/etcd: expected an empty directory, found "},
+			"/etcd is not empty: it contains "},
 		{"a restore that was interrupted", nil, func(t *testing.T,
 			dir string) {
 			mkdir(t, filepath.Join(EtcdDir(dir), "restoring-1"))
 		},
-			"/etcd/restoring-1 in it; move it away"},
+			"/etcd/restoring-1; move it away"},
 		{"a server that runs on it", nil, func(t *testing.T, dir string) {
 			lock, err := lockDataDir(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = lock.Close() })
-		}, "expected a stopped server, found one that runs on it, or another restore; stop it first"},
+		}, " is in use by a server or another restore; stop it first"},
 		{"another user's", nil, func(t *testing.T, dir string) {
 			if err := os.Chown(dir, 65534, -1); errors.Is(err, fs.ErrPermission) {
 				t.Skip("only root can give a directory away")
 			} else if err != nil {
 				t.Fatal(err)
 			}
-		}, "found one of user 65534; restore as the user that runs the server"},
-		{"snapshot with another bit", flipped, nil, "as its end says, found "},
-		{"snapshot cut off in a page", data[:len(data)-100], nil, "the file is cut off, or no snapshot"},
-		{"snapshot cut off after a page", data[:len(data)-512], nil, "the file is damaged"},
+		}, "belongs to the user 65534, not to this user, "},
+		{"snapshot with another bit", flipped, nil, "is damaged: the SHA-256 at its end is "},
+		{"snapshot cut off in a page", data[:len(data)-100], nil, "is not a snapshot, or is truncated"},
+		{"snapshot cut off after a page", data[:len(data)-512], nil, "is damaged: the SHA-256"},
 		{"snapshot with more behind", append(append([]byte{}, data...), make([]byte, 512)...), nil,
-			"the file is damaged"},
-		{"database without hash", data[:len(data)-32], nil, "the file is cut off, or no snapshot"},
-		{"empty file", []byte{}, nil, "found 0 bytes that cannot be one"},
+			"is damaged: the SHA-256"},
+		{"database without hash", data[:len(data)-32], nil, "is not a snapshot, or is truncated"},
+		{"empty file", []byte{}, nil, "the file has 0 bytes"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir, from := shortDir(t), good
@@ -149,7 +151,7 @@ func mkdir(t *testing.T, dir string) {
 	}
 }
 
-// tree lists what is in a directory, apart from the file that is only locked.
+// tree lists the paths in a directory, except the lock file.
 func tree(t *testing.T, dir string) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -164,7 +166,8 @@ func tree(t *testing.T, dir string) (paths []string) {
 	return paths
 }
 
-// TestRestoreVolume: the root of an ext4 volume is empty although it has a directory of the file system's.
+// TestRestoreVolume checks that the root of an ext4 volume counts as empty although it contains a
+// directory of the file system.
 func TestRestoreVolume(t *testing.T) {
 	target, _ := startEmbedded(t, shortDir(t))
 	fill(t, target, 1)

@@ -13,10 +13,10 @@ import (
 	"testing"
 )
 
-// TestRestoreAsUser: a user cannot restore from a snapshot that the user may not read, or into another user's
-// directory. No other user can read the restored directory.
+// TestRestoreAsUser checks that a user cannot restore from a snapshot that the user may not read,
+// or into another user's directory, and that no other user can read the restored directory.
 func TestRestoreAsUser(t *testing.T) {
-	if from := os.Getenv("RESTORE_FROM"); from != "" { // the process of the user
+	if from := os.Getenv("RESTORE_FROM"); from != "" { // in the process of the other user
 		_, err := Restore(RestoreOptions{From: from, DataDir: os.Getenv("RESTORE_TO")})
 		fmt.Println(err)
 		return
@@ -64,7 +64,7 @@ func TestRestoreAsUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	if said := restore(foreign); !strings.Contains(said,
-		"expected a directory of this user, 65534, found one of user 0") {
+		"belongs to the user 0, not to this user, 65534") {
 		t.Errorf("into a directory of root: got %q, want it refused", said)
 	}
 	if said := restore(own); said != "<nil>" {

@@ -18,30 +18,30 @@ import (
 	"go.uber.org/zap"
 )
 
-// SnapshotOptions say where a snapshot goes.
+// SnapshotOptions specify where a snapshot is written.
 type SnapshotOptions struct {
-	// Out is the file; it gets mode 0600, since it holds all objects, in the clear.
+	// Out is the file. It gets mode 0600, since it contains all objects in plain text.
 	Out string
-	// Force replaces a file that exists.
+	// Force replaces an existing file.
 	Force bool
-	// Progress gets a line every two seconds; nil means none.
+	// Progress receives a line every two seconds. If it is nil, no progress is written.
 	Progress io.Writer
 }
 
-// Snapshot is a snapshot that was taken.
+// Snapshot describes a completed snapshot.
 type Snapshot struct {
 	File
 	Endpoint string `json:"endpoint"`
-	// Version is that of the etcd that made the snapshot; empty before 3.6. A restored member needs the same minor
-	// version or the next.
+	// Version is the version of the etcd that created the snapshot; empty before 3.6. A restored
+	// member needs the same minor version or the next one.
 	Version string `json:"etcdVersion,omitempty"`
 	Prefix  string `json:"prefix"`
-	// Objects counts the keys with the prefix at the snapshot's revision.
+	// Objects is the number of keys with the prefix at the snapshot's revision.
 	Objects int64 `json:"objects"`
 }
 
-// Snapshot saves the state of one member, at one revision, to a file. The file appears under its name only when it is
-// whole, on the disk and verified.
+// Snapshot saves the state of one member, at one revision, to a file. The file appears under its
+// name only when it is complete, synced to disk and verified.
 func (t Target) Snapshot(ctx context.Context, o SnapshotOptions) (_ *Snapshot, err error) {
 	if _, err := os.Lstat(o.Out); err == nil && !o.Force {
 		return nil, existsError(o.Out)
@@ -54,27 +54,27 @@ func (t Target) Snapshot(ctx context.Context, o SnapshotOptions) (_ *Snapshot, e
 	if err != nil {
 		return nil, err
 	}
-	// A directory of mode 0700 with a name of its own: two snapshots at once do not write to one file. It is beside the
-	// file, because a file changes its name only within a file system.
+	// The directory has mode 0700 and a unique name, so that two concurrent snapshots do not write
+	// to one file. It is beside the file, because a rename works only within a file system.
 	dir, err := os.MkdirTemp(filepath.Dir(o.Out), filepath.Base(o.Out)+".tmp-")
 	if err != nil {
-		return nil, fmt.Errorf("make a place for the snapshot: %w; choose another --out", err)
+		return nil, fmt.Errorf("create a temporary directory for the snapshot: %w; choose another --out", err)
 	}
 	defer func() {
 		if removeErr := os.RemoveAll(dir); err == nil && removeErr != nil {
-			err = fmt.Errorf("remove what is left beside the snapshot: %w", removeErr)
+			err = fmt.Errorf("remove the temporary directory of the snapshot: %w", removeErr)
 		}
 	}()
 	s := &Snapshot{Endpoint: member.Endpoint, Prefix: t.Prefix}
 	temporary := filepath.Join(dir, "db")
 	stop := report(o.Progress, func() string {
-		return fmt.Sprintf("fetching a snapshot from %s: %s of about %s", member.Endpoint, sizeOf(temporary+".part"),
+		return fmt.Sprintf("downloading a snapshot from %s: %s of about %s", member.Endpoint, sizeOf(temporary+".part"),
 			BytesText(member.Size))
 	})
 	s.Version, err = snapshot.SaveWithVersion(ctx, zap.NewNop(), config, temporary)
 	stop()
 	if err != nil {
-		return nil, fmt.Errorf("fetch a snapshot from %s: %w; nothing was written to %s", member.Endpoint, err, o.Out)
+		return nil, fmt.Errorf("download a snapshot from %s: %w; nothing was written to %s", member.Endpoint, err, o.Out)
 	}
 	file, err := Verify(temporary, o.Progress)
 	if err != nil {
@@ -87,8 +87,8 @@ func (t Target) Snapshot(ctx context.Context, o SnapshotOptions) (_ *Snapshot, e
 	return s, publish(temporary, o.Out, o.Force)
 }
 
-// newest chooses the healthy member that has applied the most, and among equals one that is not the leader, which has
-// enough to do.
+// newest returns the usable member that has applied the most. Among equals it prefers one that is
+// not the leader, because the leader has more work.
 func (t Target) newest(ctx context.Context) (*Member, error) {
 	status, err := t.Status(ctx)
 	if err != nil {
@@ -97,7 +97,7 @@ func (t Target) newest(ctx context.Context) (*Member, error) {
 	var best *Member
 	for i := range status.Members {
 		m := &status.Members[i]
-		// A member whose database is full can be saved, and perhaps must be.
+		// A member whose database is full can be saved, and may need to be.
 		usable := m.Health == Healthy || len(m.Alarms) > 0
 		if usable && !m.Learner && (best == nil || m.Revision > best.Revision || m.Revision == best.Revision &&
 			best.Leader) {
@@ -106,14 +106,14 @@ func (t Target) newest(ctx context.Context) (*Member, error) {
 	}
 	if best == nil {
 		return nil, fmt.Errorf(
-			"expected a member that can be read, found none: %w; check --etcd-servers, --etcd-cafile, "+
-				"--etcd-certfile, --etcd-keyfile and that etcd is up",
+			"no member can be read: %w; check --etcd-servers, --etcd-cafile, --etcd-certfile, --etcd-keyfile and "+
+				"whether etcd runs",
 			status.Problems())
 	}
 	return best, nil
 }
 
-// count returns how many keys have the prefix at a revision.
+// count returns the number of keys with the prefix at a revision.
 func (t Target) count(ctx context.Context, endpoint string, revision int64) (int64, error) {
 	client, err := t.client(ctx, endpoint)
 	if err != nil {
@@ -133,18 +133,19 @@ func (t Target) count(ctx context.Context, endpoint string, revision int64) (int
 func publish(from, to string, replace bool) error {
 	if replace {
 		if err := os.Rename(from, to); err != nil {
-			return fmt.Errorf("name the snapshot: %w", err)
+			return fmt.Errorf("rename the snapshot: %w", err)
 		}
 	} else if err := os.Link(from, to); errors.Is(err, fs.ErrExist) {
-		// It came while the snapshot was fetched. A link replaces nothing, a new name would.
+		// The file appeared while the snapshot was fetched. A link does not replace it, but a
+		// rename would.
 		return existsError(to)
 	} else if err != nil {
-		return fmt.Errorf("name the snapshot: %w; where a file system has no hard links, use --force", err)
+		return fmt.Errorf("rename the snapshot: %w; use --force on a file system without hard links", err)
 	}
 	return syncDir(filepath.Dir(to))
 }
 
-// syncDir brings the names in a directory to the disk.
+// syncDir writes the names in a directory to disk.
 func syncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -158,8 +159,7 @@ func syncDir(path string) error {
 }
 
 func existsError(path string) error {
-	return fmt.Errorf("--out %s: expected no such file, found one; choose another name, or replace it with --force",
-		path)
+	return fmt.Errorf("--out %s already exists; choose another name, or replace the file with --force", path)
 }
 
 func sizeOf(path string) string {
@@ -170,5 +170,6 @@ func sizeOf(path string) string {
 	return BytesText(info.Size())
 }
 
-// BytesText writes a size for people: 1 MB is 1000000 bytes, as df -H and the makers of disks count.
+// BytesText formats a size for people. 1 MB is 1000000 bytes, as in df -H and in the sizes that
+// disk manufacturers state.
 func BytesText(n int64) string { return humanize.Bytes(uint64(max(n, 0))) }

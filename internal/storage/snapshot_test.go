@@ -16,7 +16,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestSnapshot: the file is for its owner only, what is said of it is true, and nothing else is left.
+// TestSnapshot checks that only the owner can access the file, that its description is correct,
+// and that no other file is left.
 func TestSnapshot(t *testing.T) {
 	target, _ := startEmbedded(t, shortDir(t))
 	client := fill(t, target, 10)
@@ -63,7 +64,8 @@ func checkNames(t *testing.T, dir string, want ...string) {
 	}
 }
 
-// TestSnapshotReplaces: a file is replaced when asked for only, whether it was there before or came meanwhile.
+// TestSnapshotReplaces checks that a file is replaced only on request, whether it existed before
+// or appeared meanwhile.
 func TestSnapshotReplaces(t *testing.T) {
 	target, _ := startEmbedded(t, shortDir(t))
 	dir := t.TempDir()
@@ -71,7 +73,7 @@ func TestSnapshotReplaces(t *testing.T) {
 	if err := os.WriteFile(out, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want := "--out " + out + ": expected no such file, found one; choose another name, or replace it with --force"
+	want := "--out " + out + " already exists; choose another name, or replace the file with --force"
 	fresh := filepath.Join(dir, "fresh")
 	if err := os.WriteFile(fresh, []byte("new"), 0o600); err != nil {
 		t.Fatal(err)
@@ -94,8 +96,8 @@ func TestSnapshotReplaces(t *testing.T) {
 	checkNames(t, dir, "fresh", "s.db")
 }
 
-// TestSnapshotUnderWrites: the snapshot is of one moment. Each write changes two keys at once and comes after the one
-// before it.
+// TestSnapshotUnderWrites checks that the snapshot shows a single moment. Each write changes two
+// keys at once and follows the previous write.
 func TestSnapshotUnderWrites(t *testing.T) {
 	target, _ := startEmbedded(t, shortDir(t))
 	client := fill(t, target, 200)
@@ -150,7 +152,7 @@ func value(t *testing.T, client *clientv3.Client, key string) string {
 	return string(got.Kvs[0].Value)
 }
 
-// TestSnapshotOfNothing: where no etcd can be reached, the error says what to do.
+// TestSnapshotOfNothing checks that the error contains the remedy if no etcd can be reached.
 func TestSnapshotOfNothing(t *testing.T) {
 	external := Target{}
 	external.Transport.ServerList = []string{"http://127.0.0.1:1"}
@@ -159,10 +161,9 @@ func TestSnapshotOfNothing(t *testing.T) {
 		want   []string
 	}{
 		"stopped server": {Target{DataDir: t.TempDir()}, []string{
-			"expected a running server, whose embedded etcd listens on a socket there, found: ", "no such file",
-			"start the server",
+			"connect to the embedded etcd in --data-dir ", "no such file", "that the server runs",
 		}},
-		"external": {external, []string{"expected a member that can be read, found none", "http://127.0.0.1:1",
+		"external": {external, []string{"no member can be read: ", "http://127.0.0.1:1",
 			"connection refused", "check --etcd-servers"}},
 	} {
 		t.Run(name, func(t *testing.T) {

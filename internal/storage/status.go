@@ -14,18 +14,19 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Health is whether a member serves reads that need the whole cluster's consent, and has no alarm.
+// Health reports whether a member serves reads that need the consent of the whole cluster, and has
+// no alarm.
 type Health string
 
-// What the health of a member can be.
+// Values of Health.
 const (
 	Healthy   Health = "healthy"
 	Unhealthy Health = "unhealthy"
-	// Unknown is a member that no given endpoint leads to.
+	// Unknown means that no given endpoint leads to the member.
 	Unknown Health = "unknown"
 )
 
-// Member is one member of the cluster as it sees itself. Sizes are in bytes.
+// Member describes one member of the cluster as the member itself reports it. Sizes are in bytes.
 type Member struct {
 	Endpoint string `json:"endpoint,omitempty"`
 	// ID is in hexadecimal, as etcdctl prints it.
@@ -34,11 +35,12 @@ type Member struct {
 	Version string `json:"version,omitempty"`
 	Leader  bool   `json:"leader"`
 	Learner bool   `json:"learner"`
-	// Revision is the last that this member has applied.
+	// Revision is the last revision that this member has applied.
 	Revision int64 `json:"revision"`
 	Size     int64 `json:"sizeBytes"`
 	InUse    int64 `json:"inUseBytes"`
-	// Quota is the size at which writes are refused; 0 if the member, before 3.6, does not tell.
+	// Quota is the size at which writes are rejected; 0 if the member, before 3.6, does not report
+	// it.
 	Quota   int64    `json:"quotaBytes,omitempty"`
 	Alarms  []string `json:"alarms,omitempty"`
 	Health  Health   `json:"health"`
@@ -52,13 +54,13 @@ type Status struct {
 	Members []Member `json:"members"`
 }
 
-// Problems returns an error that names the members that are not well, and nil if there are none. A member whose state
-// is unknown is no problem.
+// Problems returns an error that names the unhealthy members, or nil if there are none. A member
+// whose state is unknown is not a problem.
 func (s *Status) Problems() error {
 	var errs []error
 	for _, m := range s.Members {
 		if m.Health == Unhealthy {
-			errs = append(errs, fmt.Errorf("etcd %s is not healthy: %s", m.title(), m.Problem))
+			errs = append(errs, fmt.Errorf("etcd member %s is unhealthy: %s", m.title(), m.Problem))
 		}
 	}
 	return errors.Join(errs...)
@@ -68,8 +70,9 @@ func (m Member) title() string {
 	return strings.TrimSpace(m.Name + " " + m.Endpoint)
 }
 
-// Status asks each endpoint, and the first that answers for the list of members and alarms. The error is nil as soon as
-// one endpoint was asked: what is wrong with members is in the result.
+// Status queries each endpoint, and the first healthy one also for the list of members. It returns
+// an error only if the endpoints are not known or a client cannot be created. Problems of members
+// are in the result.
 func (t Target) Status(ctx context.Context) (*Status, error) {
 	endpoints, err := t.endpoints(ctx)
 	if err != nil {
@@ -98,7 +101,8 @@ func (t Target) Status(ctx context.Context) (*Status, error) {
 	return status, nil
 }
 
-// add gives a member of the cluster's list to the endpoint that is its own, or adds it as one that nobody asked.
+// add assigns a member of the cluster's list to its endpoint, or adds it as a member that was not
+// queried.
 func (s *Status) add(known *etcdserverpb.Member) {
 	for i := range s.Members {
 		m := &s.Members[i]
@@ -109,39 +113,39 @@ func (s *Status) add(known *etcdserverpb.Member) {
 	}
 	s.Members = append(s.Members, Member{
 		id: known.ID, ID: fmt.Sprintf("%x", known.ID), Name: known.Name, Learner: known.IsLearner, Health: Unknown,
-		Problem: "not asked: none of --etcd-servers that answered is this member; it advertises " +
+		Problem: "not in --etcd-servers, or it does not respond; it advertises " +
 			strings.Join(known.ClientURLs, ","),
 	})
 }
 
-// askMember asks one member what it is and whether it can read.
+// askMember queries the status of one member, and whether it can read.
 func askMember(ctx context.Context, client *clientv3.Client, endpoint string) Member {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	m := Member{Endpoint: endpoint, Health: Unhealthy}
 	status, err := client.Status(ctx, endpoint)
 	if err != nil {
-		m.Problem = fmt.Sprintf("expected an answer within %s, found: %v", callTimeout, err)
+		m.Problem = fmt.Sprintf("no response within %s: %v", callTimeout, err)
 		return m
 	}
 	m.id, m.ID = status.Header.MemberId, fmt.Sprintf("%x", status.Header.MemberId)
 	m.Version, m.Revision = status.Version, status.Header.Revision
 	m.Leader, m.Learner = status.Leader == status.Header.MemberId, status.IsLearner
 	m.Size, m.InUse, m.Quota = status.DbSize, status.DbSizeInUse, status.DbSizeQuota
-	// A learner serves no reads, and need not: it has no vote.
+	// A learner serves no reads, and need not, because it has no vote.
 	if !m.Learner {
-		// Who may not read the key was let in, authenticated and answered by the cluster.
+		// A permission error shows that the cluster authenticated the client and responded.
 		if _, err := client.Get(ctx, "health"); err != nil && !errors.Is(err, rpctypes.ErrPermissionDenied) {
-			m.Problem = fmt.Sprintf("expected to read a key within %s, found: %v", callTimeout, err)
+			m.Problem = fmt.Sprintf("read a key within %s: %v", callTimeout, err)
 			return m
 		}
 		if m.Alarms, err = alarms(ctx, client, m.id); err != nil {
-			m.Problem = fmt.Sprintf("expected the list of alarms, found: %v", err)
+			m.Problem = fmt.Sprintf("list alarms: %v", err)
 			return m
 		}
 	}
 	if len(m.Alarms) > 0 {
-		m.Problem = "alarm " + strings.Join(m.Alarms, ", ") + "; docs/production.md says what to do"
+		m.Problem = "alarm " + strings.Join(m.Alarms, ", ") + "; see docs/operate/runbooks.md"
 		return m
 	}
 	m.Health = Healthy
@@ -163,7 +167,7 @@ func alarms(ctx context.Context, client *clientv3.Client, id uint64) ([]string, 
 	return own, nil
 }
 
-// listMembers returns nil where the cluster does not tell: the endpoints' own answers remain.
+// listMembers returns nil if the request fails. The responses of the endpoints remain.
 func listMembers(ctx context.Context, client *clientv3.Client) []*etcdserverpb.Member {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -18,27 +18,29 @@ import (
 )
 
 const (
-	// callTimeout is for a call that etcd answers at once when it is well; an election takes 1 s.
+	// callTimeout is the timeout of a call to which a healthy etcd responds immediately. An
+	// election takes 1 s.
 	callTimeout = 5 * time.Second
-	// callRetries, each after 25 ms, outlast an election.
+	// callRetries is the number of retries, each after 25 ms. Together they take longer than an
+	// election.
 	callRetries = 60
-	// keepAlive notices a peer that vanished in the middle of a snapshot or defragmentation, which have no deadline:
-	// how long they take depends on the size of the database.
+	// keepAlive detects a peer that disappeared during a snapshot or a defragmentation. These have
+	// no deadline, because their duration depends on the size of the database.
 	keepAlive = 10 * time.Second
 )
 
-// Target is the etcd of a server, as the flags of the server name it.
+// Target is the etcd of a server, as the flags of the server specify it.
 type Target struct {
-	// DataDir is the server's data directory; it counts where Transport names no servers.
+	// DataDir is the server's data directory. It is used if Transport lists no servers.
 	DataDir string
-	// Transport says where the members of an external cluster are, and with which files to connect.
+	// Transport specifies the members of an external cluster, and the files for the connection.
 	Transport storagebackend.TransportConfig
-	// Prefix is what the keys of the server's objects begin with.
+	// Prefix is the prefix of the keys of the server's objects.
 	Prefix string
 }
 
-// endpoints returns where the members are. For a server that is not running, or that belongs to somebody else, it
-// returns an error.
+// endpoints returns the addresses of the members. It returns an error for a server that is not
+// running or that belongs to another user.
 func (t Target) endpoints(ctx context.Context) ([]string, error) {
 	if len(t.Transport.ServerList) > 0 {
 		return t.Transport.ServerList, nil
@@ -47,32 +49,32 @@ func (t Target) endpoints(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("resolve --data-dir: %w", err)
 	}
-	// etcd's client would try for seconds and then not say why.
+	// etcd's client would retry for seconds and then not report the reason.
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", SocketPath(dataDir))
 	if err != nil {
 		return nil, fmt.Errorf(
-			"--data-dir %s: expected a running server, whose embedded etcd listens on a socket there, found: %w; "+
-				"start the server, "+
-				"run this as the server's user, or name an external etcd with --etcd-servers", t.DataDir, err)
+			"connect to the embedded etcd in --data-dir %s: %w; check the directory, that the server runs and that you "+
+				"are its user, or set --etcd-servers for an external etcd", t.DataDir, err)
 	}
 	conn.Close()
 	return []string{"unix://" + SocketPath(dataDir)}, nil
 }
 
-// config is for one member: etcd's client spreads calls over all endpoints it has.
+// config returns the configuration for one member. With several endpoints, etcd's client spreads
+// calls over all of them.
 func (t Target) config(ctx context.Context, endpoint string) (clientv3.Config, error) {
 	config, err := etcdclient.Config(ctx, t.Transport)
 	config.Endpoints = []string{endpoint}
 	config.DialKeepAliveTime, config.DialKeepAliveTimeout = keepAlive, keepAlive
 	config.MaxUnaryRetries = callRetries
 	config.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(failFast)}
-	// Errors are returned; the log would tell each attempt, as JSON.
+	// Errors are returned. The log would contain each attempt, as JSON.
 	config.Logger = zap.NewNop()
 	return config, err
 }
 
-// failFast undoes what etcd's client does by default: waiting for a connection until the deadline, whose error does not
-// say why there was none.
+// failFast reverts a default of etcd's client: it waits for a connection until the deadline, and
+// its error does not contain the reason.
 func failFast(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker,
 	opts ...grpc.CallOption) error {
 	return invoker(ctx, method, req, reply, cc, append(opts, grpc.WaitForReady(false))...)

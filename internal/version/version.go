@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package version has the version of a binary: stamped by scripts/build.sh, or else that of its main module.
+// Package version provides the version of a binary: the version that scripts/build.sh stamps, or
+// else the version of its main module.
 package version
 
 import (
@@ -10,29 +11,32 @@ import (
 	"slices"
 )
 
-// version is stamped with -ldflags "-X example.com/extension-apiserver/internal/version.version=...". The version of
-// Kubernetes in k8s.io/component-base/version stays that of the libraries: their deprecation warnings are computed from
-// it.
+// version is stamped with -ldflags "-X
+// example.com/extension-apiserver/internal/version.version=...". The version of Kubernetes in
+// k8s.io/component-base/version stays that of the libraries: their deprecation warnings are
+// computed from it.
 var version string
 
-// Info says what a binary was made of.
+// Info describes what a binary was built from.
 type Info struct {
-	// Version is that of the main module.
+	// Version is the version of the main module.
 	Version string `json:"version"`
-	// Libraries are the versions of the modules that decide how the binary behaves, by module path.
+	// Libraries are the versions of the modules that decide how the binary behaves, by module
+	// path.
 	Libraries map[string]string `json:"libraries"`
 	GoVersion string            `json:"goVersion"`
 	Platform  string            `json:"platform"`
 }
 
-// Get returns the version and those of the named modules that the binary contains.
+// Get returns the version, and the versions of the named modules that the binary contains.
 func Get(modules ...string) Info {
 	info := Info{Version: cmp.Or(version, "v0.0.0-unstamped"), GoVersion: runtime.Version(), Platform: runtime.GOOS +
 		"/" + runtime.GOARCH}
 	var deps []*debug.Module
 	if build, ok := debug.ReadBuildInfo(); ok {
 		deps = build.Deps
-		// Of a module that was got by its version; in a checkout it is (devel), or made of the commit.
+		// The version of a module that was downloaded by version. In a checkout it is (devel), or
+		// derived from the commit.
 		if version == "" && build.Main.Version != "(devel)" {
 			info.Version = cmp.Or(build.Main.Version, info.Version)
 		}

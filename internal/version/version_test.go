@@ -20,7 +20,8 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// TestLibraries: the versions are those of the modules in the binary. This one contains none, so they are given.
+// TestLibraries checks that the versions are those of the modules in the binary. The test binary
+// contains none, so the test provides them.
 func TestLibraries(t *testing.T) {
 	deps := []*debug.Module{{Path: "a.b/c", Version: "v1.2.3"}, {Path: "a.b/cd", Version: "v4.0.0"}}
 	got := libraries(deps, []string{"a.b/c", "a.b/missing"})

@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	// alarmsPeriod is how often etcd is asked for its alarms.
+	// alarmsPeriod is the interval at which the server reads the alarms of etcd.
 	alarmsPeriod = 30 * time.Second
-	// alarmsTimeout bounds one request.
+	// alarmsTimeout is the timeout of one request.
 	alarmsTimeout = 5 * time.Second
 )
 
-// etcdAlarm has the value 1 for each alarm that is raised.
+// etcdAlarm has the value 1 for each raised alarm.
 var etcdAlarm = metrics.NewGaugeVec(&metrics.GaugeOpts{
 	Subsystem: "extension_apiserver",
 	Name:      "etcd_alarm",
@@ -39,8 +39,9 @@ var etcdAlarm = metrics.NewGaugeVec(&metrics.GaugeOpts{
 
 var registerAlarms = sync.OnceFunc(func() { legacyregistry.MustRegister(etcdAlarm) })
 
-// alarms is the health check etcd-alarms, which fails while etcd has raised an alarm. The library's checks pass then:
-// reads and deletions are served. All replicas share one etcd, so the readiness probe of the manifests excludes it.
+// alarms is the health check etcd-alarms, which fails while etcd has raised an alarm. The
+// library's checks pass then, because reads and deletions are still served. All replicas share
+// one etcd, so the readiness probe of the manifests excludes this check.
 type alarms struct{ raised atomic.Pointer[string] }
 
 func newAlarms() *alarms {
@@ -48,24 +49,25 @@ func newAlarms() *alarms {
 	return &alarms{}
 }
 
-// run asks an etcd for its alarms until the context ends.
+// run reads the alarms of an etcd periodically until the context is done.
 func (a *alarms) run(ctx context.Context, t storagebackend.TransportConfig) {
 	client, err := newEtcdClient(ctx, t)
 	if err != nil {
-		klog.ErrorS(err, "The alarms of etcd are not watched")
+		klog.ErrorS(err, "Unable to watch the alarms of etcd")
 		return
 	}
 	defer client.Close()
 	wait.UntilWithContext(ctx, func(ctx context.Context) { a.update(ctx, client) }, alarmsPeriod)
 }
 
-// update keeps the last observation if etcd does not respond: the library's checks report that.
+// update reads the alarms once. If etcd does not respond, the last observation remains valid: the
+// library's checks report the outage.
 func (a *alarms) update(ctx context.Context, client clientv3.Maintenance) {
 	ctx, cancel := context.WithTimeout(ctx, alarmsTimeout)
 	defer cancel()
 	list, err := client.AlarmList(ctx)
 	if err != nil {
-		klog.V(2).InfoS("Reading the alarms of etcd failed", "err", err)
+		klog.V(2).InfoS("Failed to read the alarms of etcd", "err", err)
 		return
 	}
 	names := sets.New[string]()
@@ -81,7 +83,7 @@ func (a *alarms) update(ctx context.Context, client clientv3.Maintenance) {
 	}
 	raised := strings.Join(sets.List(names), ", ")
 	if before := a.raised.Swap(&raised); raised != "" && (before == nil || *before != raised) {
-		klog.ErrorS(a.Check(nil), "etcd has raised an alarm")
+		klog.ErrorS(a.Check(nil), "etcd alarm")
 	}
 }
 
@@ -91,7 +93,7 @@ func (a *alarms) Name() string { return "etcd-alarms" }
 // Check implements healthz.HealthChecker.
 func (a *alarms) Check(*http.Request) error {
 	if raised := a.raised.Load(); raised != nil && *raised != "" {
-		return fmt.Errorf("etcd has raised the alarm %s; docs/production.md says what to do", *raised)
+		return fmt.Errorf("etcd has raised the alarm %s; see docs/operate/runbooks.md", *raised)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func TestAlarms(t *testing.T) {
 	}
 }
 
-// metric returns the value for an alarm.
+// metric returns the value of the metric for an alarm.
 func metric(t *testing.T, alarm string) float64 {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()

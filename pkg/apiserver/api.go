@@ -31,66 +31,74 @@ import (
 	"example.com/extension-apiserver/pkg/registry/subresource"
 )
 
-// API describes the groups and kinds that a server serves. The k8s.io libraries keep feature gates, metrics and the
-// monitor of storage sizes per process: servers in one process share them.
+// API describes the groups and kinds that a server serves. The k8s.io libraries keep feature
+// gates, metrics and the monitor of storage sizes per process, so servers in one process share
+// them.
 type API struct {
-	// Name is the component's name in logs, metrics, hints and the default of --data-dir. It is a DNS label.
+	// Name is the component's name in logs, metrics, hints and the default of --data-dir. It must
+	// be a DNS label.
 	Name string
-	// Groups are the API groups, at least one.
+	// Groups are the API groups. At least one is required.
 	Groups []Group
-	// OpenAPI returns the generated definitions of the kinds of all groups and versions. The server adds those of the
-	// types that every server has.
+	// OpenAPI returns the generated definitions of the kinds of all groups and versions. The
+	// server adds the definitions of the types that every server has.
 	OpenAPI openapicommon.GetOpenAPIDefinitions
-	// EmbeddedEtcd runs in the server's process if --etcd-servers is not set: embeddedetcd.Server. Default: none, and
-	// --etcd-servers is required.
+	// EmbeddedEtcd is the etcd that runs in the server's process if --etcd-servers is not set.
+	// Use embeddedetcd.Server. Default: none, which makes --etcd-servers required.
 	EmbeddedEtcd EmbeddedEtcd
-	// Flags are flags of serve. Default: none.
+	// Flags are additional flags of the command serve. Default: none.
 	Flags Flags
-	// Admission are admission plugins, in the order in which they are called: after NamespaceLifecycle and before
-	// policies and webhooks.
+	// Admission lists admission plugins in call order. They are called after NamespaceLifecycle
+	// and before policies and webhooks.
 	Admission []AdmissionPlugin
-	// PostStart are functions that run when the server serves, by name, a DNS label.
+	// PostStart maps names, which must be DNS labels, to functions that run when the server
+	// serves.
 	PostStart map[string]PostStartHook
-	// Permissions are what the hooks of the API need in the cluster. While one is missing, the server reports it in
-	// /readyz, is not ready, and rejects writes. The role in manifests/api and package envtest grant them.
+	// Permissions are the permissions that the hooks of the API need in the cluster. While one is
+	// missing, the server reports it in /readyz, is not ready, and rejects writes. The role in
+	// manifests/api and package envtest grant them.
 	Permissions []rbacv1.PolicyRule
-	// NamespacePermissions are the same in the server's own namespace, Runtime.Namespace.
+	// NamespacePermissions are the permissions that the hooks need in the server's own namespace,
+	// Runtime.Namespace. They have the same effect as Permissions.
 	NamespacePermissions []rbacv1.PolicyRule
 }
 
 // Group is an API group.
 type Group struct {
-	// Name is a DNS subdomain with a dot, not in k8s.io or kubernetes.io, which are reserved.
+	// Name must be a DNS subdomain with a dot. k8s.io and kubernetes.io and their subdomains are
+	// reserved.
 	Name string
-	// AddToScheme registers the kinds of each version of the group with their defaults and conversions, the internal
-	// types of kinds that have any, and the order of the versions (runtime.Scheme.SetVersionPriority), the preferred one
-	// first.
+	// AddToScheme registers the kinds of each version of the group with their defaults and
+	// conversions, and the internal types of kinds that have one. It sets the order of the
+	// versions with runtime.Scheme.SetVersionPriority, the preferred version first.
 	AddToScheme func(*runtime.Scheme) error
-	// Validation registers the generated validation of the kinds, which clients do not import. Default: none, if
-	// AddToScheme registers it.
+	// Validation registers the generated validation of the kinds, which clients do not import.
+	// Default: none, if AddToScheme registers it.
 	Validation func(*runtime.Scheme) error
-	// StorageVersion is the version in which objects are stored in etcd, for example v1. A kind without this version
-	// is stored in the preferred one of its versions.
+	// StorageVersion is the version in which objects are stored in etcd, such as v1. A kind
+	// without this version is stored in its preferred version.
 	StorageVersion string
-	// Kinds are served in each version that registers them: the NewStorage of a registry.Kind, or a function that makes
-	// the storage of a kind.
+	// Kinds are served in each version that registers them. Each is the NewStorage of a
+	// registry.Kind, or a function that creates the storage of a kind.
 	Kinds []registry.NewStorage
-	// IdentityReview is the version that serves the kind IdentityReview, for example v1. Default: none.
+	// IdentityReview is the version that serves the kind IdentityReview, such as v1. Default:
+	// none.
 	IdentityReview string
 }
 
-// EmbeddedEtcd is an etcd in the server's process. Only servers that import package embeddedetcd link one.
+// EmbeddedEtcd is an etcd in the server's process. Only servers that import package embeddedetcd
+// link one.
 type EmbeddedEtcd interface {
-	// ValidateDataDir returns all errors in the name of a data directory.
+	// ValidateDataDir returns all validation errors of a data directory.
 	ValidateDataDir(dataDir string) []error
-	// Start starts an etcd on the directory and waits until it serves clients at the endpoint. An error that stops it
-	// while it runs is sent to failed. closeEtcd stops it and releases its directory; call it after the server that
-	// uses the etcd has stopped.
+	// Start starts etcd on the directory and waits until it serves clients at endpoint. If etcd
+	// fails later, its error is sent to failed. closeEtcd stops etcd and releases the directory.
+	// Call it after the server that uses the etcd has stopped.
 	Start(ctx context.Context, dataDir string) (endpoint string, failed <-chan error, closeEtcd func(), err error)
 }
 
-// GroupVersions returns the served versions, group by group, the preferred version of each group first. It returns nil
-// if the API is invalid.
+// GroupVersions returns the served versions by group, the preferred version of each group first.
+// It returns nil if the API is invalid.
 func (a API) GroupVersions() []schema.GroupVersion {
 	scheme, err := a.newScheme()
 	if err != nil {
@@ -120,7 +128,8 @@ func (g Group) servesIdentityReview(scheme *runtime.Scheme) bool {
 	return scheme.Recognizes(g.version(g.IdentityReview).WithKind("IdentityReview"))
 }
 
-// storageScheme returns a scheme in which the storage version of each group is its preferred version.
+// storageScheme returns a scheme in which the storage version of each group is its preferred
+// version.
 func (a API) storageScheme() (*runtime.Scheme, error) {
 	scheme, err := a.newScheme()
 	if err != nil {
@@ -148,18 +157,18 @@ func (g Group) apiGroupInfo(scheme *runtime.Scheme, codecs serializer.CodecFacto
 	return registry.NewAPIGroupInfo(g.Name, kinds, scheme, codecs, optsGetter, authz)
 }
 
-// openAPI returns the definitions of the kinds of the API, and of the types that every server has.
+// openAPI returns the definitions of the kinds of the API and of the types that every server has.
 func (a API) openAPI(ref openapicommon.ReferenceCallback) map[string]openapicommon.OpenAPIDefinition {
 	definitions := openapi.GetOpenAPIDefinitions(ref)
 	maps.Copy(definitions, a.OpenAPI(ref))
 	return definitions
 }
 
-// newScheme returns a new scheme with the kinds of the API and those that every server has.
+// newScheme returns a new scheme with the kinds of the API and the kinds that every server has.
 func (a API) newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	// The core group's v1 has the options of requests (GetOptions, ListOptions, ...) and the kinds of responses that
-	// every API server sends, such as Status and discovery documents.
+	// Version v1 of the core group has the options of requests (GetOptions, ListOptions, ...) and
+	// the kinds of responses that every API server sends, such as Status and discovery documents.
 	unversioned := schema.GroupVersion{Version: "v1"}
 	metav1.AddToGroupVersion(scheme, unversioned)
 	scheme.AddUnversionedTypes(unversioned,
@@ -175,7 +184,7 @@ func (a API) newScheme() (*runtime.Scheme, error) {
 
 func (g Group) addToScheme(scheme *runtime.Scheme) error {
 	if g.AddToScheme == nil {
-		return fmt.Errorf("AddToScheme of the group %q is not set", g.Name)
+		return fmt.Errorf("AddToScheme of the group %q is required", g.Name)
 	}
 	if err := g.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("register the kinds of the group %q: %w", g.Name, err)
@@ -190,39 +199,41 @@ func (g Group) addToScheme(scheme *runtime.Scheme) error {
 		return fmt.Errorf("IdentityReview is %q, and AddToScheme registers a kind IdentityReview in %s",
 			g.IdentityReview, gv)
 	}
-	// Registering it in another version would create that version.
+	// Registering the kind in any other version would create that version.
 	if slices.Contains(scheme.PrioritizedVersionsForGroup(g.Name), gv) {
 		identity.AddToScheme(scheme, gv)
 	}
 	return nil
 }
 
-// Validate returns all validation errors, as one error. It creates the storage of each kind once, without etcd.
+// Validate returns all validation errors as one error. It creates the storage of each kind once,
+// without etcd.
 func (a API) Validate() error {
 	_, err := a.NewScheme()
 	return err
 }
 
-// NewScheme returns a new scheme with all that a server of the API registers, or all validation errors, as Validate
-// does. Kinds register in it when their storage is created the first time; later nothing is registered, since servers
-// read a scheme without locks.
+// NewScheme returns a new scheme with everything that a server of the API registers. If the API
+// is invalid, it returns all validation errors, like Validate. Kinds complete the scheme when
+// their storage is created the first time. Nothing is registered later, because servers read a
+// scheme without locks.
 func (a API) NewScheme() (*runtime.Scheme, error) {
 	var problems []error
 	for _, wrong := range validation.IsDNS1123Label(a.Name) {
 		problems = append(problems, fmt.Errorf("the name is %q: %s", a.Name, wrong))
 	}
 	if a.OpenAPI == nil {
-		problems = append(problems, errors.New("OpenAPI is not set, expected the generated definitions"))
+		problems = append(problems, errors.New("OpenAPI is required: set the generated definitions"))
 	}
 	if len(a.Groups) == 0 {
-		problems = append(problems, errors.New("there are no groups"))
+		problems = append(problems, errors.New("at least one group is required"))
 	}
 	problems = append(problems, a.validateExtensions()...)
 	names := sets.New[string]()
 	for _, g := range a.Groups {
 		problems = append(problems, g.validateName()...)
 		if names.Has(g.Name) {
-			problems = append(problems, fmt.Errorf("two groups are %q", g.Name))
+			problems = append(problems, fmt.Errorf("duplicate group %q", g.Name))
 		}
 		names.Insert(g.Name)
 	}
@@ -249,7 +260,7 @@ func (g Group) validateName() []error {
 	}
 	switch {
 	case g.Name != "" && !strings.Contains(g.Name, "."):
-		problems = append(problems, fmt.Errorf("the group is %q, expected one with a dot, such as %s.example.com",
+		problems = append(problems, fmt.Errorf("the group is %q: must contain a dot, such as %s.example.com",
 			g.Name, g.Name))
 	case reserved(g.Name):
 		problems = append(problems,
@@ -267,7 +278,7 @@ func reserved(group string) bool {
 	return false
 }
 
-// versionName matches the versions that kube-apiserver sorts by stability.
+// versionName matches the version names that kube-apiserver sorts by stability.
 var versionName = regexp.MustCompile(`^v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?$`)
 
 func (g Group) validateVersions(scheme *runtime.Scheme) []error {
@@ -275,7 +286,7 @@ func (g Group) validateVersions(scheme *runtime.Scheme) []error {
 	versions := scheme.PrioritizedVersionsForGroup(g.Name)
 	for _, gv := range versions {
 		if !versionName.MatchString(gv.Version) {
-			problems = append(problems, fmt.Errorf("a version is %q, expected a name such as v1 or v1beta1",
+			problems = append(problems, fmt.Errorf("the version is %q: must have the form v1, v1beta1 or v1alpha1",
 				gv.Version))
 		}
 	}
@@ -283,19 +294,19 @@ func (g Group) validateVersions(scheme *runtime.Scheme) []error {
 	case len(versions) == 0:
 		problems = append(problems, fmt.Errorf("AddToScheme registers no version of the group %q", g.Name))
 	case g.StorageVersion == "":
-		problems = append(problems, fmt.Errorf("StorageVersion is not set, expected one of %v", versions))
+		problems = append(problems, fmt.Errorf("StorageVersion is required: one of %v", versions))
 	case !slices.Contains(versions, g.version(g.StorageVersion)):
-		problems = append(problems, fmt.Errorf("StorageVersion is %q, expected one of %v", g.StorageVersion, versions))
+		problems = append(problems, fmt.Errorf("StorageVersion is %q: must be one of %v", g.StorageVersion, versions))
 	}
 	if g.IdentityReview != "" && !g.servesIdentityReview(scheme) {
-		problems = append(problems, fmt.Errorf("IdentityReview is %q, expected one of %v", g.IdentityReview, versions))
+		problems = append(problems, fmt.Errorf("IdentityReview is %q: must be one of %v", g.IdentityReview, versions))
 	}
 	return problems
 }
 
 func (g Group) validateKinds(scheme *runtime.Scheme) []error {
 	if len(g.Kinds) == 0 {
-		return []error{fmt.Errorf("there are no kinds in the group %q", g.Name)}
+		return []error{fmt.Errorf("the group %q has no kinds", g.Name)}
 	}
 	_, err := g.apiGroupInfo(scheme, serializer.NewCodecFactory(scheme), registry.Unconnected{}, nil)
 	if all, ok := errors.AsType[utilerrors.Aggregate](err); ok {

@@ -25,7 +25,7 @@ import (
 	"example.com/extension-apiserver/sample/registry/workshop/gadget"
 )
 
-// testAPI is one of two kinds, one with a store and one without.
+// testAPI has two kinds, one with a store and one without.
 var testAPI = API{
 	Name:         "extension-apiserver",
 	Groups:       []Group{testGroup},
@@ -41,7 +41,7 @@ var testGroup = Group{
 	Kinds:          []registry.NewStorage{gadget.Kind.NewStorage},
 }
 
-// withGroup returns testAPI with a change of its group.
+// withGroup returns testAPI with a changed group.
 func withGroup(change func(*Group)) API {
 	api, group := testAPI, testGroup
 	change(&group)
@@ -53,8 +53,7 @@ func addToScheme(scheme *runtime.Scheme) error {
 	return errors.Join(v1.AddToScheme(scheme), scheme.SetVersionPriority(v1.SchemeGroupVersion))
 }
 
-// testCodecs are those of testAPI.
-// mustOptions returns the options of an API that is valid.
+// mustOptions returns the options of a valid API.
 func mustOptions(api API) *Options {
 	o, err := NewOptions(api)
 	if err != nil {
@@ -63,9 +62,10 @@ func mustOptions(api API) *Options {
 	return o
 }
 
+// testCodecs are the codecs of testAPI.
 var testCodecs = mustOptions(testAPI).codecs
 
-// TestValidateAPI: everything that is wrong with an API is said at once, before anything is started.
+// TestValidateAPI: Validate reports all errors in an API.
 func TestValidateAPI(t *testing.T) {
 	if err := testAPI.Validate(); err != nil {
 		t.Fatal(err)
@@ -76,24 +76,24 @@ func TestValidateAPI(t *testing.T) {
 		want   []string
 	}{
 		{"nothing set", func(a *API, _ *Group) { *a = API{} },
-			[]string{"the name is \"\"", "OpenAPI is not set", "there are no groups"}},
+			[]string{"the name is \"\"", "OpenAPI is required", "at least one group is required"}},
 		{"nothing set in a group", func(_ *API, g *Group) { *g = Group{} },
-			[]string{"the group is \"\"", "AddToScheme of the group \"\" is not set"}},
+			[]string{"the group is \"\"", "AddToScheme of the group \"\" is required"}},
 		{"two groups of one name", func(a *API, g *Group) { a.Groups = append(a.Groups, *g) },
-			[]string{"two groups are \"" + workshop.GroupName + "\""}},
+			[]string{"duplicate group \"" + workshop.GroupName + "\""}},
 		{"name", func(a *API, _ *Group) { a.Name = "Bad_Name" }, []string{"the name is \"Bad_Name\""}},
 		{"group without a dot", func(_ *API, g *Group) { g.Name = "onelabel" },
-			[]string{"expected one with a dot, such as onelabel.example.com",
+			[]string{"must contain a dot, such as onelabel.example.com",
 				"registers no version of the group \"onelabel\""}},
 		{"group of Kubernetes", func(_ *API, g *Group) { g.Name = "bad.k8s.io" }, []string{"reserved for Kubernetes"}},
 		{"group of Kubernetes, older", func(_ *API, g *Group) { g.Name = "kubernetes.io" },
 			[]string{"reserved for Kubernetes"}},
 		{"no stored version", func(_ *API, g *Group) { g.StorageVersion = "" },
-			[]string{"StorageVersion is not set, expected one of [" + v1.SchemeGroupVersion.String() + "]"}},
+			[]string{"StorageVersion is required: one of [" + v1.SchemeGroupVersion.String() + "]"}},
 		{"stored version that is not served", func(_ *API, g *Group) { g.StorageVersion = "v7" },
-			[]string{"StorageVersion is \"v7\", expected one of"}},
+			[]string{"StorageVersion is \"v7\": must be one of"}},
 		{"identity reviews in a version that is not served", func(_ *API, g *Group) { g.IdentityReview = "v7" },
-			[]string{"IdentityReview is \"v7\", expected one of"}},
+			[]string{"IdentityReview is \"v7\": must be one of"}},
 		{"own kind IdentityReview", func(_ *API, g *Group) {
 			g.AddToScheme = func(scheme *runtime.Scheme) error {
 				scheme.AddKnownTypeWithName(v1.SchemeGroupVersion.WithKind("IdentityReview"), &v1.Gadget{})
@@ -105,14 +105,14 @@ func TestValidateAPI(t *testing.T) {
 		}, []string{"no such type"}},
 		{"no definition of a kind", func(a *API, _ *Group) {
 			a.OpenAPI = without(a.OpenAPI, v1.Gadget{}.OpenAPIModelName())
-		}, []string{"OpenAPI has no definition of com.example.workshop.v1.Gadget, which is Gadget in workshop.example.com/v1",
-			"OpenAPI has no definition of com.example.workshop.v1.Gadget, to which that of " +
-				"com.example.workshop.v1.GadgetList refers"}},
+		}, []string{"OpenAPI has no definition com.example.workshop.v1.Gadget for Gadget in workshop.example.com/v1",
+			"OpenAPI has no definition com.example.workshop.v1.Gadget, which " +
+				"com.example.workshop.v1.GadgetList references"}},
 		{"no definition of a field's type", func(a *API, _ *Group) {
 			a.OpenAPI = without(a.OpenAPI, v1.WidgetPart{}.OpenAPIModelName())
-		}, []string{"OpenAPI has no definition of com.example.workshop.v1.WidgetPart, to which that of " +
-			"com.example.workshop.v1.WidgetSpec refers"}},
-		{"no kinds", func(_ *API, g *Group) { g.Kinds = nil }, []string{"there are no kinds"}},
+		}, []string{"OpenAPI has no definition com.example.workshop.v1.WidgetPart, which " +
+			"com.example.workshop.v1.WidgetSpec references"}},
+		{"no kinds", func(_ *API, g *Group) { g.Kinds = nil }, []string{"has no kinds"}},
 		{"kind twice", func(_ *API, g *Group) { g.Kinds = append(g.Kinds, gadget.Kind.NewStorage) },
 			[]string{"register gadgets: two kinds have this resource"}},
 		{"version that no kind knows, with a bad name", func(_ *API, g *Group) {
@@ -121,7 +121,7 @@ func TestValidateAPI(t *testing.T) {
 				metav1.AddToGroupVersion(scheme, next)
 				return errors.Join(addToScheme(scheme), scheme.SetVersionPriority(v1.SchemeGroupVersion, next))
 			}
-		}, []string{"a version is \"next\"", "no kind is served in version " + workshop.GroupName + "/next"}},
+		}, []string{"the version is \"next\"", "no kind is served in version " + workshop.GroupName + "/next"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			api, group := testAPI, testGroup
@@ -140,7 +140,7 @@ func TestValidateAPI(t *testing.T) {
 	}
 }
 
-// without returns the definitions without one.
+// without returns the definitions without the named one.
 func without(definitions openapicommon.GetOpenAPIDefinitions, name string) openapicommon.GetOpenAPIDefinitions {
 	return func(ref openapicommon.ReferenceCallback) map[string]openapicommon.OpenAPIDefinition {
 		all := maps.Clone(definitions(ref))
@@ -149,7 +149,8 @@ func without(definitions openapicommon.GetOpenAPIDefinitions, name string) opena
 	}
 }
 
-// TestTwoServers: servers of different APIs run in one process, each with its own. The second has a group more.
+// TestTwoServers: servers of different APIs run in one process, and each serves only its own
+// groups.
 func TestTwoServers(t *testing.T) {
 	first, second := testAPI, testAPI
 	v1alpha7 := schema.GroupVersion{Group: "second.example.com", Version: "v1alpha7"}
@@ -178,7 +179,7 @@ func TestTwoServers(t *testing.T) {
 		}).client("HTTP/2.0")
 		defer clients[api.Name].CloseIdleConnections()
 		for _, gv := range api.GroupVersions() {
-			// One name in both groups: they share no keys.
+			// The same name in both groups shows that they share no keys.
 			clients[api.Name].want(t, http.MethodPost, paths[gv],
 				fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"g"},"spec":{"purpose":"none","model":"m"}}`, gv,
 					map[string]string{"v1": "Gadget", "v1alpha7": "Widget"}[gv.Version]),
@@ -194,7 +195,7 @@ func TestTwoServers(t *testing.T) {
 			client.want(t, http.MethodGet, path+"/g", "", want)
 		}
 	}
-	// The metrics of a process are one list, to which each server adds a counter of its own.
+	// The servers of a process share one list of metrics, to which each adds its own counter.
 	panics := func(name string) string {
 		t.Helper()
 		found := regexp.MustCompile(`(?m)^` + strings.ReplaceAll(name, "-", "_") +

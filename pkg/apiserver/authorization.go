@@ -20,25 +20,28 @@ import (
 	"example.com/extension-apiserver/internal/filters"
 )
 
-// delegated is k8s.io/apiserver's name of the authorizer that sends SubjectAccessReviews.
+// delegated is the name that k8s.io/apiserver gives the authorizer that sends
+// SubjectAccessReviews.
 const delegated = "kubernetes.io/webhook"
 
 const (
-	// userReviews is the number of concurrent SubjectAccessReviews per user. The client sends 200 a second, in the
-	// order of the requests: 10 of them delay those of other users by 50 ms.
+	// userReviews is the maximum number of concurrent SubjectAccessReviews per user. The client
+	// sends 200 per second in the order of the requests, so 10 of them delay those of other users
+	// by 50 ms.
 	userReviews = 10
-	// userReviewsWaiting is the number of queued SubjectAccessReviews per user. It is the default number of concurrent
-	// requests of a server, so that it rejects nothing that priority and fairness admits.
+	// userReviewsWaiting is the maximum number of queued SubjectAccessReviews per user. It is the
+	// default number of concurrent requests of a server, so it rejects no request that API
+	// Priority and Fairness admits.
 	userReviewsWaiting = 600
-	// maxSelectors is the maximum size of the selectors in a SubjectAccessReview, in bytes. The library encodes "a," as
-	// 32 bytes, and caches a review for each decision.
+	// maxSelectors is the maximum size of the selectors in a SubjectAccessReview, in bytes. The
+	// library encodes "a," as 32 bytes and caches a review for each decision.
 	maxSelectors = 1 << 10
-	// maxAttributes is the size from which the library does not cache a decision, in bytes.
+	// maxAttributes is the size in bytes from which the library does not cache a decision.
 	maxAttributes = 10_000
 )
 
-// newReviewer returns the library's authorizer with our client: cancelled requests exhaust the rate limit of the
-// library's client.
+// newReviewer returns the library's authorizer with the server's own client, because cancelled
+// requests exhaust the rate limit of the library's client.
 func (o *Options) newReviewer() (authorizer.Authorizer, error) {
 	options := o.Recommended.Authorization
 	client, err := newClient(options.RemoteKubeConfigFile, options.ClientTimeout)
@@ -51,15 +54,15 @@ func (o *Options) newReviewer() (authorizer.Authorizer, error) {
 	}.New()
 }
 
-// newAuthorizer allows the groups and paths that are always allowed, and delegates other requests to next, the
-// library's authorizer. unanswered is called if next fails.
+// newAuthorizer returns an authorizer that allows the always-allowed groups and paths, and
+// delegates other requests to next, the library's authorizer. It calls unanswered if next fails.
 func (o *Options) newAuthorizer(next authorizer.Authorizer, unanswered func()) (authorizer.Authorizer, error) {
 	paths, err := path.NewAuthorizer(o.Recommended.Authorization.AlwaysAllowPaths)
 	if err != nil {
 		return nil, fmt.Errorf("--authorization-always-allow-paths: %w", err)
 	}
 	groups := authorizerfactory.NewPrivilegedGroups(o.Recommended.Authorization.AlwaysAllowGroups...)
-	// The names are those of k8s.io/apiserver. They precede the reason in a 403.
+	// The names are those that k8s.io/apiserver uses. They precede the reason in a 403.
 	return union.New(
 		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/always-allow-groups", Authorizer: groups},
 		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/always-allow-paths", Authorizer: paths},
@@ -67,9 +70,9 @@ func (o *Options) newAuthorizer(next authorizer.Authorizer, unanswered func()) (
 	)
 }
 
-// delegatedAuthorizer sends SubjectAccessReviews, with a limit per user. Without the limit, one user could delay the
-// reviews of all users: impersonation is authorized before priority and fairness, and requests for different names are
-// not in the cache.
+// delegatedAuthorizer sends SubjectAccessReviews with a limit per user. Without the limit, one
+// user could delay the reviews of all users: impersonation is authorized before API Priority and
+// Fairness, and requests for different names are not in the cache.
 type delegatedAuthorizer struct {
 	next authorizer.UnconditionalAuthorizer
 	// unanswered is called when kube-apiserver did not respond.
@@ -82,8 +85,8 @@ func newDelegatedAuthorizer(next authorizer.UnconditionalAuthorizer, unanswered 
 		fairness.Limits{PerKey: userReviews, Queued: userReviewsWaiting})}
 }
 
-// ConditionsAwareAuthorize implements authorizer.Authorizer. It returns the decision of Authorize: conditions are not
-// supported.
+// ConditionsAwareAuthorize implements authorizer.Authorizer. It returns the decision of
+// Authorize, because conditions are not supported.
 func (d *delegatedAuthorizer) ConditionsAwareAuthorize(ctx context.Context,
 	a authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	return authorizer.ConditionsAwareDecisionFromParts(d.Authorize(ctx, a))
@@ -96,10 +99,10 @@ func (*delegatedAuthorizer) EvaluateConditions(
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
-// errUnauthorizable is the error for the caller. The cause is only logged, because it contains kube-apiserver's
-// address.
+// errUnauthorizable is the error for the caller. The cause is only logged, because it contains
+// the address of kube-apiserver.
 var errUnauthorizable = errors.New(
-	"authorization check failed: kube-apiserver did not answer; try again, the log of this server has the cause")
+	"authorization check failed: kube-apiserver did not respond; try again, or see the log of this server")
 
 // Authorize implements authorizer.Authorizer.
 func (d *delegatedAuthorizer) Authorize(ctx context.Context,
@@ -108,7 +111,7 @@ func (d *delegatedAuthorizer) Authorize(ctx context.Context,
 	if err != nil {
 		if errors.Is(err, fairness.ErrFull) {
 			filters.SetStatusError(ctx, apierrors.NewTooManyRequests(
-				fmt.Sprintf("%d questions about the rights of the user are open", userReviews+userReviewsWaiting), 1))
+				fmt.Sprintf("%d SubjectAccessReviews for the user are pending", userReviews+userReviewsWaiting), 1))
 		}
 		return authorizer.DecisionNoOpinion, "", err
 	}
@@ -118,10 +121,10 @@ func (d *delegatedAuthorizer) Authorize(ctx context.Context,
 	}
 	a = withShortSelectors(a)
 	decision, reason, err := d.next.Authorize(ctx, a)
-	// next is also a union, and newAuthorizer's union adds the name again.
+	// next is also a union and has added the name, which the union of newAuthorizer adds again.
 	reason = strings.TrimPrefix(reason, delegated+": ")
 	if err != nil {
-		// A cancelled request does not tell whether kube-apiserver responds.
+		// A cancelled request does not show whether kube-apiserver responds.
 		if ctx.Err() == nil {
 			d.unanswered()
 		}
@@ -135,9 +138,9 @@ func (d *delegatedAuthorizer) Authorize(ctx context.Context,
 	return decision, reason, nil
 }
 
-// isTooLong returns whether the attributes would be cached although they are long as JSON. The library caches up to
-// 8,192 decisions by the JSON of their reviews, if their attributes have less than 10,000 bytes as text; "<" is six in
-// JSON.
+// isTooLong reports whether the library would cache attributes that are too long as JSON. It
+// caches up to 8,192 decisions by the JSON of their reviews if the attributes have less than
+// 10,000 bytes as text. "<" is encoded as six bytes in JSON.
 func isTooLong(a authorizer.Attributes) bool {
 	text := strings.Join([]string{a.GetNamespace(), a.GetVerb(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(),
 		a.GetSubresource(), a.GetName(), a.GetPath()}, "")
@@ -148,8 +151,8 @@ func isTooLong(a authorizer.Attributes) bool {
 	return err != nil || len(escaped) > maxAttributes
 }
 
-// withShortSelectors returns the attributes, without their selectors if these exceed maxSelectors. A selector narrows a
-// request, so the user then needs the permission for all objects.
+// withShortSelectors returns the attributes without their selectors if these exceed maxSelectors.
+// A selector narrows a request, so the user then needs the permission for all objects.
 func withShortSelectors(a authorizer.Attributes) authorizer.Attributes {
 	const perRequirement = len(`{"key":"","operator":"DoesNotExist","values":[]},`)
 	size := 0
@@ -167,7 +170,7 @@ func withShortSelectors(a authorizer.Attributes) authorizer.Attributes {
 	if size <= maxSelectors {
 		return a
 	}
-	// A copy, because a watch keeps its attributes.
+	// The attributes are copied, because a watch keeps them.
 	return authorizer.AttributesRecord{
 		User: a.GetUser(), Verb: a.GetVerb(), Namespace: a.GetNamespace(), APIGroup: a.GetAPIGroup(),
 		APIVersion: a.GetAPIVersion(),

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// TestLongSelectors: kube-apiserver is asked about a request with long selectors as if it had none.
+// TestLongSelectors: the SubjectAccessReview for a request with long selectors has no selectors.
 func TestLongSelectors(t *testing.T) {
 	numbers := make([]string, 300)
 	for i := range numbers {
@@ -23,7 +23,7 @@ func TestLongSelectors(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		labels, fields string
-		asked          bool // with the selectors
+		asked          bool // whether the review has the selectors
 	}{
 		"none": {asked: true},
 		"short": {labels: "app=shop,tier in (a,b),!old",
@@ -70,7 +70,8 @@ func TestLongSelectors(t *testing.T) {
 	}
 }
 
-// TestLongAttributes: attributes that are long as JSON only, which the library would cache, are not authorized.
+// TestLongAttributes: attributes that are too long only as JSON, which the library would cache,
+// are not authorized.
 func TestLongAttributes(t *testing.T) {
 	for path, want := range map[string]bool{
 		strings.Repeat("x", 9_000): false, strings.Repeat("<", 1_000): false, strings.Repeat("<", 9_000): true,

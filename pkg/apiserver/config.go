@@ -41,7 +41,8 @@ type serverConfig struct {
 	alarms         *alarms
 }
 
-// config returns the configuration of a server for the cluster and the etcd. Both must respond.
+// config returns the configuration of a server for the cluster and etcd, both of which must
+// respond.
 func (o *Options) config(in cluster, storage etcd) (*serverConfig, error) {
 	c := &serverConfig{
 		options: o, generic: genericapiserver.NewRecommendedConfig(o.codecs), panics: filters.PanicCounter(o.api.Name),
@@ -77,8 +78,8 @@ func (o *Options) config(in cluster, storage etcd) (*serverConfig, error) {
 // filter wraps an http.Handler.
 type filter func(http.Handler) http.Handler
 
-// buildHandlerChain adds our filters before and after the library's, which authenticate, audit, impersonate, queue (by
-// priority and fairness) and authorize a request.
+// buildHandlerChain adds filters before and after those of the library, which authenticate,
+// audit, impersonate, queue (API Priority and Fairness) and authorize a request.
 func (c *serverConfig) buildHandlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
 	handler = chain(handler, c.authorizedFilters(config))
 	handler = genericapiserver.DefaultBuildHandlerChain(handler, config)
@@ -112,11 +113,12 @@ func (c *serverConfig) unauthenticatedFilters(config *genericapiserver.Config) [
 		c.draining.WithConnectionClose,
 		// Allow one request per HTTP/2 connection without credentials.
 		filters.WithAnonymousClose,
-		// Turn a panic into a response, and count it.
+		// Convert a panic to a response and count it.
 		func(h http.Handler) http.Handler { return filters.WithPanicRecovery(h, c.panics) },
 		// Respond with 429 and a Status if the authorizer is too busy.
 		func(h http.Handler) http.Handler { return filters.WithStatusErrors(h, config.Serializer) },
-		// Record how the request was authenticated and authorized, for watches, logs and upgraded connections.
+		// Record how the request was authenticated and authorized, for watches, logs and upgraded
+		// connections.
 		c.longRunning.WithGrant,
 	}
 }
@@ -125,30 +127,32 @@ func (c *serverConfig) unauthenticatedFilters(config *genericapiserver.Config) [
 func (c *serverConfig) authorizedFilters(config *genericapiserver.Config) []filter {
 	memory := filters.NewMemory(config, c.sizes, c.turns)
 	return []filter{
-		// Give the hooks of kinds what the server has.
+		// Add the Runtime of the server to the context, for the hooks of kinds.
 		c.options.runtime.withRuntime,
 		// Limit watches and logs, and end those whose user is no longer authorized.
 		func(h http.Handler) http.Handler { return c.longRunning.WithWatchLimit(h, memory, config.Serializer) },
-		// Reject upgrades that a web page requests.
+		// Reject upgrade requests from web pages.
 		func(h http.Handler) http.Handler {
 			return filters.WithOriginCheck(h, config.CorsAllowedOriginList, config.Serializer)
 		},
-		// Release the seat of an upgraded connection, and end it like a watch.
+		// Release the API Priority and Fairness seat of an upgraded connection, and end it like a
+		// watch.
 		func(h http.Handler) http.Handler { return c.longRunning.WithUpgradeLimit(h, config.Serializer) },
-		// Reject writes while admission lacks a permission or what it reads.
+		// Reject writes while admission lacks a permission or its informers have not synced.
 		func(h http.Handler) http.Handler {
 			return filters.WithWriteCheck(h, c.admissionProblem, config.Serializer)
 		},
-		// Reject namespaces that are not names.
+		// Reject invalid namespace names.
 		func(h http.Handler) http.Handler { return filters.WithNamespaceCheck(h, config.Serializer) },
 		// Reject JSON that is not UTF-8.
 		filters.WithUTF8Check,
-		// Queue requests that need much memory. YAML is encoded after the handler has released its share.
+		// Queue requests that need much memory. YAML is encoded after the handler has released
+		// its share.
 		func(h http.Handler) http.Handler { return memory.WithYAMLResponseLimit(h, c.patches.Streams) },
 		func(h http.Handler) http.Handler { return memory.WithLimit(h, c.patches.Streams) },
-		// Reject YAML that is long or has aliases.
+		// Reject YAML that is too long or has aliases.
 		func(h http.Handler) http.Handler { return filters.WithYAMLLimit(h, config.Serializer) },
-		// Reject patches that do not fit the type of the object.
+		// Reject patches that do not match the type of the object.
 		func(h http.Handler) http.Handler {
 			return c.patches.WithCheck(h, config.MaxRequestBodyBytes, config.Serializer)
 		},
@@ -157,7 +161,7 @@ func (c *serverConfig) authorizedFilters(config *genericapiserver.Config) []filt
 	}
 }
 
-// admissionProblem returns why admission plugins cannot decide, or nil.
+// admissionProblem returns the reason why admission plugins cannot decide, or nil.
 func (c *serverConfig) admissionProblem() error {
 	if err := c.permissions.problem(); err != nil || len(c.options.api.Admission) == 0 {
 		return err
@@ -165,7 +169,7 @@ func (c *serverConfig) admissionProblem() error {
 	return c.options.runtime.checkInformers()
 }
 
-// applyDescription sets versions and OpenAPI.
+// applyDescription sets the versions and the OpenAPI configuration.
 func (o *Options) applyDescription(config *genericapiserver.RecommendedConfig) {
 	config.FeatureGate = o.ServerRun.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 	config.EffectiveVersion = o.ServerRun.ComponentGlobalsRegistry.EffectiveVersionFor(
@@ -179,7 +183,7 @@ func (o *Options) applyDescription(config *genericapiserver.RecommendedConfig) {
 	config.OpenAPIV3Config.GetDefinitionName = servedKinds(namer.GetDefinitionName)
 }
 
-// switchOff disables the parts of the server that need an API which the cluster does not serve.
+// switchOff disables the parts of the server that need an API that the cluster does not serve.
 func (o *Options) switchOff(parts sets.Set[string]) {
 	for _, part := range sets.List(parts) {
 		if part == flowControl {
@@ -190,8 +194,8 @@ func (o *Options) switchOff(parts sets.Set[string]) {
 	}
 }
 
-// applyTraces sets the trace exporter before the storage is created: the library sets it later, and requests to etcd
-// would not be traced.
+// applyTraces sets the trace exporter before the storage is created. The library would set it
+// later, and requests to etcd would not be traced.
 func (o *Options) applyTraces(c *serverConfig) error {
 	if err := o.Recommended.EgressSelector.ApplyTo(&c.generic.Config); err != nil {
 		return fmt.Errorf("apply egress selector: %w", err)
@@ -202,12 +206,12 @@ func (o *Options) applyTraces(c *serverConfig) error {
 	return nil
 }
 
-// applyStorage sets the storage of objects in etcd.
+// applyStorage configures the storage of objects in etcd.
 func (o *Options) applyStorage(c *serverConfig) error {
 	etcdOptions := *o.Etcd
 	etcdOptions.StorageConfig.Transport = c.etcd.transport
-	// The library sets these two only in RecommendedOptions and in kube-apiserver. Without the tracker, priority and
-	// fairness estimates every list as small.
+	// The library sets these two only in RecommendedOptions and in kube-apiserver. Without the
+	// tracker, API Priority and Fairness estimates every list as small.
 	etcdOptions.StorageConfig.StorageObjectCountTracker = c.generic.StorageObjectCountTracker
 	etcdOptions.StorageConfig.Transport.TracerProvider = c.generic.TracerProvider
 	factory, err := o.newStorageFactory(&etcdOptions)
@@ -225,9 +229,11 @@ func (o *Options) applyStorage(c *serverConfig) error {
 	return nil
 }
 
-// applyRecommended applies the library's options, and replaces its authenticator, authorizer and flow control by ours.
+// applyRecommended applies the library's options and replaces its authenticator, authorizer and
+// flow control.
 func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface) error {
-	// The library's options do not expose their controller of the client CA, so we create one.
+	// The library's options do not expose their controller of the client CA, so create another
+	// one.
 	clientCA, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem,
 		frontproxy.ConfigMapName, frontproxy.ClientCAKey, client)
 	if err != nil {
@@ -235,16 +241,16 @@ func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface)
 	}
 	o.Recommended.Authentication.ClientCert.CAContentProvider = clientCA
 	recommended := *o.Recommended
-	// applyTraces applied these.
+	// applyTraces has applied these.
 	recommended.EgressSelector, recommended.Traces = nil, nil
-	// newAuthorizer adds the groups and paths that are always allowed.
+	// newAuthorizer adds the always-allowed groups and paths.
 	delegated := *recommended.Authorization
 	delegated.AlwaysAllowGroups, delegated.AlwaysAllowPaths = nil, nil
 	recommended.Authorization = &delegated
 	if err := recommended.ApplyTo(c.generic); err != nil {
 		return fmt.Errorf("apply options: %w", err)
 	}
-	if c.generic.FlowControl != nil { // nil if priority and fairness is off
+	if c.generic.FlowControl != nil { // nil if API Priority and Fairness is disabled
 		c.generic.FlowControl = filters.NewSeats(c.generic.FlowControl, serving.FromFrontProxy, c.turns)
 	}
 	c.generic.AdmissionControl = filters.WithObjectLimits(c.generic.AdmissionControl, &c.patches)
@@ -257,7 +263,7 @@ func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface)
 	}
 	o.runtime.Authorizer = c.generic.Authorization.Authorizer
 	if c.trust, err = authentication.NewTrust(client, o.Trust.tolerated()); err != nil {
-		return fmt.Errorf("watch whom to trust: %w", err)
+		return fmt.Errorf("watch the trusted front-proxy CA: %w", err)
 	}
 	sources := authentication.Sources{
 		RequestHeader: c.generic.Authentication.RequestHeaderConfig,
@@ -265,7 +271,8 @@ func (o *Options) applyRecommended(c *serverConfig, client kubernetes.Interface)
 		Status:        c.trust.Status,
 	}
 	if o.Trust.BearerTokens {
-		// TokenReviews have their own client, because many invalid tokens can exhaust its rate limit.
+		// TokenReviews have their own client, because many invalid tokens can exhaust its rate
+		// limit.
 		tokens, err := newClient(o.Recommended.Authentication.RemoteKubeConfigFile, 0)
 		if err != nil {
 			return err

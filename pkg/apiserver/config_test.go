@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestCheckPort: a port that is taken is found before anything is started, and left alone when it is to be shared.
+// TestCheckPort: a port in use is an error before the server starts, unless port sharing is
+// permitted.
 func TestCheckPort(t *testing.T) {
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -20,8 +21,8 @@ func TestCheckPort(t *testing.T) {
 		share bool
 		want  string
 	}{
-		{"taken", false, "address already in use; choose another --secure-port or --bind-address, or stop what " +
-			"listens there"},
+		{"taken", false, "address already in use; choose another --secure-port or --bind-address, or stop the " +
+			"process that uses it"},
 		{"shared", true, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

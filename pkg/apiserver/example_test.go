@@ -11,15 +11,15 @@ import (
 	"example.com/extension-apiserver/sample"
 )
 
-// Everything that is wrong with an API is found before anything is started.
+// Validate returns all errors in an API before anything is started.
 func ExampleAPI_Validate() {
 	api := sample.API()
 	api.Groups[0].StorageVersion = "v7"
 	fmt.Println(api.Validate())
-	// Output: the API cannot be served: StorageVersion is "v7", expected one of [workshop.example.com/v1 workshop.example.com/v1beta1 workshop.example.com/v1alpha1]
+	// Output: the API cannot be served: StorageVersion is "v7": must be one of [workshop.example.com/v1 workshop.example.com/v1beta1 workshop.example.com/v1alpha1]
 }
 
-// A server can be part of another program. Its options are those of the command serve.
+// A server can be part of another program. Its options are the flags of the command serve.
 func ExampleRun() {
 	run := func(ctx context.Context) error {
 		options, err := apiserver.NewOptions(sample.API())
@@ -36,5 +36,5 @@ func ExampleRun() {
 		}
 		return apiserver.Run(ctx, options)
 	}
-	_ = run // until its context ends
+	_ = run // until its context is done
 }

@@ -26,29 +26,32 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Flags are flags of an API's own.
+// Flags are the additional flags of an API.
 type Flags interface {
-	// AddFlags adds the flags, whose names differ from those of the server. It is called once for each command line.
+	// AddFlags adds the flags. Their names must differ from those of the server. It is called
+	// once for each command line.
 	AddFlags(fs *pflag.FlagSet)
-	// Validate returns all that is wrong with the values. It is called before the server starts.
+	// Validate returns all validation errors of the values. It is called before the server
+	// starts.
 	Validate() []error
 }
 
-// AdmissionPlugin checks or changes objects before they are stored, in the server's process.
+// AdmissionPlugin validates or changes objects before they are stored, in the server's process.
 type AdmissionPlugin struct {
-	// Name is that of --disable-admission-plugins and of the log. Required.
+	// Name is the name of the plugin for --disable-admission-plugins and in the log. Required.
 	Name string
-	// New creates the plugin. It implements admission.MutationInterface, admission.ValidationInterface or both. Ask for
-	// the informers of the Runtime here. Required.
+	// New creates the plugin, which implements admission.MutationInterface,
+	// admission.ValidationInterface or both. Get the informers of the Runtime here. Required.
 	New func(*Runtime) (admission.Interface, error)
-	// Permissions are what the plugin needs in the cluster, such as to list what its informers read. The server is not
-	// ready, and rejects writes, while one is missing or the informers have not synced. Default: none.
+	// Permissions are the permissions that the plugin needs in the cluster, such as to list the
+	// objects of its informers. While one is missing or an informer has not synced, the server is
+	// not ready and rejects writes. Default: none.
 	Permissions []rbacv1.PolicyRule
 }
 
-// PostStartHook runs when the server serves and has all its permissions. The server is not ready before the hook
-// returns. An error stops the server. What goes on after it, such as a controller, is in goroutines that it starts,
-// until ctx is done.
+// PostStartHook runs when the server serves and has all its permissions. The server is not ready
+// before the hook returns. An error stops the server. Long-running work, such as a controller,
+// must run in goroutines that the hook starts and that end when ctx is done.
 type PostStartHook func(ctx context.Context, r *Runtime) error
 
 // AllPermissions returns the permissions of the API and of its admission plugins.
@@ -60,7 +63,7 @@ func (a API) AllPermissions() []rbacv1.PolicyRule {
 	return rules
 }
 
-// validateExtensions returns what is wrong with plugins, hooks and permissions.
+// validateExtensions returns all errors in plugins, hooks and permissions.
 func (a API) validateExtensions() []error {
 	var problems []error
 	known := append(genericoptions.NewAdmissionOptions().Plugins.Registered(), resourcequota.PluginName)
@@ -69,7 +72,7 @@ func (a API) validateExtensions() []error {
 		case plugin.Name == "":
 			problems = append(problems, fmt.Errorf("admission plugin %d has no name", i+1))
 		case slices.Contains(known, plugin.Name):
-			problems = append(problems, fmt.Errorf("two admission plugins are %q", plugin.Name))
+			problems = append(problems, fmt.Errorf("duplicate admission plugin %q", plugin.Name))
 		case plugin.New == nil:
 			problems = append(problems, fmt.Errorf("admission plugin %s: New is not set", plugin.Name))
 		}
@@ -81,27 +84,28 @@ func (a API) validateExtensions() []error {
 			problems = append(problems, fmt.Errorf("post-start hook %q: %s", name, wrong[0]))
 		}
 		if a.PostStart[name] == nil {
-			problems = append(problems, fmt.Errorf("post-start hook %q: there is no function", name))
+			problems = append(problems, fmt.Errorf("post-start hook %q: the function is nil", name))
 		}
 	}
 	problems = append(problems, validateRules("the API", a.Permissions)...)
 	return append(problems, validateRules("the API in its namespace", a.NamespacePermissions)...)
 }
 
-// validateRules returns an error for each rule that the server could not check at kube-apiserver.
+// validateRules returns an error for each rule that the server could not review at
+// kube-apiserver.
 func validateRules(of string, rules []rbacv1.PolicyRule) []error {
 	var problems []error
 	for _, rule := range rules {
 		if len(rule.NonResourceURLs) > 0 || len(rule.Verbs) == 0 || len(rule.APIGroups) == 0 || len(rule.Resources) == 0 {
-			problems = append(problems, fmt.Errorf("permission of %s: %v, expected verbs, apiGroups and resources", of,
+			problems = append(problems, fmt.Errorf("permission of %s: %v: verbs, apiGroups and resources are required", of,
 				rule))
 		}
 	}
 	return problems
 }
 
-// needs returns what kube-apiserver is asked for the permissions of the API, but for plugins that are off. namespace is
-// the server's own.
+// needs returns the permissions of the API that the server reviews at kube-apiserver, except
+// those of disabled plugins. namespace is the server's own namespace.
 func (a API) needs(client kubernetes.Interface, namespace string, off []string) []need {
 	all := append(needsOf(a.Name, a.Permissions, client, ""),
 		needsOf(a.Name, a.NamespacePermissions, client, namespace)...)
@@ -132,14 +136,15 @@ func needsOf(part string, rules []rbacv1.PolicyRule, client kubernetes.Interface
 	return all
 }
 
-// addPlugins adds the admission plugins of the API, before policies and webhooks, which decide last.
+// addPlugins adds the admission plugins of the API before policies and webhooks, which decide
+// last.
 func (a API) addPlugins(options *genericoptions.AdmissionOptions, runtime *Runtime) {
 	var names []string
 	for _, plugin := range a.Admission {
 		options.Plugins.Register(plugin.Name, func(io.Reader) (admission.Interface, error) {
 			created, err := plugin.New(runtime)
 			if err == nil && created == nil {
-				err = fmt.Errorf("create admission plugin %s: there is none", plugin.Name)
+				err = fmt.Errorf("create admission plugin %s: New returned nil", plugin.Name)
 			}
 			return created, err
 		})
@@ -149,19 +154,20 @@ func (a API) addPlugins(options *genericoptions.AdmissionOptions, runtime *Runti
 	options.RecommendedPluginOrder = slices.Insert(options.RecommendedPluginOrder, afterNamespaceLifecycle, names...)
 }
 
-// hooks run the post-start hooks of an API. They are a check of readyz only: no restart gives the server a permission
-// for which they wait.
+// hooks runs the post-start hooks of an API. It is a check of /readyz but not of /livez, because
+// a restart does not grant a permission for which the hooks wait.
 type hooks struct {
 	all     map[string]PostStartHook
 	runtime *Runtime
-	problem func() error // until which they wait
-	failed  chan<- error // gets the first error
+	problem func() error // the hooks wait until it returns nil
+	failed  chan<- error // receives the first error
 
 	mutex   sync.Mutex
 	pending sets.Set[string]
 }
 
-// addHooks adds the hooks to the server, and starts the informers of admission plugins before them.
+// addHooks adds the hooks to the server. Before the hooks, it starts the informers of admission
+// plugins.
 func (a API) addHooks(generic *genericapiserver.GenericAPIServer, runtime *Runtime, problem func() error,
 	failed chan<- error) error {
 	h := &hooks{all: a.PostStart, runtime: runtime, problem: problem, failed: failed, pending: sets.KeySet(a.PostStart)}
@@ -207,7 +213,7 @@ func (h *hooks) Check(*http.Request) error {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	if len(h.pending) > 0 {
-		return fmt.Errorf("these have not returned: %s", strings.Join(sets.List(h.pending), ", "))
+		return fmt.Errorf("post-start hooks that have not returned: %s", strings.Join(sets.List(h.pending), ", "))
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ import (
 	validation "example.com/extension-apiserver/sample/validation/workshop"
 )
 
-// gadgetLogOptions are the options of a log.
+// gadgetLogOptions are the query options of a log.
 type gadgetLogOptions struct {
 	metav1.TypeMeta
 	Follow    bool         `json:"follow,omitempty"`
@@ -50,7 +50,7 @@ func (o *gadgetLogOptions) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// onlyIfOther is a plugin that admits a gadget only if the one that its purpose names exists.
+// onlyIfOther is a plugin that admits a gadget only if the gadget that its purpose names exists.
 type onlyIfOther struct {
 	*admission.Handler
 	runtime *Runtime
@@ -75,7 +75,7 @@ func (p onlyIfOther) Validate(ctx context.Context, a admission.Attributes, _ adm
 	return nil
 }
 
-// gadgetLogs are what the logs of gadgets write, and how they end.
+// gadgetLogs defines the text that the logs of gadgets write, and receives their final errors.
 type gadgetLogs struct {
 	lines   chan string
 	ended   chan error
@@ -130,13 +130,13 @@ func (s tail) Get(ctx context.Context, name string, options runtime.Object) (run
 	return g, nil
 }
 
-// onlyTail has no other methods of the store.
+// onlyTail hides the other methods of the store.
 type onlyTail struct {
 	rest.Storage
 	rest.GetterWithOptions
 }
 
-// extended returns an API with everything that an API can add, and its logs.
+// extended returns an API with every extension that an API can have, and its logs.
 func extended() (API, *gadgetLogs) {
 	logs := &gadgetLogs{lines: make(chan string), ended: make(chan error, 1)}
 	kind := gadget.Kind
@@ -181,7 +181,7 @@ func extended() (API, *gadgetLogs) {
 	return api, logs
 }
 
-// TestExtensions: actions, logs, plugins and hooks of an API work in a whole server.
+// TestExtensions: actions, logs, plugins and hooks of an API work in a complete server.
 func TestExtensions(t *testing.T) {
 	api, logs := extended()
 	s := startOffline(t, api, func(c *serverConfig) { c.generic.RequestTimeout = 5 * time.Second }, nil)
@@ -251,18 +251,18 @@ func TestExtensions(t *testing.T) {
 	metrics := client.get(t, "/metrics")
 	for _, want := range []string{
 		`apiserver_longrunning_requests{component="apiserver",group="workshop.example.com",resource="gadgets",scope="resource",subresource="log",verb="CONNECT",version="v1"} 1`,
-		// The one seat is that of the request for the metrics: the log has none.
+		// The one seat belongs to the request for the metrics. The log has none.
 		`apiserver_flowcontrol_current_executing_seats{flow_schema="catch-all",priority_level="catch-all"} 1`,
 	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("metrics: no %s", want)
 		}
 	}
-	_ = openLog(t, s, client, "level=flood") // nobody reads it
+	_ = openLog(t, s, client, "level=flood") // the client does not read it
 	wait := time.After(time.Minute)
 	select {
 	case err := <-logs.ended:
-		// A client has buffers of 4 MiB for a stream, and the kernel some.
+		// An HTTP/2 client has buffers of 4 MiB for a stream, and the kernel has some.
 		if logs.flooded > 64<<20 || errors.Is(err, context.Canceled) {
 			t.Errorf("a log that nobody reads ended with %v after %d bytes", err, logs.flooded)
 		}
@@ -286,7 +286,7 @@ func TestExtensions(t *testing.T) {
 	}
 }
 
-// openLog requests the log of the first gadget, and returns its body.
+// openLog requests the log of the first gadget and returns its body.
 func openLog(t *testing.T, s *offline, client *offlineClient, query string) io.Reader {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.address+gadgets+"/first/log?"+query, nil)
@@ -316,7 +316,7 @@ func (f *testFlags) Validate() []error {
 	return nil
 }
 
-// TestAPIFlags: the flags of an API are those of serve, and are validated with the others.
+// TestAPIFlags: the flags of an API are added to those of serve and validated with them.
 func TestAPIFlags(t *testing.T) {
 	api := testAPI
 	api.Flags = &testFlags{}
@@ -327,14 +327,14 @@ func TestAPIFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"--gadget-limit is 0, expected at least 1",
-		"flag --etcd-prefix of the API: the server has a flag of this name"} {
+		"flag --etcd-prefix of the API: the server already has a flag with this name"} {
 		if got := fmt.Sprint(o.Validate()); !strings.Contains(got, want) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
 }
 
-// TestExtensionErrors: what is wrong with the extensions of an API is in the errors of Validate.
+// TestExtensionErrors: Validate reports all errors in the extensions of an API.
 func TestExtensionErrors(t *testing.T) {
 	api := testAPI
 	api.Admission = []AdmissionPlugin{{}, {Name: "NamespaceLifecycle"}, {Name: "ResourceQuota"}, {Name: "Other"}, {Name: "Other",
@@ -343,18 +343,18 @@ func TestExtensionErrors(t *testing.T) {
 	api.PostStart = map[string]PostStartHook{"A": nil}
 	api.Permissions = []rbacv1.PolicyRule{{Verbs: []string{"get"}}}
 	err := api.Validate()
-	for _, want := range []string{"admission plugin 1 has no name", `two admission plugins are "NamespaceLifecycle"`,
-		`two admission plugins are "ResourceQuota"`,
-		"admission plugin Other: New is not set", `two admission plugins are "Other"`, "permission of admission plugin Other",
-		`post-start hook "A": a lowercase`, `post-start hook "A": there is no function`, "permission of the API: "} {
+	for _, want := range []string{"admission plugin 1 has no name", `duplicate admission plugin "NamespaceLifecycle"`,
+		`duplicate admission plugin "ResourceQuota"`,
+		"admission plugin Other: New is not set", `duplicate admission plugin "Other"`, "permission of admission plugin Other",
+		`post-start hook "A": a lowercase`, `post-start hook "A": the function is nil`, "permission of the API: "} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to contain %q", err, want)
 		}
 	}
 }
 
-// TestExtensionPermissions: the permissions of an API and its plugins are asked for, but not those of a plugin that is
-// off.
+// TestExtensionPermissions: the server reviews the permissions of an API and of its plugins,
+// except those of a disabled plugin.
 func TestExtensionPermissions(t *testing.T) {
 	api := testAPI
 	api.Permissions = []rbacv1.PolicyRule{{Verbs: []string{"get", "update"}, APIGroups: []string{"coordination.k8s.io"},

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/util/apihelpers"
 )
 
-// longestWrite is a writer that knows the longest piece that was written, and the sum.
+// longestWrite is a writer that records the length of the longest write and the total length.
 type longestWrite struct{ longest, sum int }
 
 func (w *longestWrite) Write(p []byte) (int, error) {

@@ -11,13 +11,14 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// requestedLabels are the metrics of the library with labels from the path of any request, also of one that is not
-// authenticated or not served: each value would be a series that is kept for ever.
+// requestedLabels are the metrics of the library with labels from the path of a request,
+// including requests that are unauthenticated or for paths that are not served. Each value would
+// create a series that is kept forever.
 var requestedLabels = []string{"apiserver_request_total", "apiserver_request_terminations_total",
 	"apiserver_request_aborts_total"}
 
-// limitMetricLabels sets which values these labels have: those of what the server serves. Others are "unexpected". The
-// library has one list for a process, which is that of the first server.
+// limitMetricLabels limits the values of these labels to what the server serves. Other values
+// become "unexpected". The library has one list per process, so the first server sets it.
 var limitMetricLabels = func() func(groups []*genericapiserver.APIGroupInfo, paths []string) {
 	var once sync.Once
 	return func(groups []*genericapiserver.APIGroupInfo, paths []string) {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// TestMetricLabels: requests for what is not served add no series of their own to the metrics.
+// TestMetricLabels: requests for paths that are not served create no series of their own.
 func TestMetricLabels(t *testing.T) {
 	endpointmetrics.Register()
 	limitMetricLabels([]*genericapiserver.APIGroupInfo{{
@@ -41,7 +41,8 @@ func TestMetricLabels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The list is that of the first server of the process, which another test may have started.
+	// The first server of the process sets the list, and another test may have started that
+	// server.
 	madeUp := []string{"other.example.com", "v99", "unknown", "more", "/unknown/path"}
 	unexpected := 0
 	for _, family := range families {

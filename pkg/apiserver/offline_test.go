@@ -27,16 +27,16 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// offline is a whole server of this package, in this process, whose kube-apiserver is a stub.
+// offline is a complete server of this package in this process, with a stub for kube-apiserver.
 type offline struct {
 	address string
 	tls     *tls.Config
-	stop    func() // and wait until it has stopped
+	stop    func() // stops the server and waits until it has stopped
 }
 
-// startOffline starts the server that the options make for the API, with its real chain of handlers, storage and TLS.
-// The test changes the configuration, and adds handlers, in the ways that the library has for that. It returns when the
-// server is ready.
+// startOffline starts the server of the API with its real handler chain, storage and TLS. change
+// modifies its configuration, and handlers are added by path. It returns when the server is
+// ready.
 func startOffline(t *testing.T, api API, change func(*serverConfig), handlers map[string]http.HandlerFunc) *offline {
 	t.Helper()
 	dir := t.TempDir()
@@ -116,8 +116,9 @@ func (s *offline) waitReady(t *testing.T, ended chan error) {
 	}
 }
 
-// stubKubeAPIServer answers what a server needs to be ready: whom to trust, no objects of priority and fairness, and
-// yes to every question for a right. It serves nothing that admission would read, which is then off. It returns a
+// stubKubeAPIServer starts a stub that serves what a server needs to be ready: the trust
+// ConfigMap, empty lists for API Priority and Fairness, and reviews that allow everything. It
+// does not serve the APIs of admission, which is then disabled. It returns the path of a
 // kubeconfig.
 func stubKubeAPIServer(t *testing.T, dir string) string {
 	t.Helper()
@@ -167,7 +168,7 @@ func stubKubeAPIServer(t *testing.T, dir string) string {
 		case !ok:
 			http.NotFound(w, req)
 		case query.Get("sendInitialEvents") != "":
-			// The client lists then.
+			// The client falls back to a list.
 			http.Error(w, "no list by watch here", http.StatusBadRequest)
 		case query.Get("watch") != "":
 			w.(http.Flusher).Flush()
@@ -192,7 +193,7 @@ func stubKubeAPIServer(t *testing.T, dir string) string {
 	return path
 }
 
-// frontProxyTLS is what kube-apiserver presents.
+// frontProxyTLS returns the TLS configuration of kube-apiserver as a client.
 func frontProxyTLS(t *testing.T, dir string) *tls.Config {
 	t.Helper()
 	client := filepath.Join(dir, certs.FrontProxyClientDir)

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// offlineClient keeps its connection from one request to the next.
+// offlineClient reuses its connection for several requests.
 type offlineClient struct {
 	http.Client
 	address string
@@ -42,7 +42,7 @@ func (c *offlineClient) major() int {
 	return 1
 }
 
-// try returns the status, or "cut" for an answer that does not come to its end.
+// try returns the status code, or "cut" for a response that is aborted.
 func (c *offlineClient) try(t *testing.T, method, path, body string) string {
 	status, data, err := c.do(t.Context(), method, path, body)
 	for _, inside := range []string{secret, "goroutine ", ".go:"} {

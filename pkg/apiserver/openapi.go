@@ -22,11 +22,11 @@ import (
 	"example.com/extension-apiserver/internal/queryoptions"
 )
 
-// validateOpenAPI returns an error for each kind that has no definition, and for each definition that is missing and
-// that one of a kind refers to.
+// validateOpenAPI returns an error for each kind without a definition, and for each missing
+// definition to which the definition of a kind refers.
 func (a API) validateOpenAPI(scheme *runtime.Scheme) []error {
 	if a.OpenAPI == nil {
-		return nil // Validate reports it
+		return nil // NewScheme reports it
 	}
 	definitions := a.openAPI(func(string) spec.Ref { return spec.Ref{} })
 	var problems []error
@@ -40,7 +40,7 @@ func (a API) validateOpenAPI(scheme *runtime.Scheme) []error {
 				}
 				name := openapiutil.GetCanonicalTypeName(reflect.New(types[kind]).Interface())
 				if _, ok := definitions[name]; !ok {
-					problems = append(problems, fmt.Errorf("OpenAPI has no definition of %s, which is %s in %s", name, kind,
+					problems = append(problems, fmt.Errorf("OpenAPI has no definition %s for %s in %s", name, kind,
 						gv))
 				} else if !slices.Contains(reached, name) {
 					reached = append(reached, name)
@@ -55,7 +55,7 @@ func (a API) validateOpenAPI(scheme *runtime.Scheme) []error {
 			}
 			reached = append(reached, name)
 			if _, ok := definitions[name]; !ok {
-				problems = append(problems, fmt.Errorf("OpenAPI has no definition of %s, to which that of %s refers", name,
+				problems = append(problems, fmt.Errorf("OpenAPI has no definition %s, which %s references", name,
 					reached[i]))
 			}
 		}
@@ -63,9 +63,9 @@ func (a API) validateOpenAPI(scheme *runtime.Scheme) []error {
 	return problems
 }
 
-// servedKinds returns a namer that leaves internal versions out of the group, version and kind of a definition. A Go
-// type that is registered as internal and in a served version has both, and clients fail on a version that is not
-// served.
+// servedKinds returns a namer that omits internal versions from the group, version and kind of a
+// definition. A Go type that is registered as internal and in a served version has both, and
+// clients fail on a version that is not served.
 func servedKinds(definitionName func(string) (string, spec.Extensions)) func(string) (string, spec.Extensions) {
 	return func(name string) (string, spec.Extensions) {
 		const gvks = "x-kubernetes-group-version-kind"
@@ -80,9 +80,10 @@ func servedKinds(definitionName func(string) (string, spec.Extensions)) func(str
 	}
 }
 
-// describeParameters gives the query parameters of subresources, such as those of a log, the types and the descriptions
-// of the fields of their options. The library leaves out times, takes descriptions from the method SwaggerDoc, which
-// generated types do not have, and ends the process for a parameter of a named type.
+// describeParameters sets the types and descriptions of the query parameters of subresources,
+// such as those of a log, from the fields of their options. The library omits times, takes
+// descriptions from the method SwaggerDoc, which generated types do not have, and stops the
+// process for a parameter of a named type.
 func (a API) describeParameters(scheme *runtime.Scheme, services []*restful.WebService,
 	groups []*genericapiserver.APIGroupInfo) {
 	definitions := a.openAPI(func(string) spec.Ref { return spec.Ref{} })
@@ -115,7 +116,8 @@ func (a API) describeParameters(scheme *runtime.Scheme, services []*restful.WebS
 	}
 }
 
-// routesOf returns the routes below a root that end so, except the old ones for watches.
+// routesOf returns the routes below root with the suffix, except the deprecated routes for
+// watches.
 func routesOf(services []*restful.WebService, root, suffix string) []*restful.Route {
 	var found []*restful.Route
 	for _, service := range services {
@@ -132,7 +134,7 @@ func routesOf(services []*restful.WebService, root, suffix string) []*restful.Ro
 	return found
 }
 
-// parameterOf returns the query parameter of a route, which it adds if there is none.
+// parameterOf returns the query parameter of a route. It adds the parameter if it does not exist.
 func parameterOf(route *restful.Route, name string) *restful.Parameter {
 	for _, p := range route.ParameterDocs {
 		if p.Kind() == restful.QueryParameterKind && p.Data().Name == name {

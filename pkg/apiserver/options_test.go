@@ -22,7 +22,8 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestDefaults pins those that differ from the library's, each for a reason that stands in NewOptions.
+// TestDefaults checks the defaults that differ from the library's. NewOptions states the reason
+// for each.
 func TestDefaults(t *testing.T) {
 	o := mustOptions(testAPI)
 	for _, tc := range []struct {
@@ -46,7 +47,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestWithoutEmbeddedEtcd: a server that links no etcd has no flag for one, and must be given another.
+// TestWithoutEmbeddedEtcd: a server without an embedded etcd has no flag --data-dir and requires
+// --etcd-servers.
 func TestWithoutEmbeddedEtcd(t *testing.T) {
 	api := testAPI
 	api.EmbeddedEtcd = nil
@@ -63,7 +65,7 @@ func TestWithoutEmbeddedEtcd(t *testing.T) {
 	}
 }
 
-// TestFlags: those that would let an operator weaken the trust are not there at all.
+// TestFlags: the server has no flags that could weaken the trust.
 func TestFlags(t *testing.T) {
 	all := sets.New[string]()
 	fss := mustOptions(testAPI).Flags()
@@ -86,7 +88,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestComplete: one kubeconfig serves all purposes, unless one has its own.
+// TestComplete: --kubeconfig is used for all purposes, unless one has its own kubeconfig.
 func TestComplete(t *testing.T) {
 	for _, tc := range []struct{ own, want string }{{"", "main"}, {"other", "other"}} {
 		o := mustOptions(testAPI)
@@ -102,7 +104,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestSwitchOff: a part whose API is not served is off, and the others are as they were.
+// TestSwitchOff: only the parts whose API is not served are disabled.
 func TestSwitchOff(t *testing.T) {
 	o := mustOptions(testAPI)
 	o.switchOff(sets.New("ValidatingAdmissionPolicy"))
@@ -118,7 +120,7 @@ func TestSwitchOff(t *testing.T) {
 	}
 }
 
-// files is a directory with a kubeconfig and two serving certificates that work.
+// files returns a directory with a kubeconfig and two valid serving certificates.
 func files(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -142,9 +144,9 @@ func files(t *testing.T) string {
 	return dir
 }
 
-// TestValidate: everything that is wrong is reported together, in the same order each time.
+// TestValidate: Validate reports all errors, in the same order each time.
 func TestValidate(t *testing.T) {
-	t.Setenv("KUBERNETES_SERVICE_HOST", "") // no pod of a cluster
+	t.Setenv("KUBERNETES_SERVICE_HOST", "") // not a pod of a cluster
 	dir := files(t)
 	certificate := func(o *Options, cert, key string) {
 		pair := &o.Recommended.SecureServing.ServerCert.CertKey
@@ -153,17 +155,17 @@ func TestValidate(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*Options)
-		want   []string // %s is the directory
+		want   []string // %[1]s is the directory
 	}{
 		{"valid", func(*Options) {}, nil},
 		{"valid with etcd", func(o *Options) {
 			o.Etcd.StorageConfig.Transport.ServerList, o.DataDir = []string{"https://127.0.0.1:2379"}, ""
 		}, nil},
 		{"nothing set", func(o *Options) { *o = *mustOptions(testAPI) }, []string{
-			"--kubeconfig is not set and this is no pod of a cluster (unable to load in-cluster configuration, " +
-				"KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined), expected the path of a " +
-				"kubeconfig file",
-			`--tls-cert-file is "" and --tls-private-key-file is "", expected both: a certificate that this server made for itself could not be trusted by an APIService; make one with: certgen init --service SERVICE --namespace NAMESPACE --dir DIR`,
+			"--kubeconfig is required outside of a pod: unable to load in-cluster configuration, " +
+				"KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined",
+			"--tls-cert-file and --tls-private-key-file are required; issue a certificate with: " +
+				"certgen init --service SERVICE --namespace NAMESPACE --dir DIR",
 		}},
 		{"everything wrong", func(o *Options) {
 			o.Recommended.CoreAPI.CoreAPIKubeconfigPath = dir + "/none"
@@ -176,26 +178,24 @@ func TestValidate(t *testing.T) {
 			o.Logs.Format = "poetry"
 			o.Watches = WatchLimits{}
 		}, []string{
-			"--kubeconfig %[1]s/none, expected a kubeconfig file: stat %[1]s/none: no such file or directory",
-			"--authorization-kubeconfig %[1]s/a/tls.crt, expected a kubeconfig file: ",
-			"--max-watches-per-user is 0, expected at least 1",
-			"--secure-port is 0, expected 1 to 65535: there is no insecure port to fall back to",
-			"--tls-cert-file %[1]s/a/tls.crt and --tls-private-key-file %[1]s/none.key, expected a readable " +
-				"certificate and its own key: open %[1]s/none.key: no such file or directory; look at the pair " +
-				"with: certgen verify %[1]s/a/tls.crt",
-			`--data-dir is "", expected a directory for the embedded etcd (or set --etcd-servers)`,
+			"read --kubeconfig %[1]s/none: stat %[1]s/none: no such file or directory",
+			"read --authorization-kubeconfig %[1]s/a/tls.crt: ",
+			"--max-watches-per-user is 0: must be at least 1",
+			"--secure-port is 0: must be between 1 and 65535",
+			"read --tls-cert-file %[1]s/a/tls.crt and --tls-private-key-file %[1]s/none.key: " +
+				"open %[1]s/none.key: no such file or directory; check them with: certgen verify %[1]s/a/tls.crt",
+			"--data-dir is required for the embedded etcd, or --etcd-servers for an external one",
 			`--storage-media-type "text/plain" invalid, allowed values: application/json, application/vnd.kubernetes.protobuf, application/yaml`,
 			"--max-requests-inflight can not be negative value",
 			`logging flags: format: Invalid value: "poetry": Unsupported log format`,
 		}},
 		{"key of another certificate", func(o *Options) { certificate(o, "a/tls.crt", "b/tls.key") }, []string{
-			"--tls-cert-file %[1]s/a/tls.crt and --tls-private-key-file %[1]s/b/tls.key, expected a readable " +
-				"certificate and its own key: tls: private key does not match public key; look at the pair with: " +
-				"certgen verify %[1]s/a/tls.crt",
+			"read --tls-cert-file %[1]s/a/tls.crt and --tls-private-key-file %[1]s/b/tls.key: " +
+				"tls: private key does not match public key; check them with: certgen verify %[1]s/a/tls.crt",
 		}},
 		{"fewer watches in all than for a user", func(o *Options) { o.Watches = WatchLimits{PerUser: 5, Total: 4} },
 			[]string{
-				"--max-watches is 4, expected at least --max-watches-per-user, which is 5",
+				"--max-watches is 4: must be at least --max-watches-per-user, which is 5",
 			}},
 		{"port too high", func(o *Options) { o.Recommended.SecureServing.BindPort = 70000 }, []string{
 			"--secure-port 70000 must be between 1 and 65535, inclusive. It cannot be turned off with 0",
@@ -205,8 +205,8 @@ func TestValidate(t *testing.T) {
 			transport.ServerList, transport.TrustedCAFile, transport.CertFile = []string{"https://127.0.0.1:2379"},
 				dir+"/none", dir+"/a/tls.crt"
 		}, []string{
-			"--etcd-cafile %[1]s/none, expected a readable file: open %[1]s/none: no such file or directory",
-			`--etcd-certfile is "%[1]s/a/tls.crt" and --etcd-keyfile is "", expected both or neither`,
+			"read --etcd-cafile: open %[1]s/none: no such file or directory",
+			"--etcd-certfile and --etcd-keyfile must be set together",
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -236,7 +236,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestOptionsOfInvalidAPI: there are no options for an API that cannot be served.
+// TestOptionsOfInvalidAPI: NewOptions returns an error for an API that cannot be served.
 func TestOptionsOfInvalidAPI(t *testing.T) {
 	for name, change := range map[string]func(*Group){
 		"group of Kubernetes":  func(g *Group) { g.Name = "bad.k8s.io" },
@@ -250,7 +250,7 @@ func TestOptionsOfInvalidAPI(t *testing.T) {
 	}
 }
 
-// TestGates: features of the library that cost more than they give are off, and can be switched on.
+// TestGates: features of the library that cost more than they gain are disabled by default.
 func TestGates(t *testing.T) {
 	mustOptions(testAPI)
 	for _, gate := range []featuregate.Feature{

@@ -29,10 +29,10 @@ import (
 	"example.com/extension-apiserver/sample/registry/workshop/gadget"
 )
 
-// secret is in what is panicked with, and must not reach a client.
+// secret is part of the panic values and must not reach a client.
 const secret = "the password is hunter2"
 
-// panicking is a getter of storage that panics for some names of objects.
+// panicking is a RESTOptionsGetter whose storage panics for certain object names.
 type panicking struct{ generic.RESTOptionsGetter }
 
 func (g panicking) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
@@ -70,7 +70,7 @@ func (s panickingStorage) Create(ctx context.Context, key string, obj, out runti
 	return s.Interface.Create(ctx, key, obj, out, ttl)
 }
 
-// logBuffer is what is logged, from many goroutines.
+// logBuffer collects log output from several goroutines.
 type logBuffer struct {
 	sync.Mutex
 	bytes.Buffer
@@ -88,7 +88,7 @@ func (b *logBuffer) String() string {
 	return b.Buffer.String()
 }
 
-// captureLog takes what klog says for the time of a test.
+// captureLog redirects the output of klog for the duration of a test.
 func captureLog(t *testing.T) *logBuffer {
 	log := &logBuffer{}
 	klog.LogToStderr(false)
@@ -101,9 +101,9 @@ func captureLog(t *testing.T) *logBuffer {
 	return log
 }
 
-// TestS34Panic: a panic ends the request that it is in and nothing else: not the process, and no other request on the
-// same connection. It is answered with 500, but for an answer that had begun: that is broken off, so that half of it is
-// never taken for a whole one. The caller learns nothing but that it happened; the log has the rest.
+// TestS34Panic: a panic ends only its own request, not the process or other requests on the same
+// connection. The response is 500. If the response has begun, it is aborted, so that a client
+// does not treat it as complete. The caller receives no details; the log contains them.
 func TestS34Panic(t *testing.T) {
 	log := captureLog(t)
 	release := make(chan struct{})
@@ -126,11 +126,11 @@ func TestS34Panic(t *testing.T) {
 		t.Run(protocol, func(t *testing.T) {
 			client := s.client(protocol)
 			defer client.CloseIdleConnections()
-			// It makes the connection.
+			// This request opens the connection.
 			client.want(t, http.MethodGet, gadgets, "", "200")
 			slow := make(chan string, 1)
 			go func() { slow <- client.try(t, http.MethodGet, "/slow", "") }()
-			// 48 panics hold more seats than there are, if they do not give them back.
+			// If 48 panics did not release their seats, they would occupy more than exist.
 			for i := range 8 {
 				client.want(t, http.MethodGet, gadgets+"/panics", "", "500")
 				client.want(t, http.MethodGet, gadgets+"/nil", "", "500")
@@ -162,7 +162,7 @@ func TestS34Panic(t *testing.T) {
 		// 6 requests that panic, 8 times over each protocol.
 		`(?m)^extension_apiserver_panics_total 96$`,
 		`(?m)^apiserver_request_aborts_total\{.*resource="gadgets",.*\} [1-9]`,
-		// The one seat is that of the request for the metrics.
+		// The one seat belongs to the request for the metrics.
 		`(?m)^apiserver_flowcontrol_current_executing_seats\{flow_schema="catch-all",priority_level="catch-all"\} 1$`,
 	} {
 		if !regexp.MustCompile(want).MatchString(metrics) {

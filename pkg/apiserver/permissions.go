@@ -20,29 +20,31 @@ import (
 )
 
 const (
-	// permissionsPeriod is the interval of reviews while all permissions are granted: a revoked rule leaves informers
-	// stale without any other sign. Missing permissions are reviewed every second, so that a grant takes effect at
-	// once.
+	// permissionsPeriod is the interval of reviews while all permissions are granted. A revoked
+	// permission leaves informers stale without any other sign. Missing permissions are reviewed
+	// every second, so that a grant takes effect at once.
 	permissionsPeriod = time.Minute
-	// maxOutage is how long kube-apiserver may not respond before the server is not ready. Another replica can take
-	// over meanwhile, or kube-apiserver can restart.
+	// maxOutage is how long kube-apiserver may fail to respond before the server is not ready.
+	// Another replica can take over meanwhile, or kube-apiserver can restart.
 	maxOutage = 10 * time.Second
 )
 
-// permissions reviews the permissions that the server needs in the cluster. While one is missing, the server is not
-// ready and rejects writes with the missing rule; the library alone responds "not yet ready to handle request". While
-// kube-apiserver does not respond, no request can be authorized, and the server is not ready.
+// permissions reviews the permissions that the server needs in the cluster. While one is missing,
+// the server is not ready and rejects writes with the missing permission. The library alone would
+// respond "not yet ready to handle request". While kube-apiserver does not respond, no request
+// can be authorized, and the server is not ready.
 type permissions struct {
 	needed []need
-	// missing is the result of the last review; nil before the first.
+	// missing is the result of the last review, or nil before the first.
 	missing atomic.Pointer[[]string]
-	// silence is nil while kube-apiserver responds.
+	// outage is nil while kube-apiserver responds.
 	outage atomic.Pointer[outage]
-	// doubt starts a review.
+	// requests triggers a review.
 	requests chan struct{}
 }
 
-// need is an API and the client that uses it. Authentication and authorization can have their own kubeconfigs.
+// need is an API and the client that uses it, because authentication and authorization can have
+// their own kubeconfigs.
 type need struct {
 	requiredAPI
 	client kubernetes.Interface
@@ -54,7 +56,8 @@ type outage struct {
 	err   error
 }
 
-// newPermissions returns the permissions for reviews and for the required APIs, except those of parts that are off.
+// newPermissions returns the permissions for reviews and for the required APIs, except those of
+// disabled parts.
 func newPermissions(client kubernetes.Interface, off sets.Set[string], reviews ...need) *permissions {
 	p := &permissions{needed: reviews, requests: make(chan struct{}, 1)}
 	for _, api := range requiredAPIs {
@@ -65,7 +68,7 @@ func newPermissions(client kubernetes.Interface, off sets.Set[string], reviews .
 	return p
 }
 
-// run reviews the permissions until the context ends.
+// run reviews the permissions periodically until the context is done.
 func (p *permissions) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		p.review(ctx)
@@ -81,8 +84,9 @@ func (p *permissions) run(ctx context.Context) {
 	}
 }
 
-// review reviews each permission once. If kube-apiserver does not respond, the last result stays. Each request has its
-// own timeout: a kube-apiserver that is slow to respond to all of them is not down.
+// review reviews each permission once. If kube-apiserver does not respond, the last result
+// remains valid. Each request has its own timeout, because a kube-apiserver that responds slowly
+// to all of them is not down.
 func (p *permissions) review(ctx context.Context) {
 	missing := []string{}
 	for _, api := range p.needed {
@@ -113,7 +117,7 @@ func (p *permissions) review(ctx context.Context) {
 	}
 }
 
-// allowed returns whether this server has the permission, by a SelfSubjectAccessReview.
+// allowed reports whether this server has the permission, according to a SelfSubjectAccessReview.
 func (n need) allowed(ctx context.Context, verb string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -138,19 +142,19 @@ func (p *permissions) recordOutage(err error) {
 		now.since = before.since
 	}
 	p.outage.Store(now)
-	klog.ErrorS(err, "Asking for our own permissions")
+	klog.ErrorS(err, "Failed to review the permissions of this server")
 }
 
-// problem returns an error that lists the missing permissions, or nil.
+// problem returns an error that lists the missing permissions, or nil if there are none.
 func (p *permissions) problem() error {
 	missing := p.missing.Load()
 	if missing == nil {
-		return fmt.Errorf("the permissions of this server were not checked yet")
+		return fmt.Errorf("the permissions of this server have not been reviewed yet")
 	}
 	if len(*missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("this server may not: %s; grant it the rules of manifests/base/rbac.yaml and manifests/api",
+	return fmt.Errorf("this server lacks permissions: %s; grant the rules in manifests/base/rbac.yaml and manifests/api",
 		strings.Join(*missing, ", "))
 }
 
@@ -160,13 +164,13 @@ func (p *permissions) Name() string { return "permissions" }
 // Check implements healthz.HealthChecker.
 func (p *permissions) Check(*http.Request) error {
 	if s := p.outage.Load(); s != nil && time.Since(s.since) > maxOutage {
-		return fmt.Errorf("kube-apiserver has given no answer since %s, so nobody can be authorized: %w",
+		return fmt.Errorf("kube-apiserver has not responded since %s, so no request can be authorized: %w",
 			s.since.UTC().Format(time.RFC3339), s.err)
 	}
 	return p.problem()
 }
 
-// requestReview starts a review soon, after a request to kube-apiserver failed. It does not block.
+// requestReview triggers a review after a request to kube-apiserver failed. It does not block.
 func (p *permissions) requestReview() {
 	select {
 	case p.requests <- struct{}{}:

@@ -26,9 +26,10 @@ import (
 	"example.com/extension-apiserver/internal/filters"
 )
 
-// fakeCluster is a cluster that serves and grants everything except what is in its fields.
+// fakeCluster is a cluster that serves and grants everything except the APIs and permissions in
+// its fields.
 type fakeCluster struct {
-	unserved, denied sets.Set[string] // "namespaces", "list namespaces"
+	unserved, denied sets.Set[string] // for example "namespaces" and "list namespaces"
 	fails            error
 	slow             time.Duration
 	reviews          int
@@ -73,7 +74,7 @@ func TestFindUnserved(t *testing.T) {
 		{"one of two not served", []string{"mutatingadmissionpolicybindings"}, []string{"MutatingAdmissionPolicy"}},
 		{"quota not served", []string{"resourcequotas", "resourcequotas/status"}, []string{"ResourceQuota"}},
 		{"status of quota not served", []string{"resourcequotas/status"}, []string{"ResourceQuota"}},
-		// The group version as a whole is not there then.
+		// Discovery does not list the group version at all.
 		{"flow control not served", []string{"flowschemas", "prioritylevelconfigurations"},
 			[]string{"APIPriorityAndFairness"}},
 	} {
@@ -95,7 +96,8 @@ func TestFindUnserved(t *testing.T) {
 	}
 }
 
-// TestDiscoveryFails: an answer that does not come is not taken for "not served".
+// TestDiscoveryFails: a failed discovery request is an error and does not mean that an API is not
+// served.
 func TestDiscoveryFails(t *testing.T) {
 	client := (&fakeCluster{}).client()
 	broken := errors.New("no route")
@@ -108,7 +110,8 @@ func TestDiscoveryFails(t *testing.T) {
 	}
 }
 
-// TestPermissions: a missing rule is named, one that is granted makes all well, and one that is taken away is noticed.
+// TestPermissions: the check reports each missing permission, passes when it is granted, and
+// fails when it is revoked.
 func TestPermissions(t *testing.T) {
 	c := &fakeCluster{denied: sets.New("watch namespaces", "list flowschemas")}
 	p := newPermissions(c.client(), nil)
@@ -122,11 +125,11 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", when, got, want)
 		}
 	}
-	check("before the first look", "the permissions of this server were not checked yet")
+	check("before the first look", "the permissions of this server have not been reviewed yet")
 	p.review(t.Context())
-	missing := "this server may not: watch namespaces (for NamespaceLifecycle), list " +
+	missing := "this server lacks permissions: watch namespaces (for NamespaceLifecycle), list " +
 		"flowschemas.flowcontrol.apiserver.k8s.io (for APIPriorityAndFairness); " +
-		"grant it the rules of manifests/base/rbac.yaml and manifests/api"
+		"grant the rules in manifests/base/rbac.yaml and manifests/api"
 	check("with two rules missing", missing)
 	c.fails = errors.New("no route")
 	p.review(t.Context())
@@ -143,13 +146,13 @@ func TestPermissions(t *testing.T) {
 			c.denied = sets.New(verb + " " + api.resource.Resource)
 			p.review(t.Context())
 			right := fmt.Sprintf("%s %s (for %s)", verb, api.resource.GroupResource(), api.part)
-			check("without "+right, "this server may not: "+right+"; grant it the rules of manifests/base/rbac.yaml and manifests/api")
+			check("without "+right, "this server lacks permissions: "+right+"; grant the rules in manifests/base/rbac.yaml and manifests/api")
 		}
 	}
 }
 
-// TestPermissionsPeriod: a missing rule is looked for every second, granted ones every minute; each look is one review
-// for each right.
+// TestPermissionsPeriod: missing permissions are reviewed every second, granted ones every
+// minute, with one SelfSubjectAccessReview per permission.
 func TestPermissionsPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -182,7 +185,8 @@ func TestPermissionsPeriod(t *testing.T) {
 	})
 }
 
-// TestGuardWrites: while a rule is missing, admission could not be applied, so nothing is written; reads go on.
+// TestGuardWrites: while a permission is missing, writes are rejected, because admission cannot
+// be applied. Reads continue.
 func TestGuardWrites(t *testing.T) {
 	denied := &fakeCluster{denied: sets.New("list namespaces")}
 	granted := newPermissions((&fakeCluster{}).client(), nil)
@@ -209,7 +213,7 @@ func TestGuardWrites(t *testing.T) {
 		{"list", missing, resource("list"), ""},
 		{"watch", missing, resource("watch"), ""},
 		{"no resource", missing, &genericapirequest.RequestInfo{Verb: "create", Path: "/healthz"}, ""},
-		{"create before the first look", unchecked, resource("create"), "not checked yet"},
+		{"create before the first look", unchecked, resource("create"), "not been reviewed yet"},
 		{"create when all is granted", granted, resource("create"), ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -15,14 +15,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// paramInitializer has the plugins for policies read every parameter through an informer of the policy's own, as the
-// library does for custom resources. For built-in kinds, such as ConfigMap, it would take the shared factory's. One
-// that may not read then keeps the server from being ready, for a policy that may be about other kinds than ours; and
-// one that was stopped, since no policy needed it, is never started again and gives old parameters to the next
-// (kubernetes/kubernetes#130887).
+// paramInitializer makes the plugins for policies read every parameter through an informer of the
+// policy's own, as the library does for custom resources. For built-in kinds, such as ConfigMap,
+// the library would use the shared factory's informer. If the server may not list the kind, that
+// informer would keep the server from becoming ready, even for a policy about kinds of other
+// servers. An informer that stopped because no policy needed it is never started again, and
+// returns outdated parameters to the next policy (kubernetes/kubernetes#130887).
 //
-// The plugins read a parameter that is not in the informer's cache from kube-apiserver, with each request that needs
-// it. The library's client for that would wait after 5 requests a second.
+// If a parameter is not in the informer's cache, the plugins read it from kube-apiserver for each
+// request that needs it. The library's client for these reads would be throttled to 5 requests
+// per second.
 type paramInitializer struct {
 	informers informers.SharedInformerFactory
 	client    dynamic.Interface
@@ -33,12 +35,13 @@ func newParamInitializer(c *genericapiserver.RecommendedConfig) (paramInitialize
 	config.QPS, config.Burst = clientQPS, clientBurst
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return paramInitializer{}, fmt.Errorf("make the client for parameters of policies: %w", err)
+		return paramInitializer{}, fmt.Errorf("create client for policy parameters: %w", err)
 	}
 	return paramInitializer{c.SharedInformerFactory, client}, nil
 }
 
-// Initialize implements admission.PluginInitializer. The library's own initializer came before it.
+// Initialize implements admission.PluginInitializer. The library's own initializer has run before
+// it.
 func (i paramInitializer) Initialize(plugin admission.Interface) {
 	switch plugin := plugin.(type) {
 	case *mutatingpolicy.Plugin:
@@ -50,12 +53,14 @@ func (i paramInitializer) Initialize(plugin admission.Interface) {
 	}
 }
 
-// withoutParams is a factory of informers for policies, namespaces and so on, and for no parameters.
+// withoutParams is an informer factory for policies, namespaces and other kinds, but not for
+// parameters.
 type withoutParams struct {
 	informers.SharedInformerFactory
 }
 
-// ForResource is what the library asks for the informer of a parameter; on an error it makes one.
+// ForResource returns an error. The library calls it for the informer of a parameter, and creates
+// one after an error.
 func (withoutParams) ForResource(resource schema.GroupVersionResource) (informers.GenericInformer, error) {
 	return nil, fmt.Errorf("no shared informer reads %s for policies", resource)
 }

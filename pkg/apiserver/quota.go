@@ -10,15 +10,16 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 )
 
-// addQuota lets the ResourceQuotas of a namespace limit how many objects of each of our resources it holds. The library
-// leaves the plugin out of its recommended ones. It comes last, as in kube-apiserver: what it charges for a create that
-// another plugin then refused would stay charged until kube-controller-manager counts again.
+// addQuota lets the ResourceQuotas of a namespace limit the number of objects of each resource of
+// the API. The plugin is not among the library's recommended plugins. It is the last plugin, as
+// in kube-apiserver: if another plugin rejected a create later, the object would remain in the
+// used count until kube-controller-manager counts again.
 func addQuota(options *genericoptions.AdmissionOptions) {
 	resourcequota.Register(options.Plugins)
 	options.RecommendedPluginOrder = append(options.RecommendedPluginOrder, resourcequota.PluginName)
 }
 
-// quotaInitializer tells the plugin what to count: objects, of every resource alike.
+// quotaInitializer configures the plugin to count objects of every resource.
 type quotaInitializer struct{}
 
 // Initialize implements admission.PluginInitializer.

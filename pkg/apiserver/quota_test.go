@@ -22,7 +22,7 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// TestQuotaPlugin: quota is on by default, and the last to be asked.
+// TestQuotaPlugin: the plugin ResourceQuota is enabled by default and called last.
 func TestQuotaPlugin(t *testing.T) {
 	options := mustOptions(testAPI).Recommended.Admission
 	order := options.RecommendedPluginOrder
@@ -34,8 +34,8 @@ func TestQuotaPlugin(t *testing.T) {
 	}
 }
 
-// TestQuota: what the server's initializers make of the plugin counts objects of our kinds, books one that fits and
-// refuses one that does not.
+// TestQuota: with the server's initializers, the plugin counts objects, admits one that fits the
+// quota, and rejects one that does not.
 func TestQuota(t *testing.T) {
 	gvr := v1.SchemeGroupVersion.WithResource("things")
 	count := corev1.ResourceName("count/" + gvr.GroupResource().String())

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestRBAC: the ClusterRole of the manifests grants what the server watches: each right, or it would never be ready,
-// and no other.
+// TestRBAC: the ClusterRole of the manifests grants exactly the permissions for the APIs that the
+// server requires. With fewer, the server would never be ready.
 func TestRBAC(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("..", "..", "manifests", "base", "rbac.yaml"))
 	if err != nil {

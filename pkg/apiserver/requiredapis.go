@@ -21,16 +21,18 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// flowControl is the part priority and fairness in requiredAPIs. It is a feature, not an admission plugin.
+// flowControl is the part API Priority and Fairness in requiredAPIs. It is a feature, not an
+// admission plugin.
 const flowControl = "APIPriorityAndFairness"
 
-// requiredAPI is an API of the cluster that a part of the server reads through an informer, or writes. A subresource is
-// written after a slash, as in discovery and RBAC. The versions are those that the libraries at v0.37 use.
+// requiredAPI is an API of the cluster that a part of the server reads through an informer, or
+// writes. A subresource follows a slash, as in discovery and RBAC. The versions are those that
+// the libraries at v0.37 use.
 type requiredAPI struct {
 	part     string
 	resource schema.GroupVersionResource
 	verbs    []string
-	// namespace and name restrict the permission to one object; empty means all.
+	// namespace and name restrict the permission to one object. Empty means all.
 	namespace, name string
 }
 
@@ -50,7 +52,8 @@ var requiredAPIs = []requiredAPI{
 		verbs: []string{"list", "watch"}},
 	{part: validatingwebhook.PluginName, resource: admissionregistration("validatingwebhookconfigurations"),
 		verbs: []string{"list", "watch"}},
-	// kube-controller-manager counts objects; admission adds what it admits to the status.
+	// kube-controller-manager counts objects. Admission adds the objects that it admits to the
+	// status.
 	{part: resourcequota.PluginName, resource: schema.GroupVersionResource{Version: "v1", Resource: "resourcequotas"},
 		verbs: []string{"list", "watch"}},
 	{part: resourcequota.PluginName, resource: schema.GroupVersionResource{Version: "v1",
@@ -61,9 +64,9 @@ var requiredAPIs = []requiredAPI{
 		Resource: "prioritylevelconfigurations"}, verbs: []string{"list", "watch"}},
 }
 
-// The permissions to authenticate and authorize requests: the reviews, granted by the ClusterRole
-// system:auth-delegator, and the trust ConfigMap, granted by a Role in kube-system. If the latter is revoked, the
-// library continues with the last content that it read.
+// The permissions to authenticate and authorize requests. The ClusterRole system:auth-delegator
+// grants the reviews, and a Role in kube-system grants the trust ConfigMap. If the latter is
+// revoked, the library continues with the content that it read last.
 var (
 	accessReviews = requiredAPI{part: "authorization",
 		resource: schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1",
@@ -80,7 +83,8 @@ func admissionregistration(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource}
 }
 
-// findUnserved returns the parts of the server that need an API which the cluster's discovery does not list.
+// findUnserved returns the parts of the server that need an API that the cluster's discovery does
+// not list.
 func findUnserved(client kubernetes.Interface) (sets.Set[string], error) {
 	parts := sets.New[string]()
 	missing := map[string][]string{} // by part
@@ -105,7 +109,7 @@ func findUnserved(client kubernetes.Interface) (sets.Set[string], error) {
 		}
 	}
 	for _, part := range sets.List(parts) {
-		klog.InfoS("This cluster does not serve APIs; the part of the server that needs them stays off until the "+
+		klog.InfoS("The cluster does not serve required APIs; the part of the server that needs them is off until the "+
 			"server restarts", "part", part, "apis", missing[part])
 	}
 	return parts, nil

@@ -19,8 +19,9 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// TestSilence: a request that cannot be authorized makes the server look at once; if kube-apiserver gives no answer for
-// longer than its restart takes, the server is not ready, until the next answer. The caller is not told the address.
+// TestSilence: a request that cannot be authorized triggers a review at once. If kube-apiserver
+// does not respond for longer than maxOutage, the server is not ready until the next response.
+// The error for the caller does not contain the address of kube-apiserver.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -28,7 +29,7 @@ func TestSilence(t *testing.T) {
 		c := &fakeCluster{}
 		p := newPermissions(c.client(), nil)
 		go p.run(ctx)
-		// The next look by itself is in a minute.
+		// The next scheduled review is in one minute.
 		<-time.After(time.Second)
 		c.fails = errors.New("dial tcp 192.0.2.1:6443: no route")
 		_, _, err := newDelegatedAuthorizer(authorizer.AuthorizerFunc(
@@ -44,8 +45,8 @@ func TestSilence(t *testing.T) {
 			t.Errorf("after %s: got %v, want patience", maxOutage-time.Second, err)
 		}
 		<-time.After(2 * time.Second)
-		want := "kube-apiserver has given no answer since " + since +
-			", so nobody can be authorized: dial tcp 192.0.2.1:6443: no route"
+		want := "kube-apiserver has not responded since " + since +
+			", so no request can be authorized: dial tcp 192.0.2.1:6443: no route"
 		if err := p.Check(nil); err == nil || err.Error() != want {
 			t.Errorf("after %s: got %v, want %s", maxOutage+time.Second, err, want)
 		}
@@ -57,7 +58,8 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// TestSlowReviews: a kube-apiserver that takes 250 ms for each of more than 20 reviews is not silent.
+// TestSlowReviews: a kube-apiserver that takes 300 ms for each of more than 20 reviews causes no
+// outage.
 func TestSlowReviews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -72,7 +74,8 @@ func TestSlowReviews(t *testing.T) {
 	})
 }
 
-// TestReviewUnanswered: one review without an answer is no silence, however long it takes to ask for all the others.
+// TestReviewUnanswered: a successful review ends an outage, even if the other reviews take longer
+// than maxOutage.
 func TestReviewUnanswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -89,11 +92,11 @@ func TestReviewUnanswered(t *testing.T) {
 			t.Errorf("got silence since %s, want none after an answer", s.since)
 		}
 		cancel()
-		<-time.After(100 * c.slow) // for the rest
+		<-time.After(100 * c.slow) // for the remaining reviews
 	})
 }
 
-// TestCancelledRequest: a caller that leaves is no sign that kube-apiserver does not answer.
+// TestCancelledRequest: a cancelled request does not indicate an outage of kube-apiserver.
 func TestCancelledRequest(t *testing.T) {
 	for _, cancelled := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -112,7 +115,8 @@ func TestCancelledRequest(t *testing.T) {
 	}
 }
 
-// TestReason: the name of the authorizer precedes a reason once, though the library's authorizer adds it too.
+// TestReason: the name of the authorizer precedes a reason once, although the library's
+// authorizer also adds it.
 func TestReason(t *testing.T) {
 	next := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision,
 		string, error) {
@@ -128,7 +132,7 @@ func TestReason(t *testing.T) {
 	}
 }
 
-// TestUserReviews: one user's questions wait for each other, and not another user's for them.
+// TestUserReviews: the reviews of one user are limited and do not delay those of another user.
 func TestUserReviews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most atomic.Int32
@@ -161,7 +165,7 @@ func TestUserReviews(t *testing.T) {
 			authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ann"}}); err != nil || time.Since(began) != 0 {
 			t.Errorf("another user: got %v after %s, want an answer at once", err, time.Since(began))
 		}
-		// The kubelet's probes are requests of system:anonymous too.
+		// The kubelet's probes are also requests of system:anonymous.
 		for what, attributes := range map[string]authorizer.AttributesRecord{
 			"a probe": {User: &user.DefaultInfo{Name: "mallory"}, Verb: "get", Path: "/livez"},
 			"system:masters": {User: &user.DefaultInfo{Name: "mallory", Groups: []string{user.SystemPrivilegedGroup}},
@@ -180,7 +184,8 @@ func TestUserReviews(t *testing.T) {
 	})
 }
 
-// TestReviewsAllowed: the right to ask for a verdict is looked for with the credentials that ask.
+// TestReviewsAllowed: the permission to send reviews is checked with the credentials that send
+// them.
 func TestReviewsAllowed(t *testing.T) {
 	granted := &fakeCluster{}
 	refused := &fakeCluster{denied: sets.New("create subjectaccessreviews", "create tokenreviews", "watch configmaps")}
@@ -192,9 +197,9 @@ func TestReviewsAllowed(t *testing.T) {
 		{"allowed", granted, granted, ""},
 		{"allowed to those who ask", refused, granted, ""},
 		{"not allowed to those who ask", granted, refused,
-			"this server may not: create subjectaccessreviews.authorization.k8s.io (for authorization), " +
+			"this server lacks permissions: create subjectaccessreviews.authorization.k8s.io (for authorization), " +
 				"create tokenreviews.authentication.k8s.io (for bearer tokens), watch configmaps " +
-				"extension-apiserver-authentication in the namespace kube-system (for the front proxy's trust); grant it the rules of manifests/base/rbac.yaml and manifests/api"},
+				"extension-apiserver-authentication in the namespace kube-system (for the front proxy's trust); grant the rules in manifests/base/rbac.yaml and manifests/api"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			client := tc.reviews.client()

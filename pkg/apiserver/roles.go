@@ -17,15 +17,17 @@ import (
 	"example.com/extension-apiserver/pkg/registry"
 )
 
-// Roles returns ClusterRoles that Kubernetes aggregates to the roles view, edit and admin of every namespace, with the
-// names PREFIX-view, PREFIX-edit and PREFIX-admin. Each has what the one before does not have:
+// Roles returns ClusterRoles that Kubernetes aggregates to the roles view, edit and admin of
+// every namespace. Their names are PREFIX-view, PREFIX-edit and PREFIX-admin. Each contains only
+// the permissions that the previous one lacks:
 //
 //   - view reads the kinds, their status and their scale.
 //   - edit writes the kinds and their scale.
-//   - admin has all other subresources: actions, logs, streams and your own.
+//   - admin uses all other subresources: actions, logs, streams and custom subresources.
 //
-// No role can write a status, which is for controllers. No role has verbs that Authorize of a kind requires beside the
-// verb of the request. Cluster-scoped kinds need a ClusterRoleBinding.
+// No role can write a status, because controllers write it. No role has verbs that Authorize of a
+// kind requires in addition to the verb of the request. Cluster-scoped kinds need a
+// ClusterRoleBinding.
 func (a API) Roles(prefix string) ([]*rbacv1.ClusterRole, error) {
 	scheme, err := a.NewScheme()
 	if err != nil {
@@ -68,7 +70,7 @@ func (a API) Roles(prefix string) ([]*rbacv1.ClusterRole, error) {
 	return out, nil
 }
 
-// verbsByRole returns the verbs of a resource or subresource that each role has.
+// verbsByRole returns, by role, the verbs that the role has for a resource or subresource.
 func verbsByRole(path string, storage rest.Storage) map[string][]string {
 	_, subresource, _ := strings.Cut(path, "/")
 	verbs := map[string][]string{}
@@ -87,7 +89,8 @@ func verbsByRole(path string, storage rest.Storage) map[string][]string {
 	return verbs
 }
 
-// verbsOf returns the verbs of requests that a storage serves, as the library finds them.
+// verbsOf returns the request verbs that a storage serves, determined in the same way as in the
+// library.
 func verbsOf(subresource string, storage rest.Storage) []string {
 	_, getter := storage.(rest.Getter)
 	_, getterWithOptions := storage.(rest.GetterWithOptions)
@@ -110,7 +113,7 @@ func verbsOf(subresource string, storage rest.Storage) []string {
 	}{
 		{"get", getter || getterWithOptions || connects(http.MethodGet)},
 		{"list", lister}, {"watch", watcher},
-		// A stream begins with a GET, and takes the permission to create, too.
+		// A stream begins with a GET, and also needs the permission to create.
 		{"create", creater || namedCreater || connects(http.MethodPost) ||
 			connects(http.MethodGet) && subresource != "log"},
 		{"update", updater || connects(http.MethodPut)},

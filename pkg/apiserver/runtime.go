@@ -17,57 +17,63 @@ import (
 	clientrest "k8s.io/client-go/rest"
 )
 
-// Runtime is what a running server has for its API's admission plugins and post-start hooks, and for the hooks of
-// kinds, which get it with RuntimeFrom. None of its clients and readers asks whether the caller of a request may do
-// what they do: call subresource.Authorize before they act for a caller.
+// Runtime provides a running server's clients, informers and readers to admission plugins and
+// post-start hooks of its API. The hooks of kinds get it with RuntimeFrom. Its clients and
+// readers do not authorize the caller of a request: call subresource.Authorize before you use one
+// for a caller.
 //
-// The fields are set before the server serves, and ClientConfig and Informers when admission plugins are created. They
-// must not be changed: copy the configs.
+// ClientConfig and Informers are set when admission plugins are created, the other fields before
+// the server serves. They must not be changed: copy the configs.
 type Runtime struct {
-	// ClientConfig is for clients of the cluster, with the permissions of the server: API.Permissions.
+	// ClientConfig is for clients of the cluster, with the permissions of the server:
+	// API.Permissions.
 	ClientConfig *clientrest.Config
-	// Namespace is the server's own: that of its pod, or of the context in --kubeconfig, which is "default" if it has
-	// none.
+	// Namespace is the server's own namespace: that of its pod, or that of the context in
+	// --kubeconfig, which is "default" if the context has none.
 	Namespace string
-	// Informers are those of built-in kinds, with ClientConfig. The server starts those that admission plugins ask for
-	// when they are created. Before they have synced it is not ready, and rejects writes if the API has such plugins. A
-	// post-start hook calls Start itself.
+	// Informers are informers of built-in kinds that use ClientConfig. The server starts the
+	// informers that admission plugins get when they are created. Until they have synced, the
+	// server is not ready, and rejects writes if the API has such plugins. A post-start hook
+	// calls Start itself.
 	Informers informers.SharedInformerFactory
-	// LoopbackConfig is for clients of this server, which may do everything: their user is in system:masters. They work
-	// when post-start hooks run. Their requests pass admission and validation, and have the limits of a user at the
-	// server's own port: see SECURITY.md of the kit.
+	// LoopbackConfig is for clients of this server, which have all permissions because their user
+	// is in system:masters. They work when post-start hooks run. Their requests pass admission
+	// and validation, and have the limits of a user at the server's own port: see SECURITY.md of
+	// the kit.
 	LoopbackConfig *clientrest.Config
-	// Authorizer asks kube-apiserver what a user may do.
+	// Authorizer authorizes a user at kube-apiserver.
 	Authorizer authorizer.Authorizer
 
 	readers         map[schema.GroupResource]Reader
-	started, synced atomic.Bool // the informers of admission plugins
+	started, synced atomic.Bool // of the informers of admission plugins
 }
 
 // Reader reads the objects of a kind. Set the namespace in the context, with WithNamespace of
-// k8s.io/apiserver/pkg/endpoints/request. Objects have the type of the hub and must not be changed.
+// k8s.io/apiserver/pkg/endpoints/request. Objects have the type of the hub and must not be
+// changed.
 type Reader interface {
 	rest.Getter
 	rest.Lister
 }
 
-// Reader returns a reader of a kind of this server, past authentication, authorization and limits. It returns an error
-// before post-start hooks run, and for a resource that the server does not have or cannot list.
+// Reader returns a reader of a kind of this server, which bypasses authentication, authorization
+// and limits. It returns an error before post-start hooks run, and for a resource that the server
+// does not have or cannot list.
 func (r *Runtime) Reader(resource schema.GroupResource) (Reader, error) {
 	if r == nil {
-		return nil, fmt.Errorf("read %s: the context is not that of a request", resource)
+		return nil, fmt.Errorf("read %s: the context does not belong to a request", resource)
 	}
 	if r.readers == nil {
 		return nil, fmt.Errorf("read %s: the server has not started", resource)
 	}
 	reader, ok := r.readers[resource]
 	if !ok {
-		return nil, fmt.Errorf("read %s: the server has no such resource", resource)
+		return nil, fmt.Errorf("read %s: the server does not serve this resource", resource)
 	}
 	return reader, nil
 }
 
-// onlyReader has none of the other methods of a storage.
+// onlyReader hides the other methods of a storage.
 type onlyReader struct{ Reader }
 
 func (r *Runtime) fill(c *genericapiserver.RecommendedConfig) {
@@ -79,8 +85,8 @@ func (r *Runtime) startInformers(ctx context.Context) {
 	r.started.Store(true)
 }
 
-// checkInformers returns an error until the informers of admission plugins have synced: a plugin that looks for an
-// object in an empty informer finds none.
+// checkInformers returns an error until the informers of admission plugins have synced. A plugin
+// would not find objects in an informer that has not synced.
 func (r *Runtime) checkInformers() error {
 	if r.synced.Load() {
 		return nil
@@ -92,14 +98,14 @@ func (r *Runtime) checkInformers() error {
 	close(now)
 	for of, synced := range r.Informers.WaitForCacheSync(now) {
 		if !synced {
-			return fmt.Errorf("the informer of %s, which admission plugins read, has not synced", of)
+			return fmt.Errorf("the informer of %s for admission plugins has not synced", of)
 		}
 	}
 	r.synced.Store(true)
 	return nil
 }
 
-// setReaders is called before the server serves.
+// setReaders sets the readers by resource. It must be called before the server serves.
 func (r *Runtime) setReaders(groups []*genericapiserver.APIGroupInfo) {
 	r.readers = map[schema.GroupResource]Reader{}
 	for _, group := range groups {
@@ -116,18 +122,19 @@ func (r *Runtime) setReaders(groups []*genericapiserver.APIGroupInfo) {
 
 type runtimeKey struct{}
 
-// RuntimeFrom returns the Runtime of the server that serves a request, or nil if the context is not that of a request.
+// RuntimeFrom returns the Runtime of the server that serves a request, or nil if the context does
+// not belong to a request.
 func RuntimeFrom(ctx context.Context) *Runtime {
 	r, _ := ctx.Value(runtimeKey{}).(*Runtime)
 	return r
 }
 
-// WithRuntime returns a context from which RuntimeFrom returns the Runtime, for tests of hooks.
+// WithRuntime returns a context from which RuntimeFrom returns r, for tests of hooks.
 func WithRuntime(ctx context.Context, r *Runtime) context.Context {
 	return context.WithValue(ctx, runtimeKey{}, r)
 }
 
-// withRuntime is a filter.
+// withRuntime is a filter that adds the Runtime to the context of each request.
 func (r *Runtime) withRuntime(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		handler.ServeHTTP(w, req.WithContext(WithRuntime(req.Context(), r)))

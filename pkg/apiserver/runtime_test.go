@@ -15,7 +15,8 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// TestCheckInformers: admission plugins of an API cannot decide before their informers have started and synced.
+// TestCheckInformers: checkInformers returns an error until the informers of admission plugins
+// have started and synced.
 func TestCheckInformers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -35,7 +36,7 @@ func TestCheckInformers(t *testing.T) {
 	})
 }
 
-// TestReaderOutside: a context that is not that of a request has no reader.
+// TestReaderOutside: Reader returns an error for a context that does not belong to a request.
 func TestReaderOutside(t *testing.T) {
 	if _, err := RuntimeFrom(t.Context()).Reader(v1.Resource("gadgets")); err == nil {
 		t.Error("got no error")

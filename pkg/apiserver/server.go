@@ -32,7 +32,8 @@ type apiServer struct {
 
 // newServer creates the server and installs the API groups.
 func (c *serverConfig) newServer() (*apiServer, error) {
-	// The library registers these metrics after the storage is created, and loses the values counted before that.
+	// The library registers these metrics after the storage is created, and loses the values
+	// counted before that.
 	cachermetrics.Register()
 	storagemetrics.Register()
 	var groups []*genericapiserver.APIGroupInfo
@@ -65,11 +66,13 @@ func (c *serverConfig) newServer() (*apiServer, error) {
 		hookFailed: hookFailed}, nil
 }
 
-// run serves until the context ends and the requests in flight have a response, or until the embedded etcd fails.
+// run serves until the context is done and the requests in flight have a response, or until the
+// embedded etcd or a post-start hook fails.
 func (s *apiServer) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// Requests are served for some time after the context ended, and need current trust until the last one.
+	// Requests are served for some time after the context is done, and need current trust until
+	// the last one.
 	served, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	if err := serving.ReplaceServer(served, s.generic, s.authentication.IsFrontProxy); err != nil {
@@ -100,8 +103,9 @@ func (s *apiServer) run(ctx context.Context) error {
 	return err
 }
 
-// Run serves the API with the options, which must be complete and valid, until the context ends and all requests have a
-// response. It returns an error if the server cannot start, or if its etcd fails.
+// Run serves the API with the options, which must be complete and valid, until the context is
+// done and all requests have a response. It returns an error if the server cannot start, or if
+// its etcd or a post-start hook fails.
 func Run(ctx context.Context, o *Options) error {
 	in, err := o.connect(ctx)
 	if err != nil {

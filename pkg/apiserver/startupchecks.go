@@ -26,24 +26,26 @@ import (
 )
 
 const (
-	// startTimeout bounds the wait for kube-apiserver and etcd at start: a restart of theirs is survived, and with the
-	// last attempt, of at most attemptTimeout, a wrong address is reported within 10 s.
+	// startTimeout limits the wait for kube-apiserver and etcd at start. It is long enough for a
+	// restart of either. With the last attempt, which takes at most attemptTimeout, a wrong
+	// address is reported within 10 s.
 	startTimeout   = 6 * time.Second
 	attemptTimeout = 3 * time.Second
 )
 
-// cluster is what a server needs of its cluster before it serves.
+// cluster contains the clients and the findings that a server needs before it serves.
 type cluster struct {
-	// authentication and core are clients with the credentials of --authentication-kubeconfig and --kubeconfig.
-	// Informers use core.
+	// authentication and core are clients with the credentials of --authentication-kubeconfig and
+	// --kubeconfig. Informers use core.
 	authentication, core kubernetes.Interface
-	// unserved are the parts of the server that need an API which the cluster does not serve.
+	// unserved contains the parts of the server that need an API that the cluster does not serve.
 	unserved sets.Set[string]
-	// reviews are what the server must be allowed to request.
+	// reviews are the permissions to send reviews and to read the trust ConfigMap.
 	reviews []need
 }
 
-// connect checks that the port is free, and waits until the cluster says whom the server trusts.
+// connect checks that the port is free and waits until the cluster provides the front-proxy
+// trust.
 func (o *Options) connect(ctx context.Context) (c cluster, err error) {
 	if err := o.checkPort(ctx); err != nil {
 		return c, err
@@ -64,7 +66,8 @@ func (o *Options) connect(ctx context.Context) (c cluster, err error) {
 	return c, err
 }
 
-// reviews are what the server must be allowed to ask kube-apiserver, each with the credentials that it is asked with.
+// reviews returns the permissions to send reviews and to read the trust ConfigMap, each with the
+// client that uses it.
 func (o *Options) reviews(authentication kubernetes.Interface) ([]need, error) {
 	authorization, err := newClient(o.Recommended.Authorization.RemoteKubeConfigFile, 0)
 	if err != nil {
@@ -77,7 +80,8 @@ func (o *Options) reviews(authentication kubernetes.Interface) ([]need, error) {
 	return needed, nil
 }
 
-// checkPort finds out early, and in words of its own, that the port is taken; the library does after etcd has started.
+// checkPort returns an error with a hint if the port is in use. The library would report it only
+// after etcd has started.
 func (o *Options) checkPort(ctx context.Context) error {
 	serving := o.Recommended.SecureServing
 	if serving.PermitPortSharing || serving.PermitAddressSharing {
@@ -86,12 +90,12 @@ func (o *Options) checkPort(ctx context.Context) error {
 	address := net.JoinHostPort(serving.BindAddress.String(), strconv.Itoa(serving.BindPort))
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		return fmt.Errorf("%w; choose another --secure-port or --bind-address, or stop what listens there", err)
+		return fmt.Errorf("%w; choose another --secure-port or --bind-address, or stop the process that uses it", err)
 	}
 	return l.Close()
 }
 
-// loadKubeconfig reads a kubeconfig file; an empty path means the ServiceAccount of the pod.
+// loadKubeconfig reads a kubeconfig file. An empty path means the ServiceAccount of the pod.
 func loadKubeconfig(path string) (*rest.Config, error) {
 	if path == "" {
 		return rest.InClusterConfig()
@@ -100,7 +104,8 @@ func loadKubeconfig(path string) (*rest.Config, error) {
 		&clientcmd.ClientConfigLoadingRules{ExplicitPath: path}, &clientcmd.ConfigOverrides{}).ClientConfig()
 }
 
-// ownNamespace returns the namespace of the server: that of the context in a kubeconfig, or of the pod.
+// ownNamespace returns the namespace of the server: that of the context in a kubeconfig, or of
+// the pod.
 func ownNamespace(path string) (string, error) {
 	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		&clientcmd.ClientConfigLoadingRules{ExplicitPath: path}, &clientcmd.ConfigOverrides{}).Namespace()
@@ -110,15 +115,15 @@ func ownNamespace(path string) (string, error) {
 	return namespace, nil
 }
 
-// clientQPS and clientBurst are the limits that the library uses for delegated reviews: the default of 5 requests per
-// second would throttle the server's users.
+// clientQPS and clientBurst are the limits that the library uses for delegated reviews. The
+// default of 5 requests per second would throttle the server's users.
 const (
 	clientQPS   = 200
 	clientBurst = 400
 )
 
-// newClient returns a client for the reviews and checks that the server makes on its own behalf. Each of its requests
-// may take so long, or without end if the timeout is 0.
+// newClient returns a client for the server's own reviews and checks. timeout applies to each
+// request; 0 means no timeout.
 func newClient(path string, timeout time.Duration) (kubernetes.Interface, error) {
 	config, err := loadKubeconfig(path)
 	if err != nil {
@@ -129,13 +134,15 @@ func newClient(path string, timeout time.Duration) (kubernetes.Interface, error)
 	return kubernetes.NewForConfig(config)
 }
 
-// waitForTrust waits until kube-apiserver answers and shows whom to trust. What time does not mend (a missing
-// permission, an unconfigured aggregation layer) is reported at once, the rest after startTimeout.
+// waitForTrust waits until kube-apiserver responds with the front-proxy trust. It returns
+// permanent errors (a missing permission, an unconfigured aggregation layer) at once, and others
+// after startTimeout.
 func waitForTrust(ctx context.Context, client kubernetes.Interface, tolerated sets.Set[string],
 	component string) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, time.Second, startTimeout, true, func(context.Context) (bool, error) {
-		// Not the context of the poll: an attempt that it cuts short would hide why the others failed.
+		// The context of the poll is not used: an attempt that it cancels would hide why the
+		// others failed.
 		ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 		defer cancel()
 		cm, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, frontproxy.ConfigMapName,
@@ -146,7 +153,7 @@ func waitForTrust(ctx context.Context, client kubernetes.Interface, tolerated se
 		case apierrors.IsForbidden(err):
 			return false, forbiddenTrust(ctx, client, component, err)
 		case apierrors.IsUnauthorized(err):
-			return false, fmt.Errorf("kube-apiserver does not accept the credentials of the kubeconfig: %w", err)
+			return false, fmt.Errorf("kube-apiserver rejects the credentials in the kubeconfig: %w", err)
 		}
 		if last == nil {
 			klog.InfoS("Waiting for kube-apiserver", "err", err)
@@ -156,13 +163,14 @@ func waitForTrust(ctx context.Context, client kubernetes.Interface, tolerated se
 	})
 	if last != nil && wait.Interrupted(err) {
 		return fmt.Errorf("read ConfigMap %s/%s from kube-apiserver within %s: %w; check the address in the "+
-			"kubeconfig and that kube-apiserver is up",
+			"kubeconfig and whether kube-apiserver runs",
 			metav1.NamespaceSystem, frontproxy.ConfigMapName, startTimeout, last)
 	}
 	return err
 }
 
-// forbiddenTrust names the missing RoleBinding and the command that creates it for the identity that we have.
+// forbiddenTrust returns an error that names the missing RoleBinding and the command that creates
+// it for the server's identity.
 func forbiddenTrust(ctx context.Context, client kubernetes.Interface, component string, cause error) error {
 	subject := "--user=USER"
 	if review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
@@ -173,9 +181,8 @@ func forbiddenTrust(ctx context.Context, client kubernetes.Interface, component 
 			subject = "--serviceaccount=" + account
 		}
 	}
-	return fmt.Errorf("read ConfigMap %s/%s: %w; a RoleBinding to the Role %s is missing in namespace %s, create it "+
-		"with: "+
-		"kubectl create rolebinding %s-auth-reader -n %s --role=%s %s",
+	return fmt.Errorf("read ConfigMap %s/%s: %w; a RoleBinding to the Role %s is missing in the namespace %s, "+
+		"create it with: kubectl create rolebinding %s-auth-reader -n %s --role=%s %s",
 		metav1.NamespaceSystem, frontproxy.ConfigMapName, cause, frontproxy.ConfigMapName+"-reader",
 		metav1.NamespaceSystem, component, metav1.NamespaceSystem, frontproxy.ConfigMapName+"-reader", subject)
 }

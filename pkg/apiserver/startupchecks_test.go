@@ -24,7 +24,8 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// trusting returns a client whose cluster answers the questions for the trust and for our own name.
+// trusting returns a client whose cluster returns the trust ConfigMap and the username of the
+// server.
 func trusting(trust func(attempt int) (string, error), username string) *fake.Clientset {
 	client := fake.NewClientset()
 	attempt := 0
@@ -47,7 +48,8 @@ func trusting(trust func(attempt int) (string, error), username string) *fake.Cl
 	return client
 }
 
-// TestWaitForTrust: what time does not mend is reported at once, with the command that does; the rest is waited for.
+// TestWaitForTrust: permanent errors are returned at once with a hint. Other errors are retried
+// until startTimeout.
 func TestWaitForTrust(t *testing.T) {
 	always := func(ca string, err error) func(int) (string, error) {
 		return func(int) (string, error) { return ca, err }
@@ -59,7 +61,7 @@ func TestWaitForTrust(t *testing.T) {
 		t.Fatal(err)
 	}
 	pem := string(certs.Bundle{ca.Certificate}.PEM())
-	const command = "a RoleBinding to the Role extension-apiserver-authentication-reader is missing in namespace " +
+	const command = "a RoleBinding to the Role extension-apiserver-authentication-reader is missing in the namespace " +
 		"kube-system, create it with: " +
 		"kubectl create rolebinding extension-apiserver-auth-reader -n kube-system " +
 		"--role=extension-apiserver-authentication-reader "
@@ -87,16 +89,16 @@ func TestWaitForTrust(t *testing.T) {
 		{"forbidden to a user", always("", forbidden), "alice", command + "--user=alice", 0, 0},
 		{"forbidden, and nobody says to whom", always("", forbidden), "", command + "--user=USER", 0, 0},
 		{"credentials refused", always("", apierrors.NewUnauthorized("expired")), "",
-			"kube-apiserver does not accept the credentials of the kubeconfig: expired", 0, 0},
+			"kube-apiserver rejects the credentials in the kubeconfig: expired", 0, 0},
 		{"unreachable", always("", refused), "",
 			"read ConfigMap kube-system/extension-apiserver-authentication from kube-apiserver within 6s: " +
 				"connection refused; " +
-				"check the address in the kubeconfig and that kube-apiserver is up", 6 * time.Second, 9 * time.Second},
+				"check the address in the kubeconfig and whether kube-apiserver runs", 6 * time.Second, 9 * time.Second},
 		{"not there", always("", apierrors.NewNotFound(corev1.Resource("configmaps"), frontproxy.ConfigMapName)), "",
 			"not found; check the address in the kubeconfig", 6 * time.Second, 9 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			// The clock of the bubble runs when everything waits: the test takes no time.
+			// The fake clock advances when all goroutines wait, so the test takes no time.
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				err := waitForTrust(t.Context(), trusting(tc.trust, tc.username), nil, testAPI.Name)
@@ -115,7 +117,7 @@ func TestWaitForTrust(t *testing.T) {
 	}
 }
 
-// TestLoadKubeconfig: the error of a client names the file.
+// TestLoadKubeconfig: the error of newClient names the kubeconfig file.
 func TestLoadKubeconfig(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "none")
 	empty := filepath.Join(t.TempDir(), "empty")

@@ -18,9 +18,9 @@ import (
 	"example.com/extension-apiserver/internal/etcdclient"
 )
 
-// newStorageFactory is the library's factory for several resources. EtcdOptions.ApplyTo uses a simpler one, which
-// ignores
-// --storage-media-type. It stores each kind in the first version of a scheme that knows the kind.
+// newStorageFactory returns the library's factory for several resources. EtcdOptions.ApplyTo uses
+// a simpler one, which ignores --storage-media-type. The factory stores each kind in the first
+// version of a scheme that registers the kind.
 func (o *Options) newStorageFactory(etcd *genericoptions.EtcdOptions) (serverstorage.StorageFactory, error) {
 	scheme, err := o.api.storageScheme()
 	if err != nil {
@@ -31,21 +31,24 @@ func (o *Options) newStorageFactory(etcd *genericoptions.EtcdOptions) (serversto
 		storageEncoding{serverstorage.NewDefaultResourceEncodingConfig(scheme), scheme},
 		serverstorage.NewResourceConfig(), nil)
 	for _, g := range o.api.Groups {
-		// The keys are those that kube-apiserver has for custom resources: /registry/GROUP/RESOURCE/NAMESPACE/NAME.
+		// The keys have the form that kube-apiserver uses for custom resources:
+		// /registry/GROUP/RESOURCE/NAMESPACE/NAME.
 		factory.SetEtcdPrefix(schema.GroupResource{Group: g.Name, Resource: "*"},
 			path.Join(etcd.StorageConfig.Prefix, g.Name))
 	}
 	return factory, nil
 }
 
-// storageEncoding stores each kind in the first version that knows it. The library would pass over alpha versions, and
-// versions that were introduced after the release it is compatible with: Group.StorageVersion decides instead.
+// storageEncoding stores each kind in the first version that registers it. The library would skip
+// alpha versions, and versions that were introduced after the release with which it is
+// compatible. Group.StorageVersion decides instead.
 type storageEncoding struct {
 	*serverstorage.DefaultResourceEncodingConfig
 	scheme *runtime.Scheme
 }
 
-// BackwardCompatibileStorageEncodingFor implements serverstorage.CompatibilityResourceEncodingConfig.
+// BackwardCompatibileStorageEncodingFor implements
+// serverstorage.CompatibilityResourceEncodingConfig.
 func (e storageEncoding) BackwardCompatibileStorageEncodingFor(resource schema.GroupResource,
 	example runtime.Object) (schema.GroupVersion, error) {
 	gvks, _, err := e.scheme.ObjectKinds(example)
@@ -65,14 +68,15 @@ func (e storageEncoding) BackwardCompatibileStorageEncodingFor(resource schema.G
 	return schema.GroupVersion{}, fmt.Errorf("find the stored version of %s: no version has %T", resource, example)
 }
 
-// etcd is that of a server. Where it is in this process, failed receives its error, and stop ends it.
+// etcd is the etcd of a server. If it is embedded, failed receives its error, and stop stops it.
 type etcd struct {
 	transport storagebackend.TransportConfig
 	failed    <-chan error
 	stop      func()
 }
 
-// startEtcd starts the embedded etcd, or waits until the external one responds. Call stop when the server has ended.
+// startEtcd starts the embedded etcd, or waits until the external one responds. Call stop after
+// the server has stopped.
 func (o *Options) startEtcd(ctx context.Context) (etcd, error) {
 	transport := o.Etcd.StorageConfig.Transport
 	if !o.embedded() {
@@ -86,8 +90,8 @@ func (o *Options) startEtcd(ctx context.Context) (etcd, error) {
 	return etcd{transport, failed, stop}, nil
 }
 
-// waitForEtcd reads one key from the external etcd. Without this the library starts, and reports an etcd that cannot be
-// reached only through /readyz and a timeout in each request.
+// waitForEtcd reads one key from the external etcd. Without this check the library starts, and an
+// unreachable etcd is visible only in /readyz and as a timeout of each request.
 func waitForEtcd(ctx context.Context, t storagebackend.TransportConfig) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -98,14 +102,14 @@ func waitForEtcd(ctx context.Context, t storagebackend.TransportConfig) error {
 	defer client.Close()
 	began := time.Now()
 	if _, err := client.Get(ctx, "health"); err != nil {
-		return fmt.Errorf("read from etcd %v, tried for %s: %w; check --etcd-servers, --etcd-cafile, "+
-			"--etcd-certfile, --etcd-keyfile and that etcd is up",
+		return fmt.Errorf("read from etcd %v for %s: %w; check --etcd-servers, --etcd-cafile, "+
+			"--etcd-certfile, --etcd-keyfile and whether etcd runs",
 			t.ServerList, time.Since(began).Round(time.Second), err)
 	}
 	return nil
 }
 
-// newEtcdClient returns a client that connects when it is used. The context ends its requests.
+// newEtcdClient returns a client that connects on first use. ctx limits its requests.
 func newEtcdClient(ctx context.Context, t storagebackend.TransportConfig) (*clientv3.Client, error) {
 	config, err := etcdclient.Config(ctx, t)
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// TestStoredForm: objects are stored in protobuf unless the flag says otherwise. The library's usual way to apply the
-// flag ignores it.
+// TestStoredForm: objects are stored in protobuf unless the flag selects another media type,
+// which the library's EtcdOptions.ApplyTo would ignore.
 func TestStoredForm(t *testing.T) {
 	for _, tc := range []struct{ mediaType, prefix string }{
 		{"", "k8s\x00"},
@@ -44,8 +44,8 @@ func TestStoredForm(t *testing.T) {
 	}
 }
 
-// TestStoredVersion: the stored version need not be the preferred one, as in an update that can be undone. It can be an
-// alpha version, which the library passes over.
+// TestStoredVersion: the stored version need not be the preferred one, as in a reversible
+// upgrade. It can be an alpha version, which the library would skip.
 func TestStoredVersion(t *testing.T) {
 	for _, version := range []string{"v2", "v1alpha1"} {
 		other := schema.GroupVersion{Group: workshop.GroupName, Version: version}
@@ -66,7 +66,7 @@ func TestStoredVersion(t *testing.T) {
 	}
 }
 
-// storedGadget is what etcd gets of a gadget.
+// storedGadget returns a gadget in the encoding in which it is stored in etcd.
 func storedGadget(t *testing.T, o *Options) []byte {
 	t.Helper()
 	factory, err := o.newStorageFactory(o.Etcd)
@@ -84,8 +84,8 @@ func storedGadget(t *testing.T, o *Options) []byte {
 	return data
 }
 
-// TestStorageConnections: the stores send spans to where the flag says, and tell priority and fairness how many objects
-// there are. The library does neither for them.
+// TestStorageConnections: the stores export spans to the configured collector and report object
+// counts to API Priority and Fairness. The library configures neither.
 func TestStorageConnections(t *testing.T) {
 	o, c := mustOptions(testAPI), &serverConfig{generic: genericapiserver.NewRecommendedConfig(testCodecs)}
 	o.DataDir = t.TempDir()
@@ -119,7 +119,7 @@ func TestStorageConnections(t *testing.T) {
 	}
 }
 
-// TestEtcdUnreachable: a wrong address is reported in less than the 10 s that a person waits before looking.
+// TestEtcdUnreachable: a wrong address is reported within 9 s.
 func TestEtcdUnreachable(t *testing.T) {
 	t.Parallel()
 	closed, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -136,14 +136,14 @@ func TestEtcdUnreachable(t *testing.T) {
 		t.Errorf("got the answer after %s, want it within 9 s", took)
 	}
 	for _, want := range []string{"read from etcd [" + address + "]",
-		"check --etcd-servers, --etcd-cafile, --etcd-certfile, --etcd-keyfile and that etcd is up"} {
+		"check --etcd-servers, --etcd-cafile, --etcd-certfile, --etcd-keyfile and whether etcd runs"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want one with %q", err, want)
 		}
 	}
 }
 
-// TestEtcdCertificateUnreadable: what time does not mend is reported at once.
+// TestEtcdCertificateUnreadable: a permanent error is returned at once.
 func TestEtcdCertificateUnreadable(t *testing.T) {
 	err := waitForEtcd(t.Context(), storagebackend.TransportConfig{ServerList: []string{"https://127.0.0.1:1"},
 		TrustedCAFile: "/none"})

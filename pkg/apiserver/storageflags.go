@@ -3,30 +3,36 @@
 package apiserver
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/pflag"
 )
 
-// StorageFlags returns those of the server's flags that say where its storage is, for commands that operate it.
+// StorageFlags returns the flags of the server that locate its storage, for commands that operate
+// on it.
 func (o *Options) StorageFlags() *pflag.FlagSet {
 	flags := o.Flags()
 	some := pflag.NewFlagSet("storage", pflag.ContinueOnError)
-	for _, name := range []string{"data-dir", "etcd-servers", "etcd-cafile", "etcd-certfile", "etcd-keyfile",
-		"etcd-prefix"} {
-		// Without an embedded etcd there is no data directory.
-		if flag := flags.FlagSet("storage").Lookup(name); flag != nil {
-			some.AddFlag(flag)
-		}
+	for _, section := range []string{"server", "storage"} {
+		flags.FlagSet(section).VisitAll(func(f *pflag.Flag) {
+			if slices.Contains(storageFlags, f.Name) {
+				some.AddFlag(f)
+			}
+		})
 	}
 	return some
 }
 
+// storageFlags are the names of the flags that locate the storage. Without an embedded etcd there is no --data-dir.
+var storageFlags = []string{"data-dir", "etcd-servers", "etcd-cafile", "etcd-certfile", "etcd-keyfile", "etcd-prefix"}
+
 // ValidateStorage returns all that is wrong with the flags that say where the storage is.
 func (o *Options) ValidateStorage() []error {
 	if o.embedded() {
-		// The embedded etcd sets the servers; until then validate as if it had.
+		// The embedded etcd sets the servers later. Validate as if it had.
 		etcd := *o.Etcd
 		etcd.StorageConfig.Transport.ServerList = []string{"unix:///"}
 		return append(o.api.EmbeddedEtcd.ValidateDataDir(o.DataDir), etcd.Validate()...)
@@ -41,12 +47,11 @@ func (o *Options) ValidateStorage() []error {
 			continue
 		}
 		if _, err := os.ReadFile(flag.path); err != nil {
-			errs = append(errs, fmt.Errorf("--%s %s, expected a readable file: %w", flag.name, flag.path, err))
+			errs = append(errs, fmt.Errorf("read --%s: %w", flag.name, err))
 		}
 	}
 	if (transport.CertFile == "") != (transport.KeyFile == "") {
-		errs = append(errs, fmt.Errorf("--etcd-certfile is %q and --etcd-keyfile is %q, expected both or neither",
-			transport.CertFile, transport.KeyFile))
+		errs = append(errs, errors.New("--etcd-certfile and --etcd-keyfile must be set together"))
 	}
 	return errs
 }

@@ -9,7 +9,7 @@ import (
 	"example.com/extension-apiserver/sample"
 )
 
-// A project calls it in a test of its own, with its own API.
+// A project calls RoundTrip in its own test with its own API.
 func ExampleRoundTrip() {
 	_ = func(t *testing.T) { apitesting.RoundTrip(t, sample.API()) }
 }

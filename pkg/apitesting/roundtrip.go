@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apitesting has tests that every API should pass.
+// Package apitesting provides tests that every API should pass.
 package apitesting
 
 import (
@@ -26,18 +26,18 @@ import (
 	"example.com/extension-apiserver/pkg/apiserver"
 )
 
-// equality is that of apiequality, but for raw JSON, whose keys may be in another order.
+// equality compares like apiequality.Semantic, but ignores the order of keys in raw JSON.
 var equality = func() conversion.Equalities {
 	equality := apiequality.Semantic.Copy()
 	if err := equality.AddFunc(func(a, b runtime.RawExtension) bool {
 		return cmp.Equal(decoded(a.Raw), decoded(b.Raw)) && reflect.DeepEqual(a.Object, b.Object)
 	}); err != nil {
-		panic(err) // the function has the right form
+		panic(err) // the function has a valid signature
 	}
 	return equality
 }()
 
-// decoded returns JSON as a value, or the bytes of what is none.
+// decoded returns the value of JSON data, or the data itself if it is not JSON.
 func decoded(raw []byte) any {
 	var value any
 	if err := json.Unmarshal(raw, &value); err != nil {
@@ -46,14 +46,15 @@ func decoded(raw []byte) any {
 	return value
 }
 
-// seed makes the same objects in each run, so that what fails once fails again.
+// seed is constant, so that each run generates the same objects and failures are reproducible.
 const seed = 1
 
-// RoundTrip converts objects of each kind, full of random values, from the hub to each version, sends them in
-// JSON, YAML, protobuf and CBOR, and converts them back. What is lost on the way is missing in a conversion or in
-// generated code; the error names it.
+// RoundTrip fills objects of each kind with random values and converts them from the hub to each
+// version. It encodes and decodes them in JSON, YAML, protobuf and CBOR, and converts them back.
+// The test fails with a diff if data is lost, which shows an error in a conversion or in
+// generated code.
 //
-// fuzzers are functions func(*T, randfill.Continue) for types whose values are not all possible.
+// fuzzers are functions func(*T, randfill.Continue) for types that cannot have arbitrary values.
 func RoundTrip(t *testing.T, api apiserver.API, fuzzers ...any) {
 	t.Helper()
 	scheme, err := api.NewScheme()
@@ -67,7 +68,7 @@ func RoundTrip(t *testing.T, api apiserver.API, fuzzers ...any) {
 		hub := schema.GroupVersion{Group: group.Name, Version: runtime.APIVersionInternal}
 		for _, gv := range scheme.PrioritizedVersionsForGroup(group.Name) {
 			for _, kind := range slices.Sorted(maps.Keys(scheme.KnownTypes(gv))) {
-				// IdentityReview is never stored, and has no form in protobuf.
+				// IdentityReview is never stored and has no protobuf encoding.
 				if roundtrip.GlobalNonRoundTrippableTypes().Has(kind) || !scheme.Recognizes(hub.WithKind(kind)) ||
 					kind == "IdentityReview" {
 					continue
@@ -87,7 +88,8 @@ func RoundTrip(t *testing.T, api apiserver.API, fuzzers ...any) {
 	}
 }
 
-// send fills an object and sends it through a version. Nothing is defaulted: that is no loss.
+// send fills an object, encodes it in a version, and decodes it again. It applies no defaults,
+// because defaulting is not data loss.
 func send(t *testing.T, scheme *runtime.Scheme, forms []runtime.SerializerInfo, hub schema.GroupVersion,
 	gvk schema.GroupVersionKind, fill *randfill.Filler) {
 	t.Helper()

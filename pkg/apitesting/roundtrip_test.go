@@ -9,7 +9,7 @@ import (
 	"example.com/extension-apiserver/sample"
 )
 
-// TestRoundTrip: the sample passes what every API should.
+// TestRoundTrip checks that the objects of the sample API survive a round trip.
 func TestRoundTrip(t *testing.T) {
 	apitesting.RoundTrip(t, sample.API())
 }

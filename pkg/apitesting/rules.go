@@ -18,7 +18,7 @@ import (
 	"example.com/extension-apiserver/pkg/registry"
 )
 
-// KindRules are the rules of a kind for requests in one version.
+// KindRules validates objects of a kind as requests in one version do.
 type KindRules struct {
 	ctx    context.Context //nolint:containedctx // that of each request
 	create rest.RESTCreateStrategy
@@ -26,9 +26,10 @@ type KindRules struct {
 	status rest.RESTUpdateStrategy
 }
 
-// Rules returns the rules of a kind, by version, in the order of preference. addToScheme registers the versions of the
-// group and their generated validation, as AddToScheme and Validation of an apiserver.Group do. The generated rules are
-// those of the version of a request: one whose rules are missing would be a way around them.
+// Rules returns the validation of a kind by version, in the order of preference. addToScheme
+// registers the versions of the group and their generated validation, like AddToScheme and
+// Validation of an apiserver.Group. The generated validation of the request's version applies, so
+// a version without it would bypass the validation.
 func Rules(t *testing.T, newStorage registry.NewStorage,
 	addToScheme ...func(*runtime.Scheme) error) iter.Seq2[string, KindRules] {
 	t.Helper()
@@ -77,15 +78,17 @@ func Rules(t *testing.T, newStorage registry.NewStorage,
 	}
 }
 
-// Create returns the errors of a new object, which has the Go type of the hub and all defaults.
+// Create returns the validation errors of a new object, which must have the Go type of the hub
+// and all defaults.
 func (r KindRules) Create(obj runtime.Object) field.ErrorList { return r.create.Validate(r.ctx, obj) }
 
-// Update returns the errors of a change.
+// Update returns the validation errors of a change.
 func (r KindRules) Update(obj, old runtime.Object) field.ErrorList {
 	return r.update.ValidateUpdate(r.ctx, obj, old)
 }
 
-// UpdateStatus returns the errors of a change through the subresource status, which the kind must have.
+// UpdateStatus returns the validation errors of a change through the subresource status, which
+// the kind must have.
 func (r KindRules) UpdateStatus(obj, old runtime.Object) field.ErrorList {
 	return r.status.ValidateUpdate(r.ctx, obj, old)
 }

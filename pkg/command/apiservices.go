@@ -3,6 +3,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -24,24 +25,26 @@ func newAPIServicesCommand(api apiserver.API) *cobra.Command {
 	var kustomize bool
 	cmd := &cobra.Command{
 		Use:   "apiservices",
-		Short: "Print the APIServices that register this API, one for each version it serves",
-		Long: `Print the APIServices that register this API, one for each version it serves.
+		Short: "Print the APIServices that register this API with kube-apiserver",
+		Long: `Print the APIServices that register this API with kube-apiserver, one for each served version.
 
-Apply them last, when the server is ready: while an APIService has no working server behind it,
-discovery of the whole cluster is incomplete and namespaces cannot be deleted.
+Apply them after the server is ready. While an APIService has no working server, discovery of the
+whole cluster is incomplete and namespaces cannot be deleted.
 
-With --kustomize, print the file api/apiservices.yaml of a project's manifests instead: the
-APIServices without names and CA, which the kit's manifests fill in, and what they need to know of
-the API.`,
-		Example: cli.Named(api.Name, `  SERVER apiservices --service SERVER --namespace SERVER --ca-file pki/serving-ca/tls.crt |
+With --kustomize, print the manifest api/apiservices.yaml of a project instead. It contains the
+APIServices without Service and CA, which the other manifests of the project set, and the
+permissions that the API needs in the cluster.`,
+		Example: cli.Named(api.Name, `  # Register the API
+  SERVER apiservices --service SERVER --namespace SERVER --ca-file pki/serving-ca/tls.crt |
     kubectl apply -f -
+
+  # Write the manifest of a project
   SERVER apiservices --kustomize >manifests/api/apiservices.yaml`),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if kustomize {
 				if cmd.Flags().NFlag() > 1 {
-					return cli.UsageErrorf(
-						"--kustomize is given, expected no other flag: the manifests have Service and CA")
+					return cli.UsageErrorf("--kustomize excludes all other flags: the manifests set Service and CA")
 				}
 				out, err := registration.Manifest(api.GroupVersions(), api.AllPermissions(), api.NamespacePermissions)
 				if err != nil {
@@ -63,22 +66,26 @@ the API.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&backend.Name, "service", "", "Name of the Service in front of the server.")
-	cmd.Flags().StringVar(&backend.Namespace, "namespace", "", "Namespace of that Service.")
-	cmd.Flags().Int32Var(&backend.Port, "port", 443, "Port of that Service.")
+	cmd.Flags().StringVar(&backend.Name, "service", "",
+		"Name of the Service of the server. Required without --kustomize.")
+	cmd.Flags().StringVarP(&backend.Namespace, "namespace", "n", "",
+		"Namespace of the Service. Required without --kustomize.")
+	cmd.Flags().Int32Var(&backend.Port, "port", 443, "Port of the Service.")
 	cmd.Flags().StringVar(&caFile, "ca-file", "",
-		"The CA that signed the server's certificate, in PEM; it becomes the caBundle.")
+		"PEM file with the CA of the server's certificate, which becomes the caBundle. Required without --kustomize.")
 	cmd.Flags().BoolVar(&kustomize, "kustomize", false,
-		"Print api/apiservices.yaml of a project's manifests; no other flag applies.")
+		"Print the manifest api/apiservices.yaml of a project. Excludes all other flags.")
 	return cmd
 }
 
-// completeBackend reads the CA and reports all that is wrong. A caBundle that the aggregator cannot parse is refused:
-// with it, requests fail while the APIService stays Available.
+// completeBackend reads the CA and returns all errors in the flags. It rejects a caBundle that
+// the aggregator cannot parse: requests would fail while the APIService stays Available.
 func completeBackend(backend *registration.Backend, caFile string) error {
 	var problems []error
 	for flag, value := range map[string]string{"namespace": backend.Namespace, "service": backend.Name} {
-		if wrong := validation.IsDNS1123Label(value); len(wrong) > 0 {
+		if value == "" {
+			problems = append(problems, fmt.Errorf("--%s is required", flag))
+		} else if wrong := validation.IsDNS1123Label(value); len(wrong) > 0 {
 			problems = append(problems, fmt.Errorf("--%s is %q: %s", flag, value, wrong[0]))
 		}
 	}
@@ -89,9 +96,11 @@ func completeBackend(backend *registration.Backend, caFile string) error {
 	if err == nil {
 		_, err = certutil.ParseCertsPEM(data)
 	}
-	if err != nil {
-		problems = append(problems, fmt.Errorf("--ca-file is %q, expected a file with PEM certificates: %w", caFile,
-			err))
+	switch {
+	case caFile == "":
+		problems = append(problems, errors.New("--ca-file is required"))
+	case err != nil:
+		problems = append(problems, fmt.Errorf("read --ca-file %s: %w", caFile, err))
 	}
 	if len(problems) > 0 {
 		slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is the command line of a server: serve, and what operates it.
+// Package command provides the command line of a server: the command serve and the commands that
+// operate the server.
 package command
 
 import (
@@ -16,19 +17,19 @@ import (
 	"example.com/extension-apiserver/pkg/apiserver"
 )
 
-// Run executes the command line of the process, for a server of the API, with more commands beside serve, apiservices
-// and version, and returns its exit code:
+// Run executes the command line of the process for a server of the API and returns the exit code.
+// more adds commands to serve, apiservices, roles and version. The exit codes are:
 //
-//   - 0 when all is well;
-//   - 1 when the server could not start or stopped by an error;
-//   - 2 when the command line is wrong: each cause is printed, and nothing was started.
+//   - 0 on success.
+//   - 1 if the server cannot start, or stops because of an error.
+//   - 2 if the command line is invalid. Run prints each error and starts nothing.
 //
-// What it prints on standard error is the log, and at the end the reason if it failed.
+// Run writes the log to standard error, and at the end the error, if any.
 func Run(api apiserver.API, more ...Subcommand) int {
 	return run(genericapiserver.SetupSignalContext(), api, more, os.Args[1:], os.Stderr)
 }
 
-// Subcommand makes a command for a server of the API. storagecommand.New is one.
+// Subcommand creates a command for a server of the API, like storagecommand.New.
 type Subcommand func(apiserver.API) (*cobra.Command, error)
 
 func run(ctx context.Context, api apiserver.API, more []Subcommand, args []string, stderr io.Writer) int {
@@ -49,8 +50,9 @@ func newRootCommand(api apiserver.API, more []Subcommand) (*cobra.Command, error
 	}
 	root := &cobra.Command{
 		Use:   api.Name,
-		Short: "An API server behind the aggregation layer of kube-apiserver",
+		Short: "Run and operate an API server behind the aggregation layer of kube-apiserver",
 	}
+	addVersionFlag(root)
 	root.AddCommand(newServeCommand(api, options), newAPIServicesCommand(api), newRolesCommand(api),
 		newVersionCommand(api))
 	for _, newCommand := range more {

@@ -37,7 +37,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
-			// No pod of a cluster, wherever the tests run.
+			// The tests do not run as a pod of a cluster.
 			env.Setenv("KUBERNETES_SERVICE_HOST", "")
 			return writeCertificates(env.WorkDir)
 		},
@@ -45,7 +45,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// writeCertificates makes the serving certificates a and b, each with its key.
+// writeCertificates creates the serving certificates a and b, each with its key.
 func writeCertificates(dir string) error {
 	ca, err := certs.NewCA(certs.CAOptions{Name: "serving-ca", Usage: x509.ExtKeyUsageServerAuth})
 	if err != nil {
@@ -63,8 +63,9 @@ func writeCertificates(dir string) error {
 	return nil
 }
 
-// TestFlagNames: which flags there are is a promise to those who deploy the server. A new version of the library can
-// add some in silence; each is to be looked at once: does it weaken what the server relies on?
+// TestFlagNames: the flags of serve are those of the golden file, because users depend on them. A
+// new version of the library can add flags. Review each new flag once: does it weaken the
+// server's trust?
 func TestFlagNames(t *testing.T) {
 	golden := filepath.Join("testdata", "flags.golden")
 	root, err := newRootCommand(sample.API(), nil)
@@ -93,7 +94,7 @@ func TestFlagNames(t *testing.T) {
 	}
 }
 
-// TestLinks: a server that does not ask for an embedded etcd and the commands for it does not link the server of etcd.
+// TestLinks: only servers that import embeddedetcd or storagecommand link the server of etcd.
 func TestLinks(t *testing.T) {
 	for _, tc := range []struct {
 		pkg  string
@@ -109,7 +110,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestInvalidAPI: nothing is started for an API that cannot be served.
+// TestInvalidAPI: for an API that cannot be served, Run starts nothing and returns 1.
 func TestInvalidAPI(t *testing.T) {
 	api := sample.API()
 	api.Groups[0].StorageVersion, api.OpenAPI = "v7", nil
@@ -117,7 +118,7 @@ func TestInvalidAPI(t *testing.T) {
 	if got := run(t.Context(), api, nil, []string{"serve"}, &stderr); got != 1 {
 		t.Errorf("got exit code %d, want 1", got)
 	}
-	for _, want := range []string{"extension-apiserver: the API cannot be served: [", "OpenAPI is not set",
+	for _, want := range []string{"extension-apiserver: the API cannot be served: [", "OpenAPI is required",
 		`StorageVersion is "v7"`} {
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("got %q, want %q in it", stderr.String(), want)

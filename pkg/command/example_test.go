@@ -10,7 +10,7 @@ import (
 	"example.com/extension-apiserver/sample"
 )
 
-// The main function of a server.
+// The main function of a server calls Run.
 func ExampleRun() {
 	main := func() { os.Exit(command.Run(sample.API(), storagecommand.New)) }
 	_ = main

@@ -16,13 +16,21 @@ func newRolesCommand(api apiserver.API) *cobra.Command {
 	prefix := ""
 	cmd := &cobra.Command{
 		Use:   "roles",
-		Short: "Print ClusterRoles for the users of this API, which Kubernetes adds to view, edit and admin",
-		Long: `Print ClusterRoles for the users of this API, which Kubernetes adds to view, edit and admin.
+		Short: "Print ClusterRoles for the users of this API",
+		Long: `Print ClusterRoles for the users of this API.
 
-Those who may view, edit or administer a namespace have them at once: view reads the kinds, edit
-writes them, and admin has actions, logs and streams. Nobody may write a status. Kinds that are not
-in a namespace take a ClusterRoleBinding to these roles.`,
-		Example: cli.Named(api.Name, `  SERVER roles | kubectl apply -f -
+Kubernetes aggregates them to the ClusterRoles view, edit and admin. Users with these roles in a
+namespace have the permissions at once:
+
+  view   reads the objects, their status and their scale
+  edit   also writes the objects and their scale
+  admin  also uses all other subresources, such as actions, logs and streams
+
+No role can write a status. Cluster-scoped kinds need a ClusterRoleBinding to the printed roles.`,
+		Example: cli.Named(api.Name, `  # Grant the API to the users of the cluster
+  SERVER roles | kubectl apply -f -
+
+  # Write the manifest of a project
   SERVER roles --prefix=apiserver >manifests/roles/roles.yaml`),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -40,6 +48,6 @@ in a namespace take a ClusterRoleBinding to these roles.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&prefix, "prefix", api.Name, "The first part of the names of the roles.")
+	cmd.Flags().StringVar(&prefix, "prefix", api.Name, "Prefix of the names of the ClusterRoles.")
 	return cmd
 }

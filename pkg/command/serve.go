@@ -15,7 +15,7 @@ import (
 )
 
 func newServeCommand(api apiserver.API, options *apiserver.Options) *cobra.Command {
-	stores, etcd := "in the etcd of --etcd-servers", ` \
+	stores, etcd := "in the etcd at --etcd-servers", ` \
     --etcd-servers=https://10.0.0.5:2379 --etcd-cafile=ca.crt --etcd-certfile=client.crt --etcd-keyfile=client.key`
 	inPod := etcd
 	if api.EmbeddedEtcd != nil {
@@ -26,14 +26,15 @@ func newServeCommand(api apiserver.API, options *apiserver.Options) *cobra.Comma
 		Short: "Serve the API",
 		Long: cli.Named(api.Name, `Serve the API to kube-apiserver's aggregation layer.
 
-Identity is accepted from the cluster's front proxy, from client certificates of the cluster's CA
-and from bearer tokens; every request is authorized by the cluster. Objects are stored`+stores+`.
+The server accepts the identity of a user from the cluster's front proxy, from a client certificate
+of the cluster's client CA, or from a bearer token. It delegates authorization to kube-apiserver.
+It stores objects `+stores+`.
 
 Examples:
-  # In a pod, with the pod's ServiceAccount:
+  # Serve in a pod, with the ServiceAccount of the pod
   SERVER serve --tls-cert-file=/certs/tls.crt --tls-private-key-file=/certs/tls.key`+inPod+`
 
-  # Outside of the cluster, with an etcd of its own:
+  # Serve outside of the cluster, with an external etcd
   SERVER serve --kubeconfig=server.kubeconfig --tls-cert-file=tls.crt --tls-private-key-file=tls.key`+etcd),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,7 +54,7 @@ Examples:
 		cmd.Flags().AddFlagSet(fs)
 	}
 	width, _, _ := term.TerminalSize(cmd.OutOrStdout())
-	// It leaves out the field Example, which is why the examples are at the end of Long.
+	// It omits the field Example, so the examples are at the end of Long.
 	cliflag.SetUsageAndHelpFunc(cmd, flags, width)
 	return cmd
 }

@@ -5,6 +5,7 @@ package command
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,22 +18,37 @@ func newVersionCommand(api apiserver.API) *cobra.Command {
 	var format cli.Format
 	cmd := &cobra.Command{
 		Use:     "version",
-		Short:   "Print the version of this binary and of the libraries in it",
-		Example: cli.Named(api.Name, "  SERVER version\n  SERVER version -o json"),
+		Short:   "Print the version of this binary and of its libraries",
+		Example: cli.Named(api.Name, "  # Print the version as JSON\n  SERVER version -o json"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			modules := []string{"k8s.io/apiserver", "go.etcd.io/etcd/server/v3"}
-			info := version.Get(modules...)
-			return format.Print(cmd.OutOrStdout(), info, func(w io.Writer) {
-				fmt.Fprintf(w, "%s %s (%s, %s)\n", api.Name, info.Version, info.GoVersion, info.Platform)
-				for _, m := range modules {
-					if v, linked := info.Libraries[m]; linked {
-						fmt.Fprintf(w, "  %s %s\n", m, v)
-					}
-				}
+			return format.Print(cmd.OutOrStdout(), version.Get(modules...), func(w io.Writer) {
+				fmt.Fprint(w, versionText(api.Name))
 			})
 		},
 	}
 	cli.AddOutputFlag(cmd, &format)
 	return cmd
+}
+
+// modules are the libraries whose versions are printed.
+var modules = []string{"k8s.io/apiserver", "go.etcd.io/etcd/server/v3"}
+
+// addVersionFlag adds the flag --version, which prints the same text as the command version.
+func addVersionFlag(root *cobra.Command) {
+	root.Version = version.Get().Version
+	root.SetVersionTemplate(versionText(root.Name()))
+	root.Flags().Bool("version", false, "Print the version and exit.")
+}
+
+func versionText(name string) string {
+	info := version.Get(modules...)
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %s (%s, %s)\n", name, info.Version, info.GoVersion, info.Platform)
+	for _, m := range modules {
+		if v, linked := info.Libraries[m]; linked {
+			fmt.Fprintf(&text, "  %s %s\n", m, v)
+		}
+	}
+	return text.String()
 }

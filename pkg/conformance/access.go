@@ -11,7 +11,8 @@ import (
 )
 
 var versionChecks = []Check{
-	{"versions/read", Required, concepts, "An object is read in each version, with the same uid and resourceVersion.",
+	{"versions/read", Required, concepts,
+		"An object can be read in each version, with the same uid and resourceVersion.",
 		[]need{verbs("create", "get"), otherVersions}, func(s *session) {
 			obj := s.create()
 			for _, version := range s.r.discovered.otherVersions {
@@ -22,14 +23,14 @@ var versionChecks = []Check{
 				}
 			}
 		}},
-	{"versions/list", Required, concepts, "Objects are listed in each version.",
+	{"versions/list", Required, concepts, "Objects can be listed in each version.",
 		[]need{verbs("create", "list"), otherVersions}, func(s *session) {
 			want := s.some(2)
 			for _, version := range s.r.discovered.otherVersions {
 				s.lists(s.do("GET", s.collectionIn(version, s.namespace), query("labelSelector", s.selector())), want)
 			}
 		}},
-	{"versions/round-trip", Required, concepts, "What is read and written in another version loses nothing.",
+	{"versions/round-trip", Required, concepts, "An object that is read and written in another version loses no data.",
 		[]need{verbs("create", "update"), otherVersions}, func(s *session) {
 			obj := s.create()
 			for _, version := range s.r.discovered.otherVersions {
@@ -41,7 +42,7 @@ var versionChecks = []Check{
 				}
 			}
 		}},
-	{"versions/watch", Required, concepts, "A write in one version is an event of a watch in another.",
+	{"versions/watch", Required, concepts, "A write in one version is an event of a watch in another version.",
 		[]need{verbs("create", "list", "watch"), otherVersions}, func(s *session) {
 			for _, version := range s.r.discovered.otherVersions {
 				w := s.watch(s.collectionIn(version, s.namespace), query("labelSelector", s.selector()),
@@ -52,14 +53,14 @@ var versionChecks = []Check{
 				}
 			}
 		}},
-	{"versions/delete", Required, concepts, "An object is deleted in another version.",
+	{"versions/delete", Required, concepts, "An object can be deleted in another version.",
 		[]need{verbs("create", "delete"), otherVersions}, func(s *session) {
 			for _, version := range s.r.discovered.otherVersions {
 				obj := s.create()
 				s.want(s.do("DELETE", s.in(version, obj), query("propagationPolicy", "Background")), 200, 202)
 				s.eventually("after the deletion in "+version, func() string {
 					if a := s.do("GET", s.path(obj)); a.Code != 404 {
-						return "the object is there"
+						return "the object still exists"
 					}
 					return ""
 				})
@@ -71,7 +72,7 @@ func (s *session) apiVersionOf(version string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(s.groupPath(version), "/apis/"), "/api/")
 }
 
-// grant gives a user rights by RBAC, for as long as the check runs.
+// grant grants a user permissions by RBAC until the end of the check.
 func (s *session) grant(user string, rules ...map[string]any) {
 	name := s.name()
 	var all []any
@@ -90,7 +91,7 @@ func (s *session) grant(user string, rules ...map[string]any) {
 		obj["apiVersion"], obj["metadata"] = "rbac.authorization.k8s.io/v1",
 			map[string]any{"name": name, "labels": s.labels()}
 		if a := s.do("POST", path+resource, body(obj)); a.Code == 403 || a.Code == 404 {
-			s.skipf("no rights can be granted: %s", a)
+			s.skipf("cannot grant permissions: %s", a)
 		} else {
 			s.want(a, 201)
 		}
@@ -102,7 +103,8 @@ func (s *session) rule(resource string, verbs ...any) map[string]any {
 	return map[string]any{"apiGroups": []any{s.r.discovered.gvr.Group}, "resources": []any{resource}, "verbs": verbs}
 }
 
-// unprivilegedUser is a user without rights, if the caller may impersonate one.
+// unprivilegedUser returns a user without permissions for the resource. It skips the check if the
+// caller may not impersonate users.
 func (s *session) unprivilegedUser() string {
 	user := "conformance-" + s.label()
 	for _, verb := range []string{"get", "create"} {
@@ -114,23 +116,23 @@ func (s *session) unprivilegedUser() string {
 			}},
 		}))
 		if a.Code == 403 {
-			s.skipf("no right to impersonate: %s", a)
+			s.skipf("no permission to impersonate: %s", a)
 		}
 		if allowed, _, _ := unstructured.NestedBool(s.want(a, 201).object().Object, "status", "allowed"); allowed {
-			s.skipf("any user may %s the resource", verb)
+			s.skipf("any user can %s the resource", verb)
 		}
 	}
 	return user
 }
 
-// forbids is a check that a request is forbidden for a user without rights.
+// forbids returns a check that a request of an unprivileged user is rejected with 403.
 func forbids(verb string, send func(*session, *unstructured.Unstructured, option) *response) Check {
 	needs := []need{verbs("create", verb)}
 	if verb == "deletecollection" {
 		needs = append(needs, confined)
 	}
-	return Check{"authorization/" + verb, Required, authorizing, "Without the right to " + verb +
-		", a request is refused with 403.", needs, func(s *session) {
+	return Check{"authorization/" + verb, Required, authorizing, "Without the permission to " + verb +
+		", a request is rejected with 403.", needs, func(s *session) {
 		if verb == "deletecollection" {
 			s.apart()
 		}
@@ -171,28 +173,29 @@ var authorizationChecks = []Check{
 	forbids("deletecollection", func(s *session, _ *unstructured.Unstructured, as option) *response {
 		return s.deleteCollection(as, query("labelSelector", s.selector()))
 	}),
-	{"authorization/granted", Required, authorizing, "A right that is granted is enough, and is no other right.",
+	{"authorization/granted", Required, authorizing,
+		"A granted permission is sufficient, and grants no other permission.",
 		[]need{verbs("create", "get", "list")}, func(s *session) {
 			user, obj := s.unprivilegedUser(), s.create()
 			s.grant(user, s.rule(s.r.discovered.gvr.Resource, "get"))
-			s.eventually("with the right to get", func() string { return s.allows(user, s.path(obj)) })
+			s.eventually("with the permission to get", func() string { return s.allows(user, s.path(obj)) })
 			s.expectRefused(s.do("GET", s.collection(), as(user)), 403)
 		}},
-	{"authorization/by-name", Required, authorizing, "A right for one name is no right for another.",
+	{"authorization/by-name", Required, authorizing, "A permission for one name does not apply to another name.",
 		[]need{verbs("create", "get")}, func(s *session) {
 			user, mine, other := s.unprivilegedUser(), s.create(), s.create()
 			rule := s.rule(s.r.discovered.gvr.Resource, "get")
 			rule["resourceNames"] = []any{mine.GetName()}
 			s.grant(user, rule)
-			s.eventually("with the right to get one", func() string { return s.allows(user, s.path(mine)) })
+			s.eventually("with the permission to get one", func() string { return s.allows(user, s.path(mine)) })
 			s.expectRefused(s.do("GET", s.path(other), as(user)), 403)
 		}},
 	{"authorization/status", Required, authorizing,
-		"The right to a resource is none to its status, nor the other way round.",
+		"The permission for a resource does not include its status, nor the reverse.",
 		[]need{verbs("create", "patch"), subresource("status")}, func(s *session) {
 			user, obj := s.unprivilegedUser(), s.create()
 			s.grant(user, s.rule(s.r.discovered.gvr.Resource+"/status", "patch", "get"))
-			s.eventually("with the right to the status", func() string {
+			s.eventually("with the permission to the status", func() string {
 				if a := s.do("PATCH", s.path(obj)+"/status", as(user), mergePatch(map[string]any{})); a.Code != 200 {
 					return "got " + a.String()
 				}
@@ -201,43 +204,45 @@ var authorizationChecks = []Check{
 			s.expectRefused(s.do("PATCH", s.path(obj), as(user), mergePatch(map[string]any{})), 403)
 		}},
 	{"authorization/deletecollection-apart", Required, authorizing,
-		"The right to delete objects is none to delete a collection.",
+		"The permission to delete objects does not include deletecollection.",
 		[]need{verbs("create", "delete", "deletecollection"), confined}, func(s *session) {
 			s.apart()
 			user, obj := s.unprivilegedUser(), s.create()
 			s.grant(user, s.rule(s.r.discovered.gvr.Resource, "delete", "get", "list"))
-			s.eventually("with the right to get", func() string { return s.allows(user, s.path(obj)) })
+			s.eventually("with the permission to get", func() string { return s.allows(user, s.path(obj)) })
 			s.expectRefused(s.deleteCollection(as(user), query("labelSelector", s.selector())), 403)
 			s.get(obj)
 		}},
 	{"authorization/deletecollection-alone", Required, authorizing,
-		"The right to delete a collection is enough to do so.", []need{verbs("create", "deletecollection"), confined},
+		"The permission deletecollection is sufficient to delete a collection.",
+		[]need{verbs("create", "deletecollection"), confined},
 		func(s *session) {
 			s.apart()
 			user, obj := s.unprivilegedUser(), s.create()
 			s.grant(user, s.rule(s.r.discovered.gvr.Resource, "deletecollection"))
-			s.eventually("with the right to delete a collection", func() string {
+			s.eventually("with the permission to delete a collection", func() string {
 				if a := s.deleteCollection(as(user), query("labelSelector", s.selector()),
 					query("propagationPolicy", "Background")); a.Code != 200 {
 					return "got " + a.String()
 				}
 				if a := s.do("GET", s.path(obj)); a.Code != 404 {
-					return "the object is there"
+					return "the object still exists"
 				}
 				return ""
 			})
 		}},
-	{"authorization/anonymous", Required, authorizing, "The user system:anonymous has no rights.",
+	{"authorization/anonymous", Required, authorizing, "The user system:anonymous has no permissions.",
 		[]need{verbs("create", "get")}, func(s *session) {
 			s.unprivilegedUser()
 			s.expectRefused(s.do("GET", s.path(s.create()), as("system:anonymous"),
 				header("Impersonate-Group", "system:unauthenticated")), 403, 401)
 		}},
-	{"authorization/apply-creates", Required, authorizing, "An apply that would create also needs the right to create.",
+	{"authorization/apply-creates", Required, authorizing,
+		"An apply that creates an object also requires the permission to create.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			user, obj := s.unprivilegedUser(), s.create()
 			s.grant(user, s.rule(s.r.discovered.gvr.Resource, "patch"))
-			s.eventually("with the right to patch", func() string {
+			s.eventually("with the permission to patch", func() string {
 				if a := s.do("PATCH", s.path(obj), as(user), mergePatch(map[string]any{})); a.Code != 200 {
 					return "got " + a.String()
 				}
@@ -245,13 +250,14 @@ var authorizationChecks = []Check{
 			})
 			s.expectRefused(s.apply(s.name(), appliers, map[string]any{}, as(user)), 403)
 		}},
-	{"authorization/missing-hidden", Required, authorizing, "Without rights, what is not there is 403 as what is.",
+	{"authorization/missing-hidden", Required, authorizing,
+		"For an unprivileged user, an object that does not exist returns 403, like one that exists.",
 		[]need{verbs("get")}, func(s *session) {
 			s.expectRefused(s.do("GET", s.path(s.object()), as(s.unprivilegedUser())), 403)
 		}},
 }
 
-// metadataRefused is a check that a wrong part of the metadata is refused.
+// metadataRefused returns a check that invalid metadata is rejected.
 func metadataRefused(id, text, field string, change func(*unstructured.Unstructured)) Check {
 	return Check{"limits/" + id, Required, conventions, text, []need{verbs("create")}, func(s *session) {
 		obj := s.object()
@@ -261,27 +267,28 @@ func metadataRefused(id, text, field string, change func(*unstructured.Unstructu
 }
 
 var limitChecks = []Check{
-	metadataRefused("label-key", "A label whose key is none is refused with 422.", "metadata.labels",
+	metadataRefused("label-key", "A label with a malformed key is rejected with 422.", "metadata.labels",
 		labelled("a b", "c")),
-	metadataRefused("label-value", "A label whose value is too long is refused with 422.", "metadata.labels",
+	metadataRefused("label-value", "A label whose value is too long is rejected with 422.", "metadata.labels",
 		labelled("a", strings.Repeat("x", 64))),
-	metadataRefused("annotation-key", "An annotation whose key is none is refused with 422.", "metadata.annotations",
+	metadataRefused("annotation-key", "An annotation with a malformed key is rejected with 422.", "metadata.annotations",
 		func(obj *unstructured.Unstructured) {
 			obj.SetAnnotations(map[string]string{"a b": "c"})
 		}),
-	metadataRefused("annotations", "Annotations of more than 256 KiB are refused with 422.", "metadata.annotations",
+	metadataRefused("annotations", "Annotations of more than 256 KiB are rejected with 422.", "metadata.annotations",
 		func(obj *unstructured.Unstructured) {
 			obj.SetAnnotations(map[string]string{"a": strings.Repeat("x", 256<<10+1)})
 		}),
-	metadataRefused("finalizer", "A finalizer that is no qualified name is refused with 422.", "metadata.finalizers",
+	metadataRefused("finalizer", "A finalizer that is not a qualified name is rejected with 422.", "metadata.finalizers",
 		func(obj *unstructured.Unstructured) {
 			obj.SetFinalizers([]string{"a b"})
 		}),
-	metadataRefused("owner", "A reference to an owner without uid is refused with 422.", "metadata.ownerReferences",
+	metadataRefused("owner", "An owner reference without uid is rejected with 422.", "metadata.ownerReferences",
 		func(obj *unstructured.Unstructured) {
 			obj.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "a"}})
 		}),
-	metadataRefused("owners", "Two owners that are the controller are refused with 422.", "metadata.ownerReferences",
+	metadataRefused("owners", "Two owner references with controller=true are rejected with 422.",
+		"metadata.ownerReferences",
 		func(obj *unstructured.Unstructured) {
 			yes := true
 			obj.SetOwnerReferences([]metav1.OwnerReference{
@@ -290,8 +297,8 @@ var limitChecks = []Check{
 			})
 		}),
 	{"limits/expect-continue", Optional, "https://www.rfc-editor.org/rfc/rfc9110#field.expect",
-		"A write over HTTP/1.1 with Expect: 100-continue has the status of its response. kube-apiserver gives all " +
-			"writes to aggregated APIs 200.", []need{verbs("create")}, func(s *session) {
+		"A write over HTTP/1.1 with Expect: 100-continue returns the status code of its response. kube-apiserver " +
+			"returns 200 for all writes to aggregated APIs.", []need{verbs("create")}, func(s *session) {
 			config := rest.CopyConfig(s.r.target.Config)
 			config.QPS, config.Timeout, config.NextProtos = -1, 0, []string{"http/1.1"}
 			old, err := newEndpoint(config)
@@ -303,32 +310,33 @@ var limitChecks = []Check{
 				s.errorf("a body that is not JSON gets %s, want 4xx", a)
 			}
 		}},
-	{"limits/long-name", Required, names, "A name of more than 253 characters is refused.", []need{verbs("create")},
+	{"limits/long-name", Required, names, "A name of more than 253 characters is rejected.", []need{verbs("create")},
 		func(s *session) {
 			obj := s.object()
 			obj.SetName(strings.Repeat("x", 254))
 			s.expectRefused(s.do("POST", s.collection(), body(obj)), 422)
 		}},
-	{"limits/large-body", Required, concepts, "A body of more than 3 MiB is refused with 413.", []need{verbs("create")},
+	{"limits/large-body", Required, concepts,
+		"A body of more than 3 MiB is rejected with 413.", []need{verbs("create")},
 		func(s *session) {
 			a := s.do("POST", s.collection(), text("application/json",
 				`{"metadata":{"annotations":{"a":"`+strings.Repeat("x", 3<<20+1)+`"}}}`))
 			s.want(a, 413)
 		}},
-	{"limits/deep-body", Required, concepts, "A body of 20,000 nested lists is refused with 400.",
+	{"limits/deep-body", Required, concepts, "A body of 20,000 nested lists is rejected with 400.",
 		[]need{verbs("create")}, func(s *session) {
 			const depth = 20_000
 			a := s.do("POST", s.collection(), text("application/json",
 				`{"metadata":`+strings.Repeat("[", depth)+strings.Repeat("]", depth)+`}`))
 			s.want(a, 400, 413, 422)
 		}},
-	{"limits/large-patch", Required, concepts, "A JSON patch of more than 10,000 operations is refused with 413.",
+	{"limits/large-patch", Required, concepts, "A JSON patch of more than 10,000 operations is rejected with 413.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			operation := `{"op":"test","path":"/kind","value":"` + s.kind() + `"}`
 			a := s.do("PATCH", s.path(s.create()), jsonPatch("["+strings.Repeat(operation+",", 10_000)+operation+"]"))
 			s.want(a, 413)
 		}},
-	{"limits/odd-parameters", Required, concepts, "Parameters that make no sense are never answered by 5xx.",
+	{"limits/odd-parameters", Required, concepts, "Invalid query parameters never return 5xx.",
 		[]need{verbs("list")}, func(s *session) {
 			for _, name := range []string{"limit", "continue", "resourceVersion", "resourceVersionMatch",
 				"timeoutSeconds",
@@ -346,7 +354,7 @@ var limitChecks = []Check{
 				}
 			}
 		}},
-	{"limits/odd-bodies", Required, concepts, "Bodies that make no sense are never answered by 5xx.",
+	{"limits/odd-bodies", Required, concepts, "Invalid bodies never return 5xx.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			path := s.path(s.create())
 			for _, data := range []string{"null", "[]", "0", `""`, "{}", `{"metadata":null}`,

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// anAction needs a body for an action.
+// anAction requires that the target has the body of an action.
 func anAction(_ *discovered, t *Target) string {
 	if len(t.Actions) == 0 {
 		return "the target has no Actions"
@@ -20,19 +20,20 @@ func anAction(_ *discovered, t *Target) string {
 	return ""
 }
 
-// checkActions returns an error for each of the actions that the resource does not have.
+// checkActions returns an error for each action of the target that the resource does not have.
 func (t *Target) checkActions(f *discovered) error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(t.Actions)) {
 		if r, ok := f.subresources[name]; !ok || !slices.Contains(r.Verbs, "create") {
-			problems = append(problems, fmt.Errorf("actions have %s, and the resource has no subresource %s with the verb "+
-				"create", name, name))
+			problems = append(problems, fmt.Errorf("action %s: the resource has no subresource %s with the verb create",
+				name, name))
 		}
 	}
 	return errors.Join(problems...)
 }
 
-// eachAction calls a function with the path and the body of each action of a new object of its own.
+// eachAction calls do with the path and the body of each action. It creates a new object for
+// each.
 func (s *session) eachAction(do func(path string, obj *unstructured.Unstructured, action map[string]any)) {
 	for _, name := range slices.Sorted(maps.Keys(s.r.target.Actions)) {
 		obj := s.create()
@@ -42,7 +43,7 @@ func (s *session) eachAction(do func(path string, obj *unstructured.Unstructured
 	}
 }
 
-// allows returns why a GET by a user is not 200, or "".
+// allows returns the reason why a GET of the user does not return 200, or "".
 func (s *session) allows(user, path string) string {
 	if a := s.do("GET", path, as(user)); a.Code != 200 {
 		return "got " + a.String()
@@ -50,7 +51,7 @@ func (s *session) allows(user, path string) string {
 	return ""
 }
 
-// withMetadata returns the body of an action with a field of its metadata.
+// withMetadata returns the body of an action with a field in its metadata.
 func withMetadata(action map[string]any, field, value string) map[string]any {
 	out := maps.Clone(action)
 	out["metadata"] = map[string]any{field: value}
@@ -58,7 +59,7 @@ func withMetadata(action map[string]any, field, value string) map[string]any {
 }
 
 var actionChecks = []Check{
-	{"action/create", Required, conventions, "A POST with the body of an action is 2xx.",
+	{"action/create", Required, conventions, "A POST with the body of an action returns 2xx.",
 		[]need{verbs("create", "get"), anAction}, func(s *session) {
 			s.eachAction(func(path string, _ *unstructured.Unstructured, action map[string]any) {
 				if a := s.do("POST", path, body(action)); a.Code/100 != 2 {
@@ -66,7 +67,7 @@ var actionChecks = []Check{
 				}
 			})
 		}},
-	{"action/dry-run", Required, concepts, "A dry run of an action leaves the object as it is.",
+	{"action/dry-run", Required, concepts, "A dry run of an action does not change the object.",
 		[]need{verbs("create", "get"), anAction}, func(s *session) {
 			s.eachAction(func(path string, obj *unstructured.Unstructured, action map[string]any) {
 				a := s.do("POST", path, body(action), query("dryRun", "All"))
@@ -79,14 +80,14 @@ var actionChecks = []Check{
 			})
 		}},
 	{"action/preconditions", Recommended, concepts,
-		"An action for an object with another uid or another resourceVersion is 409.",
+		"An action for an object with another uid or another resourceVersion is rejected with 409.",
 		[]need{verbs("create", "get"), anAction}, func(s *session) {
 			s.eachAction(func(path string, _ *unstructured.Unstructured, action map[string]any) {
 				s.expectRefused(s.do("POST", path, body(withMetadata(action, "uid", "another"))), 409)
 				s.expectRefused(s.do("POST", path, body(withMetadata(action, "resourceVersion", "1"))), 409)
 			})
 		}},
-	{"action/missing", Required, concepts, "An action of an object that does not exist is 404.",
+	{"action/missing", Required, concepts, "An action for an object that does not exist returns 404.",
 		[]need{verbs("create"), anAction}, func(s *session) {
 			for name, action := range s.r.target.Actions {
 				full := map[string]any{"apiVersion": s.apiVersion(), "kind": s.r.discovered.subresources[name].Kind}
@@ -94,7 +95,7 @@ var actionChecks = []Check{
 				s.expectRefused(s.do("POST", s.collection()+"/no-such-object/"+name, body(full)), 404)
 			}
 		}},
-	{"action/kind", Required, concepts, "A body of another kind is 400.",
+	{"action/kind", Required, concepts, "A body of another kind is rejected with 400.",
 		[]need{verbs("create", "get"), anAction}, func(s *session) {
 			s.eachAction(func(path string, _ *unstructured.Unstructured, _ map[string]any) {
 				s.expectRefused(s.do("POST", path, body(map[string]any{"apiVersion": s.apiVersion(), "kind": s.kind() + "List",
@@ -102,7 +103,7 @@ var actionChecks = []Check{
 			})
 		}},
 	{"action/authorization", Required, authorizing,
-		"An action takes the permission to create the subresource, and no other.",
+		"An action requires the permission to create the subresource, and no other permission.",
 		[]need{verbs("create", "get"), anAction}, func(s *session) {
 			user, resource := s.unprivilegedUser(), s.r.discovered.gvr.Resource
 			s.grant(user, s.rule(resource, "get", "create", "update", "patch"))
@@ -125,12 +126,12 @@ var actionChecks = []Check{
 			a := s.want(s.do("GET", s.path(s.create())+"/log"), 200)
 			s.mediaType(a, "text/plain")
 		}},
-	{"log/missing", Required, concepts, "The log of an object that does not exist is 404.",
+	{"log/missing", Required, concepts, "The log of an object that does not exist returns 404.",
 		[]need{verbs("get"), subresource("log")}, func(s *session) {
 			s.expectRefused(s.do("GET", s.collection()+"/no-such-object/log"), 404)
 		}},
 	{"log/authorization", Required, authorizing,
-		"A log takes the permission to get the subresource, and no other.",
+		"A log requires the permission to get the subresource, and no other permission.",
 		[]need{verbs("create", "get"), subresource("log")}, func(s *session) {
 			user, resource, obj := s.unprivilegedUser(), s.r.discovered.gvr.Resource, s.create()
 			s.grant(user, s.rule(resource, "get", "list", "watch"), s.rule(resource+"/log", "create", "update", "list",

@@ -11,21 +11,23 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// policy makes a ValidatingAdmissionPolicy that denies, for objects with the label policed of the check.
+// policy creates a ValidatingAdmissionPolicy that denies requests for objects with the label
+// policed of the check, if the expression is false.
 func (s *session) policy(operations []any, expression string) {
 	s.policyWith(operations, expression, "Deny", nil)
 }
 
-// policyWith makes one with another action and more in its spec.
+// policyWith is policy with another action and additional fields in the spec.
 func (s *session) policyWith(operations []any, expression, action string, spec map[string]any) {
 	all := map[string]any{"validations": []any{map[string]any{"expression": expression,
-		"message": "the policy of the check says no"}}}
+		"message": "denied by the policy of the check"}}}
 	maps.Copy(all, spec)
 	s.bind("Validating", "validatingadmissionpolicies", operations, all,
 		map[string]any{"validationActions": []any{action}})
 }
 
-// bind makes an admission policy for objects with the label policed of the check, and its binding.
+// bind creates an admission policy for objects with the label policed of the check, and its
+// binding.
 func (s *session) bind(kind, resource string, operations []any, spec, binding map[string]any) {
 	name := s.name()
 	spec["failurePolicy"], binding["policyName"] = "Fail", name
@@ -47,14 +49,14 @@ func (s *session) bind(kind, resource string, operations []any, spec, binding ma
 			"metadata": map[string]any{"name": name, "labels": s.labels()}, "spec": part.spec,
 		}))
 		if a.Code == 403 || a.Code == 404 {
-			s.skipf("no %s can be made: %s", part.resource, a)
+			s.skipf("cannot create %s: %s", part.resource, a)
 		}
 		s.want(a, 201)
 		s.objects = append(s.objects, path+part.resource+"/"+name)
 	}
 }
 
-// denied waits until the policy refuses a request.
+// denied waits until the policy rejects a request.
 func (s *session) denied(send func() *response) {
 	s.eventually("with the policy", func() string {
 		a := send()
@@ -62,10 +64,10 @@ func (s *session) denied(send func() *response) {
 			if method, _, _ := strings.Cut(a.request, " "); method == "POST" && !strings.Contains(a.request, "dryRun") {
 				s.created(a)
 			}
-			return "the request was let through"
+			return "the request was allowed"
 		}
 		if status := s.expectRefused(a, 422, 403); !strings.Contains(status.Message,
-			"the policy of the check says no") {
+			"denied by the policy of the check") {
 			s.errorf("the message is %q, want that of the policy", status.Message)
 		}
 		return ""
@@ -73,7 +75,7 @@ func (s *session) denied(send func() *response) {
 }
 
 var admissionChecks = []Check{
-	{"admission/create", Required, policies, "A ValidatingAdmissionPolicy holds for what is created.",
+	{"admission/create", Required, policies, "A ValidatingAdmissionPolicy applies to creates.",
 		[]need{verbs("create")}, func(s *session) {
 			s.policy([]any{"CREATE"}, "object.metadata.?annotations['allowed'].orValue('no') == 'yes'")
 			s.denied(func() *response { return s.do("POST", s.collection(), body(s.policed())) })
@@ -81,7 +83,8 @@ var admissionChecks = []Check{
 			allowed.SetAnnotations(map[string]string{"allowed": "yes"})
 			s.created(s.want(s.do("POST", s.collection(), body(allowed)), 201))
 		}},
-	{"admission/dry-run", Required, policies, "A policy holds for a dry run.", []need{verbs("create")},
+	{"admission/dry-run", Required, policies,
+		"A ValidatingAdmissionPolicy applies to dry runs.", []need{verbs("create")},
 		func(s *session) {
 			s.policy([]any{"CREATE"}, "false")
 			s.denied(func() *response {
@@ -89,7 +92,8 @@ var admissionChecks = []Check{
 					query("dryRun", "All"))
 			})
 		}},
-	{"admission/update", Required, policies, "A policy sees the old and the new object of a change.",
+	{"admission/update", Required, policies,
+		"A ValidatingAdmissionPolicy sees the old and the new object of an update.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			obj := s.create(labelled("policed", "yes"), labelled("count", "1"))
 			s.policy([]any{"UPDATE"}, "object.metadata.labels['count'] == oldObject.metadata.labels['count']")
@@ -101,7 +105,7 @@ var admissionChecks = []Check{
 			})
 			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"another": "yes"}}))
 		}},
-	{"admission/delete", Required, policies, "A policy holds for a deletion, and sees the object.",
+	{"admission/delete", Required, policies, "A ValidatingAdmissionPolicy applies to deletions, and sees the object.",
 		[]need{verbs("create", "delete")}, func(s *session) {
 			s.policy([]any{"DELETE"},
 				"has(oldObject.metadata.annotations) && 'deletable' in oldObject.metadata.annotations")
@@ -114,13 +118,14 @@ var admissionChecks = []Check{
 			s.patch(kept, metadata(map[string]any{"annotations": map[string]any{"deletable": ""}}))
 			s.want(s.do("DELETE", s.path(kept), query("propagationPolicy", "Background")), 200, 202)
 		}},
-	{"admission/apply", Required, policies, "A policy holds for an apply that creates.",
+	{"admission/apply", Required, policies, "A ValidatingAdmissionPolicy applies to an apply that creates an object.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			s.policy([]any{"CREATE"}, "false")
 			s.denied(func() *response { return s.apply(s.name(), appliers, map[string]any{"policed": "yes"}) })
 		}},
 	{"admission/variables", Recommended, policies,
-		"A policy knows the kind, the user and the operation of the request.", []need{verbs("create")},
+		"A ValidatingAdmissionPolicy sees the kind, the user and the operation of the request.",
+		[]need{verbs("create")},
 		func(s *session) {
 			s.policy([]any{"CREATE"},
 				fmt.Sprintf("!(request.kind.kind == %q && request.kind.group == %q && request.operation == 'CREATE' && "+
@@ -130,20 +135,21 @@ var admissionChecks = []Check{
 					query("dryRun", "All"))
 			})
 		}},
-	{"admission/warn", Recommended, policies, "A policy whose action is to warn lets the request pass, with a warning.",
+	{"admission/warn", Recommended, policies,
+		"A ValidatingAdmissionPolicy with the action Warn allows the request, with a warning.",
 		[]need{verbs("create")}, func(s *session) {
 			s.policyWith([]any{"CREATE"}, "false", "Warn", nil)
 			s.eventually("with the policy", func() string {
 				if a := s.want(s.do("POST", s.collection(), body(s.policed()), query("dryRun", "All")),
 					201); !a.hasWarning(
-					"the policy of the check says no") {
+					"denied by the policy of the check") {
 					return fmt.Sprintf("the warnings are %q", a.Header.Values("Warning"))
 				}
 				return ""
 			})
 		}},
 	{"admission/mutating-policy", Recommended, kep("3962-mutating-admission-policies"),
-		"A MutatingAdmissionPolicy changes what is created, before it is answered and stored.", []need{verbs("create")},
+		"A MutatingAdmissionPolicy changes a new object before it is returned and stored.", []need{verbs("create")},
 		func(s *session) {
 			s.bind("Mutating", "mutatingadmissionpolicies", []any{"CREATE"}, map[string]any{
 				"reinvocationPolicy": "Never", "mutations": []any{map[string]any{"patchType": "JSONPatch",
@@ -160,26 +166,27 @@ var admissionChecks = []Check{
 			})
 		}},
 	{"admission/quota", Required, "https://kubernetes.io/docs/concepts/policy/resource-quotas/",
-		"A ResourceQuota limits how many objects a namespace has.", []need{verbs("create"), namespaced},
+		"A ResourceQuota limits the number of objects in a namespace.", []need{verbs("create"), namespaced},
 		func(s *session) {
-			// kube-controller-manager overwrites what admission counted with what its cache has, which may be behind
-			// (https://github.com/kubernetes/kubernetes/issues/123434), so that once in a while an object too many
-			// comes in.
+			// kube-controller-manager overwrites the count of admission with that of its cache,
+			// which may be outdated (https://github.com/kubernetes/kubernetes/issues/123434).
+			// Occasionally, one object too many is therefore admitted.
 			var codes []int
 			for range 3 {
 				codes = s.createSixOfThree()
-				// Some kinds have objects in each new namespace, which count.
+				// Some kinds create objects in each new namespace, which count.
 				if n := slices.Index(codes, 403); n >= 1 && n <= 3 && !slices.Contains(codes[n:], 201) {
 					return
 				}
 			}
-			s.errorf("six creations with a quota of three, for the third time: got %v, want at most three 201 and "+
+			s.errorf("six creates with a quota of three, for the third time: got %v, want at most three 201 and "+
 				"then 403",
 				codes)
 		}},
 }
 
-// createSixOfThree tries to create six objects in a namespace with a quota of three, and returns the status codes.
+// createSixOfThree tries to create six objects in a namespace with a quota of three. It returns
+// the status codes.
 func (s *session) createSixOfThree() []int {
 	namespace := s.aNamespace()
 	key := "count/" + s.r.discovered.gvr.Resource
@@ -192,9 +199,9 @@ func (s *session) createSixOfThree() []int {
 		"spec": map[string]any{"hard": map[string]any{key: "3"}},
 	})), 201)
 	tries := 0
-	s.eventually("after the quota was made", func() string {
-		// A quota that is older than what kube-controller-manager knows of the resource is counted again after 5
-		// minutes, or when it changes.
+	s.eventually("after the quota was created", func() string {
+		// kube-controller-manager counts a quota that is older than its information about the
+		// resource only after 5 minutes or when the quota changes.
 		if tries++; tries%20 == 0 {
 			s.want(s.do("PATCH", quotas+"/q",
 				mergePatch(map[string]any{"spec": map[string]any{"hard": map[string]any{"pods": fmt.Sprint(
@@ -202,7 +209,7 @@ func (s *session) createSixOfThree() []int {
 		}
 		got := s.want(s.do("GET", quotas+"/q"), 200).object()
 		if _, ok, _ := unstructured.NestedFieldNoCopy(got.Object, "status", "used", key); !ok {
-			return "the quota was not counted"
+			return "the quota has no usage"
 		}
 		return ""
 	})

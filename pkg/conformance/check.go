@@ -7,19 +7,20 @@ import (
 	"strings"
 )
 
-// Level says who has to pass a check.
+// Level defines which servers must pass a check.
 type Level string
 
 const (
-	// Required is what clients such as kubectl, informers and the garbage collector rely on.
+	// Required is behavior on which clients such as kubectl, informers and the garbage collector
+	// rely.
 	Required Level = "required"
-	// Recommended is what the API conventions ask for.
+	// Recommended is behavior that the API conventions request.
 	Recommended Level = "recommended"
 	// Optional is a feature that a server may lack.
 	Optional Level = "optional"
 )
 
-// Where behaviour is described. A check names one of them, or a KEP.
+// Addresses of the documents that describe behavior. A check names one of them, or a KEP.
 const (
 	concepts    = "https://kubernetes.io/docs/reference/using-api/api-concepts/"
 	conventions = "https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md"
@@ -37,30 +38,31 @@ const (
 	openapis    = "https://kubernetes.io/docs/concepts/overview/kubernetes-api/"
 )
 
-// kep is the address of an enhancement proposal of SIG API Machinery.
+// kep returns the address of an enhancement proposal of SIG API Machinery.
 func kep(name string) string {
 	return "https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/" + name
 }
 
-// Check is one behaviour.
+// Check is a check of one behavior.
 type Check struct {
-	// ID is AREA/NAME. It does not change.
+	// ID has the form AREA/NAME and does not change.
 	ID string
-	// Level says who has to pass it.
+	// Level defines which servers must pass the check.
 	Level Level
-	// Source is the address of the text that asks for it.
+	// Source is the address of the text that requires the behavior.
 	Source string
-	// Text says what must hold.
+	// Text describes the expected behavior.
 	Text string
-	// needs are what the resource must have, for example a verb; without it the check is skipped.
+	// needs are properties that the resource must have, such as a verb. Otherwise the check is
+	// skipped.
 	needs []need
 	run   func(*session)
 }
 
-// Area is the part of the id before the slash.
+// Area returns the part of the ID before the slash.
 func (c Check) Area() string { area, _, _ := strings.Cut(c.ID, "/"); return area }
 
-// Checks returns all of them, in the order of their areas.
+// Checks returns all checks, ordered by area.
 func Checks() []Check {
 	return slices.Concat(nameChecks, createChecks, updateChecks, patchChecks, applyChecks, dryRunChecks,
 		fieldValidationChecks, statusChecks, scaleChecks, actionChecks,
@@ -71,10 +73,12 @@ func Checks() []Check {
 		givenChecks, metricChecks, auditChecks, leakChecks)
 }
 
-// need is what a resource or a target must have for a check. It returns the reason if it has it not.
+// need is a requirement of a check on the resource or the target. It returns "" if the
+// requirement is met, and otherwise the reason.
 type need func(*discovered, *Target) (reason string)
 
-// verbs need verbs of the resource, and that objects like the sample can be created.
+// verbs requires verbs of the resource. With the verb create, it also requires that objects like
+// the sample can be created.
 func verbs(names ...string) need {
 	named := offers(names...)
 	return func(f *discovered, t *Target) string {
@@ -85,8 +89,8 @@ func verbs(names ...string) need {
 	}
 }
 
-// offers needs verbs of the resource. What is created must be there to be read, and be deleted at the end; a review is
-// not.
+// offers requires verbs of the resource. The verb create also requires get and delete, because
+// created objects are read, and deleted at the end. Reviews have neither.
 func offers(names ...string) need {
 	if slices.Contains(names, "create") {
 		names = append(names, "get", "delete")
@@ -101,7 +105,7 @@ func offers(names ...string) need {
 	}
 }
 
-// subresource needs one.
+// subresource requires a subresource.
 func subresource(name string) need {
 	return func(f *discovered, _ *Target) string {
 		if _, ok := f.subresources[name]; !ok {
@@ -113,16 +117,16 @@ func subresource(name string) need {
 
 func namespaced(f *discovered, _ *Target) string {
 	if !f.resource.Namespaced {
-		return "the resource is not in namespaces"
+		return "the resource is not namespaced"
 	}
 	return ""
 }
 
-// confined is for a check that deletes a collection.
+// confined is the requirement of checks that delete a collection.
 func confined(f *discovered, t *Target) string {
 	if !f.resource.Namespaced && !t.AllowDisruptive {
-		return "it deletes a collection of the whole cluster: a server that ignores selectors would delete what is " +
-			"not of the run; the target has no AllowDisruptive"
+		return "the check deletes a cluster-scoped collection, and a server that ignores selectors would delete other " +
+			"objects; the target has no AllowDisruptive"
 	}
 	return ""
 }
@@ -178,7 +182,7 @@ func aKubectl(_ *discovered, t *Target) string {
 
 func otherVersions(f *discovered, _ *Target) string {
 	if len(f.otherVersions) == 0 {
-		return "the resource has one version"
+		return "the resource has only one version"
 	}
 	return ""
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestChecks: each check has an id of its own, a level, an address, and a sentence.
+// TestChecks: each check has a unique ID, a level, a source address and a sentence.
 func TestChecks(t *testing.T) {
 	ids := map[string]bool{}
 	areas := map[string]int{}

@@ -12,10 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Finalizers of a run begin so. Others are of controllers, which may have work to do before an object goes.
+// Finalizers of a run have this prefix. Other finalizers belong to controllers, which may have
+// work to do before an object is removed.
 const ownFinalizers = "conformance.example.com/"
 
-// cleanUp ends watches and deletes what a check made. It returns what is left.
+// cleanUp stops the watches of a check and deletes the objects that it created. It returns
+// messages about objects that remain.
 func (s *session) cleanUp(ctx context.Context) (left []string) {
 	for _, w := range s.watches {
 		w.cancel()
@@ -30,7 +32,7 @@ func (s *session) cleanUp(ctx context.Context) (left []string) {
 	return left
 }
 
-// tryRemove returns why an object could not be deleted.
+// tryRemove deletes an object and returns the reason if that fails.
 func (s *session) tryRemove(path string) (left []string) {
 	s.messages = nil
 	if messages, _ := s.runGuarded(func(s *session) { s.remove(path) }); len(messages) > 0 {
@@ -39,8 +41,8 @@ func (s *session) tryRemove(path string) (left []string) {
 	return left
 }
 
-// remove deletes an object, if it is there and of the run: what a server answers to a create that fails may name any
-// object.
+// remove deletes an object if it exists and belongs to the run. The response to a failed create
+// may name any object.
 func (s *session) remove(path string) {
 	a := s.do("GET", path)
 	if a.Code == 404 {
@@ -50,9 +52,9 @@ func (s *session) remove(path string) {
 	switch {
 	case obj.GetLabels()[runLabel] == s.r.id:
 	case strings.Contains(path, "/namespaces/"+s.r.namespacePrefix()):
-		return // it goes with the namespace
+		return // it is deleted with the namespace
 	default:
-		s.fatalf("it lacks the label %s=%s, so it is not deleted", runLabel, s.r.id)
+		s.fatalf("not deleted, because it does not have the label %s=%s", runLabel, s.r.id)
 	}
 	options := map[string]any{"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background",
 		"preconditions": map[string]any{"uid": obj.GetUID()}}
@@ -68,7 +70,7 @@ func (s *session) release(path string) {
 	s.unconflicted(func() *response {
 		a := s.do("GET", path)
 		if a.Code == 404 {
-			a.Code = 200 // gone is released
+			a.Code = 200 // a missing object has no finalizers
 			return a
 		}
 		obj := s.want(a, 200).object()
@@ -82,8 +84,9 @@ func (s *session) release(path string) {
 	})
 }
 
-// sweep deletes what carries the label of the run and no check knows of, such as what a server made for a dry run. What
-// is in the namespaces of the run goes with these.
+// sweep deletes objects with the label of the run that no check recorded, such as objects that a
+// server created for a dry run. Objects in the namespaces of the run are deleted with their
+// namespace.
 func (r *runner) sweep(ctx context.Context) (left []string) {
 	s := &session{ctx: ctx, r: r}
 	for pause := 250 * time.Millisecond; ; pause *= 2 {
@@ -97,7 +100,7 @@ func (r *runner) sweep(ctx context.Context) (left []string) {
 			}
 		})
 		if len(messages) > 0 {
-			return []string{fmt.Sprintf("%s: what is left is not known: %s", r.discovered.gvr.GroupResource(),
+			return []string{fmt.Sprintf("%s: cannot list remaining objects: %s", r.discovered.gvr.GroupResource(),
 				strings.Join(messages, "; "))}
 		}
 		for _, obj := range found {
@@ -122,5 +125,5 @@ func (r *runner) sweep(ctx context.Context) (left []string) {
 	}
 }
 
-// namespacePrefix is what the names of the run's namespaces begin with.
+// namespacePrefix returns the prefix of the names of the run's namespaces.
 func (r *runner) namespacePrefix() string { return "conformance-" + r.id + "-" }

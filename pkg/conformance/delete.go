@@ -18,22 +18,22 @@ func finalized(obj *unstructured.Unstructured) { obj.SetFinalizers([]string{fina
 
 var deleteChecks = []Check{
 	{"delete/answer", Required, concepts,
-		"A deletion is answered by 200 with a Status or the object, and the object is gone.",
+		"A deletion returns 200 with a Status or the object, and the object no longer exists.",
 		[]need{verbs("create", "delete")}, func(s *session) {
 			obj := s.create()
 			a := s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
 			if kind := a.object().GetKind(); kind != "Status" && kind != s.kind() {
-				s.errorf("the answer is a %s, want a Status or the object", kind)
+				s.errorf("the response is a %s, want a Status or the object", kind)
 			}
 			s.eventually("after the deletion", func() string {
 				if a := s.do("GET", s.path(obj)); a.Code != 404 {
-					return "the object is there"
+					return "the object still exists"
 				}
 				return ""
 			})
 		}},
 	{"delete/details", Recommended, concepts,
-		"The answer says which object was deleted: a Status with its name and uid, or the object.",
+		"The response identifies the deleted object: it is a Status with its name and uid, or the object.",
 		[]need{verbs("create", "delete")}, func(s *session) {
 			obj := s.create()
 			got := s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202).object()
@@ -43,27 +43,28 @@ var deleteChecks = []Check{
 				uid, _, _ = unstructured.NestedString(got.Object, "details", "uid")
 			}
 			if name != obj.GetName() || uid != string(obj.GetUID()) {
-				s.errorf("the answer is %v, want the name %s and the uid %s", got.Object, obj.GetName(), obj.GetUID())
+				s.errorf("the response is %v, want the name %s and the uid %s", got.Object, obj.GetName(), obj.GetUID())
 			}
 		}},
-	{"delete/no-options", Required, concepts, "An empty object is taken for DeleteOptions.",
+	{"delete/no-options", Required, concepts, "An empty JSON object is accepted as DeleteOptions.",
 		[]need{verbs("create", "delete")}, func(s *session) {
 			s.want(s.do("DELETE", s.path(s.create()), text("application/json", "{}")), 200, 202)
 		}},
-	{"delete/period-malformed", Recommended, concepts, "gracePeriodSeconds that is no number is refused with 400.",
+	{"delete/period-malformed", Recommended, concepts,
+		"A gracePeriodSeconds that is not a number is rejected with 400.",
 		[]need{verbs("create", "delete")}, func(s *session) {
 			obj := s.create()
 			s.expectRefused(s.do("DELETE", s.path(obj), query("gracePeriodSeconds", "soon")), 400)
 			s.get(obj)
 		}},
-	{"delete/missing", Required, concepts, "The deletion of what is not there is 404 NotFound.",
+	{"delete/missing", Required, concepts, "The deletion of an object that does not exist returns 404 NotFound.",
 		[]need{verbs("delete")}, func(s *session) {
 			if status := s.expectRefused(s.do("DELETE", s.path(s.object())),
 				404); status.Reason != metav1.StatusReasonNotFound {
 				s.errorf("the reason is %q, want NotFound", status.Reason)
 			}
 		}},
-	{"delete/precondition-uid", Required, concepts, "A deletion with another uid as precondition is refused with 409.",
+	{"delete/precondition-uid", Required, concepts, "A deletion with another uid as precondition is rejected with 409.",
 		[]need{verbs("create", "delete")}, func(s *session) {
 			obj := s.create()
 			s.expectRefused(s.do("DELETE", s.path(obj), options(
@@ -71,7 +72,7 @@ var deleteChecks = []Check{
 			s.get(obj)
 		}},
 	{"delete/precondition-resource-version", Required, concepts,
-		"A deletion with an old resourceVersion as precondition is refused with 409.",
+		"A deletion with an old resourceVersion as precondition is rejected with 409.",
 		[]need{verbs("create", "delete", "patch")}, func(s *session) {
 			obj := s.create()
 			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
@@ -79,37 +80,38 @@ var deleteChecks = []Check{
 				map[string]any{"preconditions": map[string]any{"resourceVersion": obj.GetResourceVersion()}})), 409)
 			s.get(obj)
 		}},
-	{"delete/preconditions-met", Required, concepts, "A deletion whose preconditions hold succeeds.",
+	{"delete/preconditions-met", Required, concepts, "A deletion whose preconditions are met succeeds.",
 		[]need{verbs("create", "delete")}, func(s *session) {
 			obj := s.create()
 			s.want(s.do("DELETE", s.path(obj), options(map[string]any{"preconditions": map[string]any{"uid": string(
 				obj.GetUID())}, "propagationPolicy": "Background"})), 200, 202)
 		}},
 	{"delete/finalizer", Required, finalizing,
-		"An object with a finalizer stays with a deletionTimestamp until the last one is removed.",
+		"An object with a finalizer keeps existing with a deletionTimestamp until the last finalizer is removed.",
 		[]need{verbs("create", "delete", "patch")}, func(s *session) {
 			obj := s.create(finalized)
 			s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
 			if held := s.get(obj); held.GetDeletionTimestamp() == nil {
-				s.errorf("the object is there without deletionTimestamp")
+				s.errorf("the object exists without deletionTimestamp")
 			}
 			s.release(s.path(obj))
 			s.eventually("after the finalizer was removed", func() string {
 				if a := s.do("GET", s.path(obj)); a.Code != 404 {
-					return "the object is there"
+					return "the object still exists"
 				}
 				return ""
 			})
 		}},
 	{"delete/finalizer-too-late", Required, finalizing,
-		"A finalizer cannot be added to what is being deleted: 422 or 403.", []need{verbs("create", "delete", "patch")},
+		"A finalizer cannot be added to an object that is being deleted: 422 or 403.",
+		[]need{verbs("create", "delete", "patch")},
 		func(s *session) {
 			obj := s.create(finalized)
 			s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
 			s.expectRefused(s.do("PATCH", s.path(obj), mergePatch(
 				metadata(map[string]any{"finalizers": []any{finalizer, "other.example.com/late"}}))), 422, 403)
 		}},
-	{"delete/timestamp-stays", Required, finalizing, "A second deletion leaves the deletionTimestamp.",
+	{"delete/timestamp-stays", Required, finalizing, "A second deletion does not change the deletionTimestamp.",
 		[]need{verbs("create", "delete")}, func(s *session) {
 			obj := s.create(finalized)
 			s.want(s.do("DELETE", s.path(obj)), 200, 202)
@@ -119,7 +121,7 @@ var deleteChecks = []Check{
 				s.errorf("the deletionTimestamp was %v and is %v", first, second)
 			}
 		}},
-	{"delete/timestamp-of-client", Required, finalizing, "A client cannot take the deletionTimestamp away.",
+	{"delete/timestamp-of-client", Required, finalizing, "A client cannot remove the deletionTimestamp.",
 		[]need{verbs("create", "delete", "patch")}, func(s *session) {
 			obj := s.create(finalized)
 			s.want(s.do("DELETE", s.path(obj)), 200, 202)
@@ -128,29 +130,29 @@ var deleteChecks = []Check{
 				s.errorf("the deletionTimestamp is gone")
 			}
 		}},
-	{"delete/foreground", Required, deleting, "Deletion in the foreground sets the finalizer foregroundDeletion.",
+	{"delete/foreground", Required, deleting, "A foreground deletion sets the finalizer foregroundDeletion.",
 		[]need{verbs("create", "delete")}, func(s *session) {
 			s.propagated(metav1.DeletePropagationForeground, metav1.FinalizerDeleteDependents)
 		}},
-	{"delete/orphan", Required, deleting, "Deletion that orphans dependents sets the finalizer orphan.",
+	{"delete/orphan", Required, deleting, "A deletion that orphans dependents sets the finalizer orphan.",
 		[]need{verbs("create", "delete")}, func(s *session) {
 			s.propagated(metav1.DeletePropagationOrphan, metav1.FinalizerOrphanDependents)
 		}},
-	{"delete/policy-unknown", Required, deleting, "An unknown propagationPolicy is refused with 422 or 400.",
+	{"delete/policy-unknown", Required, deleting, "An unknown propagationPolicy is rejected with 422 or 400.",
 		[]need{verbs("create", "delete")}, func(s *session) {
 			obj := s.create()
 			s.expectRefused(s.do("DELETE", s.path(obj), query("propagationPolicy", "Sideways")), 422, 400)
 			s.get(obj)
 		}},
 	{"delete/policy-twice", Required, deleting,
-		"propagationPolicy together with orphanDependents is refused with 422 or 400.",
+		"A propagationPolicy together with orphanDependents is rejected with 422 or 400.",
 		[]need{verbs("create", "delete")}, func(s *session) {
 			obj := s.create()
 			s.expectRefused(s.do("DELETE", s.path(obj), options(
 				map[string]any{"propagationPolicy": "Orphan", "orphanDependents": true})), 422, 400)
 			s.get(obj)
 		}},
-	{"delete/options-malformed", Required, concepts, "A body that is no DeleteOptions is refused with 400.",
+	{"delete/options-malformed", Required, concepts, "A body that is not DeleteOptions is rejected with 400.",
 		[]need{verbs("create", "delete")}, func(s *session) {
 			obj := s.create()
 			s.expectRefused(s.do("DELETE", s.path(obj), text("application/json", `{"preconditions": "no"}`)), 400)
@@ -165,7 +167,7 @@ var deleteChecks = []Check{
 			for {
 				e := w.next()
 				if e.Type == "MODIFIED" {
-					continue // a controller
+					continue // by a controller
 				}
 				if e.Type != "DELETED" || e.object().GetUID() != obj.GetUID() ||
 					e.object().GetLabels()["last"] != "state" ||
@@ -175,7 +177,7 @@ var deleteChecks = []Check{
 				return
 			}
 		}},
-	{"delete/dependents", Required, deleting, "The garbage collector deletes what a deleted object owned.",
+	{"delete/dependents", Required, deleting, "The garbage collector deletes the dependents of a deleted object.",
 		[]need{verbs("create", "delete", "list", "watch")}, func(s *session) {
 			owner := s.create()
 			dependent := s.create(func(obj *unstructured.Unstructured) {
@@ -184,13 +186,13 @@ var deleteChecks = []Check{
 			s.want(s.do("DELETE", s.path(owner), query("propagationPolicy", "Background")), 200, 202)
 			s.eventually("after the owner was deleted", func() string {
 				if a := s.do("GET", s.path(dependent)); a.Code != 404 {
-					return "the dependent is there"
+					return "the dependent still exists"
 				}
 				return ""
 			})
 		}},
 	{"delete/foreground-waits", Required, deleting,
-		"An object that is deleted in the foreground goes after those that it owns and that block it.",
+		"A foreground deletion of an object completes after the deletion of the dependents that block it.",
 		[]need{verbs("create", "delete", "list", "watch", "patch")}, func(s *session) {
 			owner := s.create()
 			dependent := s.create(finalized, func(obj *unstructured.Unstructured) {
@@ -209,13 +211,13 @@ var deleteChecks = []Check{
 			s.release(s.path(dependent))
 			s.eventually("after the dependent has gone", func() string {
 				if a := s.do("GET", s.path(owner)); a.Code != 404 {
-					return "the owner is there"
+					return "the owner still exists"
 				}
 				return ""
 			})
 		}},
 	{"delete/orphaned", Required, deleting,
-		"What a deleted object owned stays without its owner, if the deletion orphans it.",
+		"Dependents keep existing without the owner reference if the deletion orphans them.",
 		[]need{verbs("create", "delete", "list", "watch", "patch")}, func(s *session) {
 			owner := s.create()
 			dependent := s.create(func(obj *unstructured.Unstructured) {
@@ -224,7 +226,7 @@ var deleteChecks = []Check{
 			s.want(s.do("DELETE", s.path(owner), query("propagationPolicy", "Orphan")), 200, 202)
 			s.eventually("after the owner was deleted", func() string {
 				if a := s.do("GET", s.path(owner)); a.Code != 404 {
-					return "the owner is there"
+					return "the owner still exists"
 				}
 				if len(s.get(dependent).GetOwnerReferences()) > 0 {
 					return "the dependent has an owner"
@@ -247,20 +249,21 @@ var deleteChecks = []Check{
 			s.want(s.do("DELETE", configMaps+"/"+owner.GetName()), 200)
 			s.eventually("after the owner was deleted", func() string {
 				if a := s.do("GET", s.path(dependent)); a.Code != 404 {
-					return "the dependent is there"
+					return "the dependent still exists"
 				}
 				return ""
 			})
 		}},
 	{"delete/namespace-terminating", Required, finalizing,
-		"An object with a finalizer holds its namespace. Meanwhile nothing can be created there, and what is there " +
-			"can be changed.", []need{verbs("create", "delete", "deletecollection", "patch"), namespaced},
+		"An object with a finalizer blocks the deletion of its namespace. Meanwhile no object can be created in " +
+			"the namespace, and existing ones can be changed.",
+		[]need{verbs("create", "delete", "deletecollection", "patch"), namespaced},
 		func(s *session) {
 			s.apart()
 			obj := s.create(finalized)
 			path := "/api/v1/namespaces/" + s.namespace
 			s.want(s.do("DELETE", path), 200, 202)
-			s.eventually("after the namespace was deleted", func() string { // which the server is told by a watch
+			s.eventually("after the namespace was deleted", func() string { // the server learns this by a watch
 				a := s.do("POST", s.collection(), body(s.object()))
 				if a.Code == 201 {
 					s.created(a)
@@ -280,52 +283,53 @@ var deleteChecks = []Check{
 			s.release(s.path(obj))
 			s.eventually("after the finalizer was removed", func() string {
 				if a := s.do("GET", path); a.Code != 404 {
-					return "the namespace is there"
+					return "the namespace still exists"
 				}
 				return ""
 			})
 		}},
-	{"delete/namespace", Required, concepts, "The objects of a namespace go with it.",
+	{"delete/namespace", Required, concepts, "The deletion of a namespace deletes the objects in it.",
 		[]need{verbs("create", "delete", "deletecollection"), namespaced}, func(s *session) {
 			namespace := s.aNamespace()
 			obj := s.create(func(obj *unstructured.Unstructured) { obj.SetNamespace(namespace) })
 			s.want(s.do("DELETE", "/api/v1/namespaces/"+namespace), 200, 202)
 			s.eventually("after the namespace was deleted", func() string {
 				if a := s.do("GET", s.path(obj)); a.Code != 404 {
-					return "the object is there"
+					return "the object still exists"
 				}
 				return ""
 			})
 		}},
 }
 
-// reference is that to an owner.
+// reference returns an owner reference to an object.
 func reference(owner *unstructured.Unstructured) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(),
 		UID: owner.GetUID()}
 }
 
-// options are DeleteOptions.
+// options returns a body with DeleteOptions.
 func options(fields map[string]any) option {
 	all := map[string]any{"apiVersion": "v1", "kind": "DeleteOptions"}
 	maps.Copy(all, fields)
 	return body(all)
 }
 
-// propagated deletes an object that cannot go yet, and looks for the finalizer of a policy.
+// propagated deletes an object that has a finalizer, and fails the check unless the response has
+// the finalizer of the policy.
 func (s *session) propagated(policy metav1.DeletionPropagation, want string) {
 	obj := s.create(finalized)
 	a := s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", string(policy))), 200, 202)
-	// The garbage collector may be faster than a second request.
+	// The garbage collector may remove the finalizer before a second request.
 	if answered := a.object(); answered.GetKind() != s.kind() || !slices.Contains(answered.GetFinalizers(), want) {
-		s.errorf("the answer is %s with the finalizers %q, want %s among them", answered.GetKind(),
+		s.errorf("the response is %s with the finalizers %q, want %s among them", answered.GetKind(),
 			answered.GetFinalizers(), want)
 	}
 }
 
 var collectionChecks = []Check{
 	{"deletecollection/selected", Required, concepts,
-		"A deletion of a collection deletes what its selector names, and nothing else.",
+		"Deleting a collection deletes the selected objects, and no others.",
 		[]need{verbs("create", "deletecollection", "list"), confined}, func(s *session) {
 			s.apart()
 			doomed, kept := s.create(labelled("doomed", "yes")), s.create()
@@ -333,13 +337,13 @@ var collectionChecks = []Check{
 				query("propagationPolicy", "Background")), 200)
 			s.eventually("after the deletion", func() string {
 				if a := s.do("GET", s.path(doomed)); a.Code != 404 {
-					return "the selected object is there"
+					return "the selected object still exists"
 				}
 				return ""
 			})
 			s.get(kept)
 		}},
-	{"deletecollection/by-name", Required, concepts, "A deletion of a collection takes a field selector.",
+	{"deletecollection/by-name", Required, concepts, "Deleting a collection supports a field selector.",
 		[]need{verbs("create", "deletecollection", "list"), confined}, func(s *session) {
 			s.apart()
 			doomed, kept := s.create(), s.create()
@@ -348,28 +352,29 @@ var collectionChecks = []Check{
 				query("propagationPolicy", "Background")), 200)
 			s.eventually("after the deletion", func() string {
 				if a := s.do("GET", s.path(doomed)); a.Code != 404 {
-					return "the selected object is there"
+					return "the selected object still exists"
 				}
 				return ""
 			})
 			s.get(kept)
 		}},
-	{"deletecollection/answer", Recommended, concepts, "The answer is a list of what was deleted.",
+	{"deletecollection/answer", Recommended, concepts, "The response is a list of the deleted objects.",
 		[]need{verbs("create", "deletecollection", "list"), confined}, func(s *session) {
 			s.apart()
 			want := s.some(2)
 			a := s.want(s.deleteCollection(query("labelSelector", s.selector()),
 				query("propagationPolicy", "Background")), 200)
 			if got := a.names(); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
-				s.errorf("the answer has %q, want %q", got, want)
+				s.errorf("the response has %q, want %q", got, want)
 			}
 		}},
-	{"deletecollection/nothing", Required, concepts, "A deletion of a collection that selects nothing succeeds.",
+	{"deletecollection/nothing", Required, concepts,
+		"Deleting a collection succeeds if the selector matches no object.",
 		[]need{verbs("deletecollection"), confined}, func(s *session) {
 			s.apart()
 			s.want(s.deleteCollection(query("labelSelector", s.selector())), 200)
 		}},
-	{"deletecollection/finalizer", Required, finalizing, "A deletion of a collection waits for finalizers.",
+	{"deletecollection/finalizer", Required, finalizing, "Deleting a collection waits for finalizers.",
 		[]need{verbs("create", "deletecollection"), confined}, func(s *session) {
 			s.apart()
 			obj := s.create(finalized)
@@ -380,14 +385,14 @@ var collectionChecks = []Check{
 			}
 		}},
 	{"deletecollection/selector-malformed", Required, selecting,
-		"A selector that is none is refused with 400, and nothing is deleted.",
+		"A malformed selector is rejected with 400, and nothing is deleted.",
 		[]need{verbs("create", "deletecollection"), confined}, func(s *session) {
 			s.apart()
 			obj := s.create()
 			s.expectRefused(s.deleteCollection(query("labelSelector", s.selector()+",!!")), 400)
 			s.get(obj)
 		}},
-	{"deletecollection/options", Required, concepts, "A deletion of a collection takes DeleteOptions in its body.",
+	{"deletecollection/options", Required, concepts, "Deleting a collection accepts DeleteOptions in the body.",
 		[]need{verbs("create", "deletecollection"), confined}, func(s *session) {
 			s.apart()
 			obj := s.create()
@@ -398,7 +403,8 @@ var collectionChecks = []Check{
 }
 
 var getChecks = []Check{
-	{"get/missing", Required, concepts, "What is not there is 404 NotFound with a Status that names it.",
+	{"get/missing", Required, concepts,
+		"An object that does not exist returns 404 NotFound, with a Status that contains its name.",
 		[]need{verbs("get")}, func(s *session) {
 			obj := s.object()
 			status := s.expectRefused(s.do("GET", s.path(obj)), 404)
@@ -408,7 +414,8 @@ var getChecks = []Check{
 					status.Details, status.Message)
 			}
 		}},
-	{"get/any-version", Required, concepts, "With resourceVersion=0 an object is read.", []need{verbs("create", "get")},
+	{"get/any-version", Required, concepts,
+		"A read with resourceVersion=0 returns the object.", []need{verbs("create", "get")},
 		func(s *session) {
 			obj := s.create()
 			s.eventually("with resourceVersion=0", func() string {
@@ -418,7 +425,7 @@ var getChecks = []Check{
 				return ""
 			})
 		}},
-	{"get/not-older", Required, concepts, "With a resourceVersion, what is read is not older.",
+	{"get/not-older", Required, concepts, "A read with a resourceVersion does not return an older object.",
 		[]need{verbs("create", "get", "patch")}, func(s *session) {
 			obj := s.create()
 			changed := s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
@@ -429,12 +436,12 @@ var getChecks = []Check{
 					got.GetResourceVersion(), changed.GetResourceVersion())
 			}
 		}},
-	{"get/malformed-version", Recommended, concepts, "A resourceVersion that is none is refused with 400 or 422.",
+	{"get/malformed-version", Recommended, concepts, "A malformed resourceVersion is rejected with 400 or 422.",
 		[]need{verbs("create", "get")}, func(s *session) {
 			s.expectRefused(s.do("GET", s.path(s.create()), query("resourceVersion", "abc")), 400, 422)
 		}},
 	{"get/future-version", Required, concepts,
-		"A resourceVersion that is not reached is 504 Timeout, and clients are told to try again.",
+		"A resourceVersion in the future returns 504 Timeout, and tells clients to retry.",
 		[]need{verbs("create", "get")}, func(s *session) {
 			status := s.expectRefused(s.do("GET", s.path(s.create()), query("resourceVersion", future)), 504)
 			if status.Reason != metav1.StatusReasonTimeout || status.Details == nil ||
@@ -443,14 +450,14 @@ var getChecks = []Check{
 					status.Details)
 			}
 		}},
-	{"get/head", Optional, concepts, "HEAD is answered like GET, without a body.", []need{verbs("create", "get")},
+	{"get/head", Optional, concepts, "HEAD returns 200 or 405, without a body.", []need{verbs("create", "get")},
 		func(s *session) {
 			if a := s.want(s.do("HEAD", s.path(s.create())), 200, 405); len(a.Body) > 0 {
 				s.errorf("the body has %d bytes", len(a.Body))
 			}
 		}},
 	{"get/own-writes", Required, kep("2340-Consistent-reads-from-cache"),
-		"A read without a resourceVersion sees the write before.", []need{verbs("create", "get", "patch")},
+		"A read without a resourceVersion sees the preceding write.", []need{verbs("create", "get", "patch")},
 		func(s *session) {
 			obj := s.create()
 			for i := range 10 {
@@ -462,5 +469,5 @@ var getChecks = []Check{
 		}},
 }
 
-// future is a resourceVersion that no etcd of a test has reached.
+// future is a resourceVersion that the etcd of a test does not reach.
 const future = "9000000000000000000"

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// inGroup needs a resource that has a group.
+// inGroup requires a resource with a group.
 func inGroup(f *discovered, _ *Target) string {
 	if f.gvr.Group == "" {
 		return "the resource has no group"
@@ -22,14 +22,14 @@ func inGroup(f *discovered, _ *Target) string {
 	return ""
 }
 
-// decoded reads a body into a value.
+// decoded decodes the body of a response with status 200.
 func (s *session) decoded(a *response, into any) {
 	if err := json.Unmarshal(s.want(a, 200).Body, into); err != nil {
 		s.fatalf("%s: the body is %.300q: %v", a.request, a.Body, err)
 	}
 }
 
-// aggregated is the entry of the resource in aggregated discovery.
+// aggregated returns the entry of the resource in aggregated discovery.
 func (s *session) aggregated() map[string]any {
 	root := "/apis"
 	if s.r.discovered.gvr.Group == "" {
@@ -59,7 +59,7 @@ func (s *session) aggregated() map[string]any {
 }
 
 var discoveryChecks = []Check{
-	{"discovery/group", Required, concepts, "The group is in /apis with its versions, and one that is preferred.",
+	{"discovery/group", Required, concepts, "/apis has the group with its versions and a preferred version.",
 		[]need{inGroup}, func(s *session) {
 			list := metav1.APIGroupList{}
 			s.decoded(s.do("GET", "/apis"), &list)
@@ -74,9 +74,9 @@ var discoveryChecks = []Check{
 				}
 				return
 			}
-			s.errorf("the group is not there")
+			s.errorf("the group does not exist")
 		}},
-	{"discovery/group-alone", Required, concepts, "/apis/GROUP has the same.", []need{inGroup}, func(s *session) {
+	{"discovery/group-alone", Required, concepts, "/apis/GROUP has the same group.", []need{inGroup}, func(s *session) {
 		all, one := metav1.APIGroupList{}, metav1.APIGroup{}
 		s.decoded(s.do("GET", "/apis"), &all)
 		s.decoded(s.do("GET", "/apis/"+s.r.discovered.gvr.Group), &one)
@@ -98,7 +98,7 @@ var discoveryChecks = []Check{
 			}
 		}},
 	{"discovery/verbs", Required, concepts,
-		"A verb that discovery names is not answered by 405, one that it does not name is, or by 404.", nil,
+		"A verb in discovery does not return 405. A verb that is not in discovery returns 405 or 404.", nil,
 		func(s *session) {
 			s.apart()
 			name := s.collection() + "/" + s.name()
@@ -124,12 +124,12 @@ var discoveryChecks = []Check{
 				}
 				named := slices.Contains(s.r.discovered.resource.Verbs, verb)
 				if a := try(); named && a.Code == 405 || !named && a.Code != 405 && a.Code != 404 {
-					s.errorf("discovery names the verb %s: %t, and %s is answered by %s", verb, named, a.request, a)
+					s.errorf("discovery has the verb %s: %t, and %s returned %s", verb, named, a.request, a)
 				}
 			}
 		}},
 	{"discovery/short-names", Recommended, conventions,
-		"No other resource of the group has the same short name or singular.", nil, func(s *session) {
+		"No other resource of the group has the same short name or singular name.", nil, func(s *session) {
 			list := metav1.APIResourceList{}
 			s.decoded(s.do("GET", s.groupPath(s.r.discovered.gvr.Version)), &list)
 			owners := map[string]string{}
@@ -146,26 +146,26 @@ var discoveryChecks = []Check{
 				}
 			}
 		}},
-	{"discovery/subresources", Required, concepts, "Each subresource that can be read answers for an object.",
+	{"discovery/subresources", Required, concepts, "Each readable subresource responds for an object.",
 		[]need{verbs("create")}, func(s *session) {
 			obj := s.create()
 			for _, name := range slices.Sorted(maps.Keys(s.r.discovered.subresources)) {
 				sub := s.r.discovered.subresources[name]
 				if !slices.Contains(sub.Verbs, "patch") {
-					continue // a stream, or one that only creates
+					continue // a stream, or a subresource that only creates
 				}
 				if a := s.do("GET", s.path(obj)+"/"+name); a.Code != 200 || a.object().GetKind() != sub.Kind {
 					s.errorf("%s: got %s, want a %s", a.request, a, sub.Kind)
 				}
 			}
 		}},
-	{"discovery/unknown-resource", Required, concepts, "A resource that is not there is 404.", nil, func(s *session) {
+	{"discovery/unknown-resource", Required, concepts, "An unknown resource returns 404.", nil, func(s *session) {
 		s.want(s.permitted(s.do("GET", s.groupPath(s.r.discovered.gvr.Version)+"/nosuchresources")), 404)
 	}},
-	{"discovery/unknown-version", Required, concepts, "A version that is not there is 404.", nil, func(s *session) {
+	{"discovery/unknown-version", Required, concepts, "An unknown version returns 404.", nil, func(s *session) {
 		s.want(s.permitted(s.do("GET", s.collectionIn("v0nosuch", s.namespace))), 404)
 	}},
-	{"discovery/unknown-subresource", Required, concepts, "A subresource that is not there is 404.",
+	{"discovery/unknown-subresource", Required, concepts, "An unknown subresource returns 404.",
 		[]need{verbs("create")}, func(s *session) {
 			s.want(s.do("GET", s.path(s.create())+"/nosuchsubresource"), 404)
 		}},
@@ -213,7 +213,7 @@ var discoveryChecks = []Check{
 		}},
 }
 
-// documentURL is where the document of the version is.
+// documentURL returns the URL of the OpenAPI v3 document of the version.
 func (s *session) documentURL() string {
 	path := strings.TrimPrefix(s.groupPath(s.r.discovered.gvr.Version), "/")
 	index := struct {
@@ -227,7 +227,7 @@ func (s *session) documentURL() string {
 	return entry.ServerRelativeURL
 }
 
-// schema is that of the kind in OpenAPI v3, and the document that it is in.
+// schema returns the schema of the kind in OpenAPI v3 and the document that contains it.
 func (s *session) schema() (definition map[string]any, document map[string]any) {
 	s.decoded(s.do("GET", s.documentURL()), &document)
 	schemas, _, _ := unstructured.NestedMap(document, "components", "schemas")
@@ -261,14 +261,14 @@ func resolve(document, schema map[string]any) map[string]any {
 	return schema
 }
 
-// undescribed are the fields of a value that a schema has not.
+// undescribed returns the paths of the fields of a value that the schema does not have.
 func undescribed(document, schema map[string]any, value any, path string) (out []string) {
 	schema = resolve(document, schema)
 	switch value := value.(type) {
 	case map[string]any:
 		properties, ok := schema["properties"].(map[string]any)
 		if !ok {
-			return nil // a map, or anything
+			return nil // a map, or any value
 		}
 		for _, name := range slices.Sorted(maps.Keys(value)) {
 			property, ok := properties[name].(map[string]any)
@@ -289,7 +289,7 @@ func undescribed(document, schema map[string]any, value any, path string) (out [
 	return out
 }
 
-// dangling returns the references in a document that lead to none of the definitions.
+// dangling returns the references in a document that do not refer to any of the definitions.
 func dangling(document any, prefix string, definitions map[string]any) []string {
 	missing := map[string]bool{}
 	values := []any{document}
@@ -328,13 +328,13 @@ var openAPIChecks = []Check{
 			}
 			for _, path := range wanted {
 				if _, ok := paths[path]; !ok {
-					s.errorf("there is no path %s", path)
+					s.errorf("the document has no path %s", path)
 				}
 			}
 		}},
 	{"openapi/references", Required, openapis,
-		"Each reference in OpenAPI v2 and v3 leads to a definition: one that does not breaks clients for the whole " +
-			"cluster.", nil, func(s *session) {
+		"Each reference in OpenAPI v2 and v3 resolves. A broken reference breaks clients for the whole cluster.",
+		nil, func(s *session) {
 			v2, v3 := map[string]any{}, map[string]any{}
 			s.decoded(s.do("GET", "/openapi/v2"), &v2)
 			s.decoded(s.do("GET", s.documentURL()), &v3)
@@ -348,8 +348,8 @@ var openAPIChecks = []Check{
 			}
 		}},
 	{"openapi/kinds", Required, openapis,
-		"Each kind of the version has a definition with its group, version and kind, and none is of an internal " +
-			"version.", nil, func(s *session) {
+		"Each kind of the version has a definition with its group, version and kind. No definition belongs to an " +
+			"internal version.", nil, func(s *session) {
 			_, document := s.schema()
 			schemas, _, _ := unstructured.NestedMap(document, "components", "schemas")
 			described := map[string]bool{}
@@ -359,7 +359,7 @@ var openAPIChecks = []Check{
 				for _, k := range kinds {
 					gvk, _ := k.(map[string]any)
 					if gvk["version"] == "__internal" {
-						s.errorf("the schema %s is of the version __internal", name)
+						s.errorf("the schema %s has the version __internal", name)
 					}
 					if gvk["group"] == s.r.discovered.gvr.Group && gvk["version"] == s.r.discovered.gvr.Version {
 						described[fmt.Sprint(gvk["kind"])] = true
@@ -372,7 +372,7 @@ var openAPIChecks = []Check{
 				own := (r.Group == "" || r.Group == s.r.discovered.gvr.Group) &&
 					(r.Version == "" || r.Version == s.r.discovered.gvr.Version)
 				if own && !strings.Contains(r.Name, "/") && !described[r.Kind] {
-					s.errorf("no schema is of the kind %s", r.Kind)
+					s.errorf("no schema has the kind %s", r.Kind)
 				}
 			}
 		}},
@@ -380,10 +380,11 @@ var openAPIChecks = []Check{
 		func(s *session) {
 			definition, document := s.schema()
 			if missing := undescribed(document, definition, s.get(s.create()).Object, ""); len(missing) > 0 {
-				s.errorf("the schema has not %s", strings.Join(slices.Compact(missing), ", "))
+				s.errorf("the schema has no %s", strings.Join(slices.Compact(missing), ", "))
 			}
 		}},
-	{"openapi/v3-descriptions", Recommended, conventions, "The kind and its fields are described, for kubectl explain.",
+	{"openapi/v3-descriptions", Recommended, conventions,
+		"The kind and its fields have descriptions, for kubectl explain.",
 		nil, func(s *session) {
 			definition, document := s.schema()
 			if text, _ := definition["description"].(string); text == "" {
@@ -398,7 +399,7 @@ var openAPIChecks = []Check{
 			}
 		}},
 	{"openapi/v3-metadata", Required, openapis,
-		"The metadata refers to ObjectMeta, from which clients know what it is.", nil, func(s *session) {
+		"The field metadata refers to ObjectMeta, so that clients recognize it.", nil, func(s *session) {
 			definition, document := s.schema()
 			field, _, _ := unstructured.NestedMap(definition, "properties", "metadata")
 			properties, _ := resolve(document, field)["properties"].(map[string]any)
@@ -408,7 +409,7 @@ var openAPIChecks = []Check{
 				}
 			}
 		}},
-	{"openapi/v3-etag", Recommended, openapis, "A document that did not change is 304 for its ETag.", nil,
+	{"openapi/v3-etag", Recommended, openapis, "An unchanged document returns 304 for its ETag.", nil,
 		func(s *session) {
 			url := s.documentURL()
 			etag := s.want(s.do("GET", url), 200).Header.Get("ETag")
@@ -431,10 +432,11 @@ var openAPIChecks = []Check{
 				return
 			}
 		}
-		s.errorf("none of %d definitions is of %v", len(document.Definitions), want)
+		s.errorf("none of %d definitions has %v", len(document.Definitions), want)
 	}},
 	{"openapi/v3-list-types", Recommended, applying,
-		"A list whose elements have names or keys says so, so that managers share it.", nil, func(s *session) {
+		"Lists of elements with names or keys are marked as such, so that managers can share them.",
+		nil, func(s *session) {
 			definition, document := s.schema()
 			status, ok, _ := unstructured.NestedMap(definition, "properties", "status")
 			conditions, has := func() (map[string]any, bool) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conformance checks that a resource behaves as those of the built-in kinds do: any resource of any API server
-// that is reached through a kube-apiserver, such as that of an aggregated API, of a CustomResourceDefinition, or a
-// built-in kind.
+// Package conformance checks that a resource behaves like those of the built-in kinds. The
+// resource can be any that is reached through a kube-apiserver, such as a resource of an
+// aggregated API, of a CustomResourceDefinition, or of a built-in kind.
 //
-// A check has an id, a level, and the text that says so: an enhancement proposal (KEP), the API concepts or the API
-// conventions. Most of what the checks need they find by discovery; what a valid object is, the caller says:
+// A check has an ID, a level, and a source: an enhancement proposal (KEP), the API concepts or
+// the API conventions. The checks get most of their information from discovery. The caller
+// provides a valid object:
 //
 //	func TestConformance(t *testing.T) {
 //		conformance.Run(t, conformance.Target{
@@ -13,6 +14,6 @@
 //		})
 //	}
 //
-// A run makes objects of its own, in namespaces of its own where the resource has them, at most a few hundred at a
-// time, and deletes them.
+// A run creates its own objects, at most a few hundred at a time, and deletes them. If the
+// resource is namespaced, it creates them in its own namespaces.
 package conformance

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The forms of objects.
+// Media types of objects.
 const (
 	asTable           = "application/json;as=Table;v=v1;g=meta.k8s.io"
 	asMetadata        = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
@@ -25,14 +25,14 @@ const (
 	protobufSignature = "k8s\x00"
 )
 
-// mediaType ends the check unless an answer says that it is of a type.
+// mediaType fails the check unless a response has the media type.
 func (s *session) mediaType(a *response, want string) {
 	if got, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type")); got != want {
 		s.errorf("%s: the Content-Type is %q, want %s", a.request, a.Header.Get("Content-Type"), want)
 	}
 }
 
-// table reads one.
+// table decodes a Table.
 func (s *session) table(a *response) (columns []string, rows []any) {
 	obj := s.want(a, 200).object()
 	if obj.GetKind() != "Table" || obj.GetAPIVersion() != "meta.k8s.io/v1" {
@@ -50,7 +50,7 @@ func (s *session) table(a *response) (columns []string, rows []any) {
 }
 
 var formChecks = []Check{
-	{"forms/json", Required, concepts, "JSON is the form without an Accept header, and for */*.",
+	{"forms/json", Required, concepts, "Without an Accept header, and for */*, the response is JSON.",
 		[]need{verbs("create", "get")}, func(s *session) {
 			obj := s.create()
 			for _, types := range []string{"", "*/*"} {
@@ -59,7 +59,8 @@ var formChecks = []Check{
 				a.object()
 			}
 		}},
-	{"forms/yaml", Required, concepts, "YAML is answered when it is asked for.", []need{verbs("create", "get")},
+	{"forms/yaml", Required, concepts,
+		"The response is YAML if the client requests YAML.", []need{verbs("create", "get")},
 		func(s *session) {
 			obj := s.create()
 			a := s.want(s.do("GET", s.path(obj), accept("application/yaml")), 200)
@@ -67,67 +68,70 @@ var formChecks = []Check{
 			got := map[string]any{}
 			if err := yaml.Unmarshal(a.Body, &got); err != nil ||
 				(&unstructured.Unstructured{Object: got}).GetName() != obj.GetName() {
-				s.errorf("the body is no YAML of the object (%v): %.300q", err, a.Body)
+				s.errorf("the body is not the object as YAML (%v): %.300q", err, a.Body)
 			}
 		}},
-	{"forms/yaml-body", Required, concepts, "YAML is taken.", []need{verbs("create")}, func(s *session) {
+	{"forms/yaml-body", Required, concepts, "A YAML body is accepted.", []need{verbs("create")}, func(s *session) {
 		data, err := yaml.Marshal(s.object().Object)
 		if err != nil {
 			s.fatalf("marshal the sample: %v", err)
 		}
 		s.created(s.want(s.do("POST", s.collection(), text("application/yaml", string(data))), 201))
 	}},
-	{"forms/protobuf", Optional, concepts, "Protobuf is answered when it is asked for.", []need{verbs("create", "get")},
+	{"forms/protobuf", Optional, concepts,
+		"The response is protobuf if the client requests protobuf.", []need{verbs("create", "get")},
 		func(s *session) {
 			obj := s.create()
 			a := s.want(s.do("GET", s.path(obj), accept(protobufType)), 200)
 			s.mediaType(a, protobufType)
 			if !bytes.HasPrefix(a.Body, []byte(protobufSignature)) || !bytes.Contains(a.Body, []byte(obj.GetName())) {
-				s.errorf("the body is no protobuf of the object: %.100q", a.Body)
+				s.errorf("the body is not the object as protobuf: %.100q", a.Body)
 			}
 		}},
-	{"forms/protobuf-body", Optional, concepts, "Protobuf is taken.", []need{verbs("create", "get")}, func(s *session) {
-		// What was read is written again, which changes nothing.
-		obj := s.create()
-		read := s.want(s.do("GET", s.path(obj), accept(protobufType)), 200, 406)
-		if read.Code == 406 {
-			s.fatalf("protobuf is not answered: %s", read)
-		}
-		a := s.want(s.do("PUT", s.path(obj), text(protobufType, string(read.Body))), 200, 409)
-		if a.Code == 200 && a.object().GetUID() != obj.GetUID() {
-			s.errorf("got uid %s, want %s", a.object().GetUID(), obj.GetUID())
-		}
-	}},
-	{"forms/protobuf-list", Optional, concepts, "Lists are answered in protobuf.", []need{verbs("create", "list")},
+	{"forms/protobuf-body", Optional, concepts,
+		"A protobuf body is accepted.", []need{verbs("create", "get")}, func(s *session) {
+		// Writing the unmodified object back changes nothing.
+			obj := s.create()
+			read := s.want(s.do("GET", s.path(obj), accept(protobufType)), 200, 406)
+			if read.Code == 406 {
+				s.fatalf("protobuf is not supported: %s", read)
+			}
+			a := s.want(s.do("PUT", s.path(obj), text(protobufType, string(read.Body))), 200, 409)
+			if a.Code == 200 && a.object().GetUID() != obj.GetUID() {
+				s.errorf("got uid %s, want %s", a.object().GetUID(), obj.GetUID())
+			}
+		}},
+	{"forms/protobuf-list", Optional, concepts, "Lists can be requested as protobuf.", []need{verbs("create", "list")},
 		func(s *session) {
 			name := s.create().GetName()
 			a := s.want(s.list(accept(protobufType)), 200)
 			s.mediaType(a, protobufType)
 			if !bytes.Contains(a.Body, []byte(name)) {
-				s.errorf("the list has not the object: %.200q", a.Body)
+				s.errorf("the list does not have the object: %.200q", a.Body)
 			}
 		}},
-	{"forms/fallback", Required, concepts, "The first form of the Accept header that the server knows is answered.",
+	{"forms/fallback", Required, concepts,
+		"The response has the first media type of the Accept header that the server supports.",
 		[]need{verbs("create", "get")}, func(s *session) {
 			a := s.want(s.do("GET", s.path(s.create()), accept(
 				"application/unknown, application/yaml, application/json")),
 				200)
 			s.mediaType(a, "application/yaml")
 		}},
-	{"forms/fallback-protobuf", Required, concepts, "A client that prefers protobuf and takes JSON is answered.",
+	{"forms/fallback-protobuf", Required, concepts, "A client that prefers protobuf and accepts JSON gets a response.",
 		[]need{verbs("create", "get")}, func(s *session) {
 			s.want(s.do("GET", s.path(s.create()), accept(protobufType+",application/json")), 200)
 		}},
-	{"forms/not-acceptable", Required, concepts, "A form that the server does not know is refused with 406.",
+	{"forms/not-acceptable", Required, concepts, "An unsupported media type in the Accept header is rejected with 406.",
 		[]need{verbs("create", "get")}, func(s *session) {
 			s.want(s.do("GET", s.path(s.create()), accept("application/unknown")), 406)
 		}},
 	{"forms/unsupported-body", Required, concepts,
-		"A body of a type that the server does not know is refused with 415.", []need{verbs("create")},
+		"A body with an unsupported media type is rejected with 415.", []need{verbs("create")},
 		func(s *session) {
 			s.expectRefused(s.do("POST", s.collection(), text("application/unknown", "{}")), 415)
 		}},
-	{"forms/cbor", Optional, kep("4222-cbor-serializer"), "CBOR is answered when it is asked for.",
+	{"forms/cbor", Optional, kep("4222-cbor-serializer"), "The response is CBOR if the client requests CBOR.",
 		[]need{verbs("create", "get")}, func(s *session) {
 			a := s.want(s.do("GET", s.path(s.create()), accept(cborType)), 200)
 			s.mediaType(a, cborType)
@@ -136,18 +140,19 @@ var formChecks = []Check{
 			}
 		}},
 	{"forms/gzip", Recommended, kep("156-api-response-compression"),
-		"A large list is compressed for a client that takes it, and the same.", []need{verbs("create", "list")},
+		"A large list is compressed for a client that accepts gzip, with the same content.",
+		[]need{verbs("create", "list")},
 		func(s *session) {
 			for range 4 {
 				s.create(func(obj *unstructured.Unstructured) {
-					// 64 KiB; 128 KiB in all are compressed
+					// 64 KiB each; responses of 128 KiB and more are compressed
 					obj.SetAnnotations(map[string]string{"large": strings.Repeat("abcdefgh", 8<<10)})
 				})
 			}
 			plain := s.want(s.list(header("Accept-Encoding", "identity")), 200)
 			a := s.want(s.list(header("Accept-Encoding", "gzip")), 200)
 			if a.Header.Get("Content-Encoding") != "gzip" || plain.Header.Get("Content-Encoding") != "" {
-				s.fatalf("the Content-Encoding is %q, and %q for a client that takes none",
+				s.fatalf("the Content-Encoding is %q, and %q for a client that accepts none",
 					a.Header.Get("Content-Encoding"), plain.Header.Get("Content-Encoding"))
 			}
 			reader, err := gzip.NewReader(bytes.NewReader(a.Body))
@@ -165,7 +170,7 @@ var formChecks = []Check{
 			}
 		}},
 	{"forms/table", Required, concepts,
-		"A list as Table has columns, one of which is the name, and a row with the metadata of each object.",
+		"A list as Table has columns, one of them the name, and a row with the metadata of each object.",
 		[]need{verbs("create", "list")}, func(s *session) {
 			obj := s.create()
 			columns, rows := s.table(s.list(accept(asTable)))
@@ -189,7 +194,8 @@ var formChecks = []Check{
 				s.errorf("got %d rows, want 1", len(rows))
 			}
 		}},
-	{"forms/table-objects", Required, concepts, "includeObject=Object puts whole objects into the rows, None nothing.",
+	{"forms/table-objects", Required, concepts,
+		"includeObject=Object adds whole objects to the rows, and None adds nothing.",
 		[]need{verbs("create", "list")}, func(s *session) {
 			obj := s.create()
 			for include, kind := range map[string]string{"Object": s.kind(), "None": ""} {
@@ -213,7 +219,7 @@ var formChecks = []Check{
 				s.errorf("got %s with %v, want ADDED with a Table of %s", e.Type, e.Object, obj.GetName())
 			}
 		}},
-	{"forms/metadata", Required, concepts, "An object as PartialObjectMetadata has its metadata alone.",
+	{"forms/metadata", Required, concepts, "An object as PartialObjectMetadata has only its metadata.",
 		[]need{verbs("create", "get")}, func(s *session) {
 			obj := s.create()
 			got := s.want(s.do("GET", s.path(obj), accept(asMetadata)), 200).object()
@@ -222,7 +228,7 @@ var formChecks = []Check{
 				s.errorf("got %v, want the metadata alone", got.Object)
 			}
 		}},
-	{"forms/metadata-list", Required, concepts, "A list as PartialObjectMetadataList has the metadata alone.",
+	{"forms/metadata-list", Required, concepts, "A list as PartialObjectMetadataList has only the metadata.",
 		[]need{verbs("create", "list")}, func(s *session) {
 			obj := s.create()
 			a := s.want(s.list(accept(asMetadataList)), 200)
@@ -232,7 +238,7 @@ var formChecks = []Check{
 				s.errorf("got %.500q, want a list of the metadata of %s", a.Body, obj.GetName())
 			}
 		}},
-	{"forms/metadata-watch", Required, concepts, "A watch as PartialObjectMetadata has the metadata alone.",
+	{"forms/metadata-watch", Required, concepts, "A watch as PartialObjectMetadata has only the metadata.",
 		[]need{verbs("create", "watch")}, func(s *session) {
 			obj := s.create()
 			e := s.watchOwn("", accept(asMetadata)).expect("ADDED", obj.GetName())
@@ -250,22 +256,23 @@ var formChecks = []Check{
 					bookmark.GetKind(), name)
 			}
 		}},
-	{"forms/unknown-table", Recommended, concepts, "A Table of an unknown version is refused with 406.",
+	{"forms/unknown-table", Recommended, concepts, "A Table of an unknown version is rejected with 406.",
 		[]need{verbs("create", "get")}, func(s *session) {
 			s.want(s.do("GET", s.path(s.create()), accept("application/json;as=Table;v=v9;g=meta.k8s.io")), 406)
 		}},
-	{"forms/error-json", Required, concepts, "An error is a Status in JSON, and says so.", []need{verbs("get")},
+	{"forms/error-json", Required, concepts,
+		"An error is a Status in JSON, with this content type.", []need{verbs("get")},
 		func(s *session) {
 			a := s.do("GET", s.path(s.object()))
 			s.expectRefused(a, 404)
 			s.mediaType(a, "application/json")
 		}},
-	{"forms/error-yaml", Recommended, concepts, "An error is in the form that was asked for.", []need{verbs("get")},
+	{"forms/error-yaml", Recommended, concepts, "An error has the requested media type.", []need{verbs("get")},
 		func(s *session) {
 			a := s.want(s.do("GET", s.path(s.object()), accept("application/yaml")), 404)
 			s.mediaType(a, "application/yaml")
 		}},
-	{"forms/error-as-table", Required, concepts, "An error is a Status where a Table was asked for.",
+	{"forms/error-as-table", Required, concepts, "An error is a Status if the client requests a Table.",
 		[]need{verbs("get")}, func(s *session) {
 			s.expectRefused(s.do("GET", s.path(s.object()), accept(asTable+",application/json")), 404)
 		}},

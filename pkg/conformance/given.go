@@ -9,10 +9,10 @@ import (
 	utilyaml "sigs.k8s.io/yaml"
 )
 
-// The checks of a given object are for kinds of which the run cannot create one, such as a report that the server
-// makes: they read the object that the sample is a copy of.
+// The checks of a given object are for kinds of which the run cannot create objects, such as a
+// report that the server creates. They read the object of which the sample is a copy.
 
-// given needs a resource of which the run has no object of its own, and one of these verbs.
+// given requires verbs of a resource of which the run cannot create objects.
 func given(names ...string) need {
 	named := offers(names...)
 	return func(f *discovered, t *Target) string {
@@ -26,13 +26,13 @@ func given(names ...string) need {
 	}
 }
 
-// givenPath is the path of the object, and of its collection.
+// givenPath returns the paths of the given object and of its collection.
 func (s *session) givenPath() (object, collection string) {
 	collection = s.collectionIn(s.r.discovered.gvr.Version, s.r.target.Sample.GetNamespace())
 	return collection + "/" + s.r.target.Sample.GetName(), collection
 }
 
-// isGiven ends the check unless an object is the given one.
+// isGiven stops the check unless an object is the given one.
 func (s *session) isGiven(obj *unstructured.Unstructured, kind string) {
 	sample := s.r.target.Sample
 	if obj.GetName() != sample.GetName() || obj.GetNamespace() != sample.GetNamespace() || obj.GetKind() != kind {
@@ -41,7 +41,7 @@ func (s *session) isGiven(obj *unstructured.Unstructured, kind string) {
 	}
 }
 
-// givenIn ends the check unless a list has the given object among its items, or lacks it.
+// givenIn fails the check unless a list contains the given object, or lacks it if want is false.
 func (s *session) givenIn(a *response, want bool) {
 	found := slices.ContainsFunc(s.want(a, 200).items(), func(item unstructured.Unstructured) bool {
 		return item.GetName() == s.r.target.Sample.GetName() && item.GetNamespace() == s.r.target.Sample.GetNamespace()
@@ -52,14 +52,14 @@ func (s *session) givenIn(a *response, want bool) {
 }
 
 var givenChecks = []Check{
-	{"given/get", Required, concepts, "The object is read by its name, as JSON.", []need{given("get")},
+	{"given/get", Required, concepts, "The object can be read by its name, as JSON.", []need{given("get")},
 		func(s *session) {
 			path, _ := s.givenPath()
 			a := s.want(s.do("GET", path), 200)
 			s.mediaType(a, "application/json")
 			s.isGiven(a.object(), s.kind())
 		}},
-	{"given/yaml", Recommended, concepts, "The object is read as YAML.", []need{given("get")}, func(s *session) {
+	{"given/yaml", Recommended, concepts, "The object can be read as YAML.", []need{given("get")}, func(s *session) {
 		path, _ := s.givenPath()
 		a := s.want(s.do("GET", path, accept("application/yaml")), 200)
 		s.mediaType(a, "application/yaml")
@@ -69,12 +69,13 @@ var givenChecks = []Check{
 		}
 		s.isGiven(got, s.kind())
 	}},
-	{"given/protobuf", Optional, concepts, "The object is read as protobuf.", []need{given("get")}, func(s *session) {
-		path, _ := s.givenPath()
-		a := s.want(s.do("GET", path, accept(protobufType)), 200)
-		s.mediaType(a, protobufType)
-	}},
-	{"given/table", Required, concepts, "The object is read as a Table with one row.", []need{given("get")},
+	{"given/protobuf", Optional, concepts,
+		"The object can be read as protobuf.", []need{given("get")}, func(s *session) {
+			path, _ := s.givenPath()
+			a := s.want(s.do("GET", path, accept(protobufType)), 200)
+			s.mediaType(a, protobufType)
+		}},
+	{"given/table", Required, concepts, "The object can be read as a Table with one row.", []need{given("get")},
 		func(s *session) {
 			path, _ := s.givenPath()
 			columns, rows := s.table(s.do("GET", path, accept(asTable)))
@@ -82,12 +83,12 @@ var givenChecks = []Check{
 				s.errorf("got %d columns and %d rows, want some and 1", len(columns), len(rows))
 			}
 		}},
-	{"given/metadata", Required, concepts, "The object is read as PartialObjectMetadata.", []need{given("get")},
+	{"given/metadata", Required, concepts, "The object can be read as PartialObjectMetadata.", []need{given("get")},
 		func(s *session) {
 			path, _ := s.givenPath()
 			s.isGiven(s.want(s.do("GET", path, accept(asMetadata)), 200).object(), "PartialObjectMetadata")
 		}},
-	{"given/list", Required, concepts, "The object is in the list, also in one as PartialObjectMetadata.",
+	{"given/list", Required, concepts, "The object is in the list, and in the list as PartialObjectMetadata.",
 		[]need{given("list")}, func(s *session) {
 			_, collection := s.givenPath()
 			a := s.do("GET", collection)
@@ -97,7 +98,7 @@ var givenChecks = []Check{
 			}
 			s.givenIn(s.do("GET", collection, accept(asMetadataList)), true)
 		}},
-	{"given/list-table", Required, concepts, "The list is read as a Table with a row for each object.",
+	{"given/list-table", Required, concepts, "The list can be read as a Table with a row for each object.",
 		[]need{given("list")}, func(s *session) {
 			_, collection := s.givenPath()
 			want := len(s.want(s.do("GET", collection), 200).items())
@@ -105,13 +106,13 @@ var givenChecks = []Check{
 				s.errorf("got %d rows, want %d", len(rows), want)
 			}
 		}},
-	{"given/label-selector", Required, selecting, "A label selector selects the object if it matches, and only then.",
+	{"given/label-selector", Required, selecting, "A label selector selects the object only if it matches.",
 		[]need{given("list")}, func(s *session) {
 			_, collection := s.givenPath()
 			s.givenIn(s.do("GET", collection, query("labelSelector", "!"+ownLabel)), true)
 			s.givenIn(s.do("GET", collection, query("labelSelector", ownLabel+"=none")), false)
 		}},
-	{"given/field-selector", Required, concepts, "The field selector metadata.name selects the object, and no other.",
+	{"given/field-selector", Required, concepts, "The field selector metadata.name selects only the object.",
 		[]need{given("list")}, func(s *session) {
 			_, collection := s.givenPath()
 			a := s.do("GET", collection, query("fieldSelector", "metadata.name="+s.r.target.Sample.GetName()))
@@ -121,7 +122,7 @@ var givenChecks = []Check{
 			}
 			s.givenIn(s.do("GET", collection, query("fieldSelector", "metadata.name=no-such-object")), false)
 		}},
-	{"given/missing", Required, concepts, "An object that does not exist is 404.", []need{given("get")},
+	{"given/missing", Required, concepts, "An object that does not exist returns 404.", []need{given("get")},
 		func(s *session) {
 			_, collection := s.givenPath()
 			s.expectRefused(s.do("GET", collection+"/no-such-object"), 404)

@@ -21,15 +21,15 @@ import (
 )
 
 const (
-	// excerpt is how much of a body a report shows, in bytes.
+	// excerpt is the maximum size of a body in a report, in bytes.
 	excerpt = 4 << 10
-	// maxAnswer is how much of an answer is read: 64 MiB.
+	// maxAnswer is the maximum size of a response that is read: 64 MiB.
 	maxAnswer = 64 << 20
-	// maxExchanges is how many requests of a check a report shows: the last ones.
+	// maxExchanges is the number of requests of a check in a report, counted from the last.
 	maxExchanges = 20
 )
 
-// request is one that a check sends.
+// request is a request of a check.
 type request struct {
 	query  url.Values
 	header http.Header
@@ -37,7 +37,7 @@ type request struct {
 	to     endpoint
 }
 
-// endpoint is where requests go to.
+// endpoint is the destination of requests.
 type endpoint struct {
 	client *http.Client
 	host   string
@@ -55,7 +55,7 @@ func header(name, value string) option {
 	return func(r *request) { r.header.Set(name, value) }
 }
 
-// accept sets what forms the client takes; none, if it is empty.
+// accept sets the media types that the client accepts. An empty string removes the header.
 func accept(types string) option {
 	return func(r *request) {
 		r.header.Set("Accept", types)
@@ -65,7 +65,7 @@ func accept(types string) option {
 	}
 }
 
-// text is a body as it is.
+// text sets an unmodified body.
 func text(contentType, data string) option {
 	return func(r *request) {
 		r.body = []byte(data)
@@ -73,7 +73,7 @@ func text(contentType, data string) option {
 	}
 }
 
-// body is an object in JSON.
+// body sets an object as JSON body.
 func body(obj any) option {
 	return func(r *request) {
 		if u, ok := obj.(*unstructured.Unstructured); ok {
@@ -81,7 +81,7 @@ func body(obj any) option {
 		}
 		data, err := json.Marshal(obj)
 		if err != nil {
-			panic(err) // maps and strings
+			panic(err) // cannot happen for maps and strings
 		}
 		r.body = data
 		if r.header.Get("Content-Type") == "" {
@@ -90,7 +90,7 @@ func body(obj any) option {
 	}
 }
 
-// The types of patches.
+// Content types of patches.
 const (
 	typeMergePatch     = "application/merge-patch+json"
 	typeJSONPatch      = "application/json-patch+json"
@@ -107,16 +107,16 @@ func typed(contentType string, data any) option {
 
 func mergePatch(patch any) option { return typed(typeMergePatch, patch) }
 
-// jsonPatch is a list of operations, as written.
+// jsonPatch sets a JSON patch with these operations, unmodified.
 func jsonPatch(operations string) option { return text(typeJSONPatch, operations) }
 
-// as is another user, by impersonation.
+// as impersonates a user.
 func as(user string) option { return header("Impersonate-User", user) }
 
-// at sends a request elsewhere than to kube-apiserver.
+// at sends a request to another endpoint than kube-apiserver.
 func at(to endpoint) option { return func(r *request) { r.to = to } }
 
-// response is that of a server.
+// response is the response of a server.
 type response struct {
 	Code    int
 	Header  http.Header
@@ -125,7 +125,7 @@ type response struct {
 	s       *session
 }
 
-// String is what an error says of an answer.
+// String returns the text that errors contain about a response.
 func (a *response) String() string {
 	status := struct{ Reason, Message string }{}
 	if json.Unmarshal(a.Body, &status) == nil && status.Message != "" {
@@ -134,7 +134,7 @@ func (a *response) String() string {
 	return fmt.Sprintf("%d with %.100q", a.Code, a.Body)
 }
 
-// object reads the body.
+// object decodes the body as an object.
 func (a *response) object() *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{}
 	if err := utiljson.Unmarshal(a.Body, &obj.Object); err != nil || obj.Object == nil {
@@ -143,11 +143,11 @@ func (a *response) object() *unstructured.Unstructured {
 	return obj
 }
 
-// items are the elements of a list.
+// items returns the items of a list.
 func (a *response) items() []unstructured.Unstructured {
 	list := a.object()
 	if _, ok := list.Object["items"].([]any); !ok {
-		a.s.fatalf("%s: the answer has no items, want a list: %.300q", a.request, a.Body)
+		a.s.fatalf("%s: the response has no items, want a list: %.300q", a.request, a.Body)
 	}
 	out, err := list.ToList()
 	if err != nil {
@@ -156,7 +156,7 @@ func (a *response) items() []unstructured.Unstructured {
 	return out.Items
 }
 
-// names are those of the elements of a list.
+// names returns the names of the items of a list.
 func (a *response) names() []string {
 	out := []string{}
 	for _, item := range a.items() {
@@ -165,7 +165,7 @@ func (a *response) names() []string {
 	return out
 }
 
-// open sends a request. The caller closes the body.
+// open sends a request. The caller must close the body.
 func (s *session) open(ctx context.Context, method, path string, options ...option) (*http.Response, string) {
 	r := request{query: url.Values{}, header: http.Header{"Accept": {"application/json"},
 		"User-Agent": {"conformance/v1"}}, to: s.r.kubeAPIServer}
@@ -207,7 +207,7 @@ func (s *session) open(ctx context.Context, method, path string, options ...opti
 	return resp, line
 }
 
-// do sends a request and reads the answer.
+// do sends a request and reads the response. It retries a response of 429 with Retry-After.
 func (s *session) do(method, path string, options ...option) *response {
 	for {
 		a := s.once(method, path, options...)
@@ -215,7 +215,7 @@ func (s *session) do(method, path string, options ...option) *response {
 		if a.Code != http.StatusTooManyRequests || err != nil {
 			return a
 		}
-		select { // API priority and fairness
+		select { // a retry after API Priority and Fairness rejected the request
 		case <-s.ctx.Done():
 			return a
 		case <-time.After(time.Duration(max(seconds, 1)) * time.Second):
@@ -223,7 +223,7 @@ func (s *session) do(method, path string, options ...option) *response {
 	}
 }
 
-// once is do, but for a server that asks to try again.
+// once is do without retries.
 func (s *session) once(method, path string, options ...option) *response {
 	ctx := s.ctx
 	r := request{query: url.Values{}, header: http.Header{}}
@@ -245,12 +245,13 @@ func (s *session) once(method, path string, options ...option) *response {
 	}
 	if err != nil {
 		last.Error = err.Error()
-		s.fatalf("%s: read the answer: %v", line, err)
+		s.fatalf("%s: read the response: %v", line, err)
 	}
 	return &response{Code: resp.StatusCode, Header: resp.Header, Body: data, request: line, s: s}
 }
 
-// bodyOf reads a body. What follows a change of the protocol is a stream, which no context ends.
+// bodyOf reads a body. After a change of the protocol, the body is a stream that no context
+// cancels, so bodyOf does not read it.
 func bodyOf(resp *http.Response) ([]byte, error) {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil, nil
@@ -265,13 +266,14 @@ func truncated(data []byte) string {
 	return strings.ToValidUTF8(string(data[:excerpt]), "\ufffd") + fmt.Sprintf("... (%d bytes)", len(data))
 }
 
-// event is one of a watch.
+// event is an event of a watch.
 type event struct {
 	Type   string
 	Object map[string]any
 }
 
-// UnmarshalJSON implements json.Unmarshaler; numbers are those of unstructured objects.
+// UnmarshalJSON implements json.Unmarshaler. Numbers have the types that unstructured objects
+// use.
 func (e *event) UnmarshalJSON(data []byte) error {
 	parts := struct {
 		Type   string          `json:"type"`
@@ -288,7 +290,7 @@ func (e event) object() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: e.Object}
 }
 
-// String is what an error says of an event.
+// String returns the text that errors contain about an event.
 func (e event) String() string {
 	obj := e.object()
 	if e.Type == "ERROR" {
@@ -297,7 +299,7 @@ func (e event) String() string {
 	return fmt.Sprintf("%s %s (resourceVersion %s)", e.Type, obj.GetName(), obj.GetResourceVersion())
 }
 
-// watcher is a watch that is open.
+// watcher is an open watch.
 type watcher struct {
 	s      *session
 	line   string
@@ -312,7 +314,7 @@ func (s *session) watch(path string, options ...option) *watcher {
 	resp, line := s.open(ctx, "GET", path, //nolint:bodyclose // the goroutine below does
 		append(options, query("watch", "true"))...)
 	if resp.StatusCode != http.StatusOK {
-		data, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // what there is is shown
+		data, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // the error shows the part that was read
 		_ = resp.Body.Close()
 		cancel()
 		s.fatalf("%s: got %s, want 200", line, &response{Code: resp.StatusCode, Body: data})
@@ -345,7 +347,7 @@ func (s *session) watch(path string, options ...option) *watcher {
 	return w
 }
 
-// next is the next event, but for bookmarks. It ends the check if there is none in time.
+// next returns the next event other than bookmarks. It stops the check if there is none in time.
 func (w *watcher) next() event {
 	for {
 		e, ok := w.any()
@@ -358,7 +360,7 @@ func (w *watcher) next() event {
 	}
 }
 
-// any is the next event, bookmarks included, or false at the end of the watch.
+// any returns the next event, including bookmarks, or false at the end of the watch.
 func (w *watcher) any() (event, bool) {
 	select {
 	case e, ok := <-w.events:
@@ -369,7 +371,8 @@ func (w *watcher) any() (event, bool) {
 	return event{}, false
 }
 
-// expect is the next event, which must be of a type and an object.
+// expect returns the next event. It stops the check unless the event has the type and the
+// object's name.
 func (w *watcher) expect(eventType, name string) event {
 	e := w.next()
 	if e.Type != eventType || e.object().GetName() != name {

@@ -17,7 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// kubectl runs the command in the namespace of the run, with an object as its input, and returns what it printed.
+// kubectl runs the command in the namespace of the check, with an object as its input, and
+// returns its output.
 func (s *session) kubectl(input *unstructured.Unstructured, args ...string) string {
 	stdout, stderr, code := s.tryKubectl(input, args...)
 	if code != 0 {
@@ -30,8 +31,8 @@ func (s *session) tryKubectl(input *unstructured.Unstructured, args ...string) (
 	return s.startKubectl(input, nil, args...)()
 }
 
-// startKubectl starts the command. What it writes to its stderr also goes to another writer, if there is one. What is
-// returned waits for it.
+// startKubectl starts the command. If also is not nil, it also receives the standard error. The
+// returned function waits for the command.
 func (s *session) startKubectl(input *unstructured.Unstructured, also io.Writer,
 	args ...string) (wait func() (stdout, stderr string, code int)) {
 	command := s.r.target.Kubectl
@@ -40,7 +41,7 @@ func (s *session) startKubectl(input *unstructured.Unstructured, also io.Writer,
 		all = append(all, "--namespace="+s.namespace)
 	}
 	cmd := exec.CommandContext(s.ctx, command[0], all...)
-	cmd.WaitDelay = 5 * time.Second // for what it started, such as diff or a credential plugin, and keeps the pipes
+	cmd.WaitDelay = 5 * time.Second // child processes, such as diff or a credential plugin, keep the pipes open
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if also != nil {
@@ -72,13 +73,13 @@ func (s *session) startKubectl(input *unstructured.Unstructured, also io.Writer,
 	}
 }
 
-// firstWatch is closed when kubectl, with -v=6, wrote that it watches.
+// firstWatch closes seen when kubectl, with -v=6, logs its first watch request.
 type firstWatch struct {
 	seen chan struct{}
 	once sync.Once
 }
 
-// Write implements io.Writer; kubectl writes a line at once.
+// Write implements io.Writer. kubectl writes each line with one call.
 func (w *firstWatch) Write(data []byte) (int, error) {
 	if bytes.Contains(data, []byte("watch=true")) {
 		w.once.Do(func() { close(w.seen) })
@@ -86,7 +87,7 @@ func (w *firstWatch) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// kubectlWhile runs the command, and does something when it watches.
+// kubectlWhile runs the command and calls do while the command watches.
 func (s *session) kubectlWhile(do func(), args ...string) {
 	watching := &firstWatch{seen: make(chan struct{})}
 	wait := s.startKubectl(nil, watching, append(args, "-v=6")...)
@@ -100,7 +101,7 @@ func (s *session) kubectlWhile(do func(), args ...string) {
 	}
 }
 
-// arg is the resource as kubectl takes it.
+// arg returns the resource as an argument of kubectl.
 func (s *session) arg() string {
 	gvr := s.r.discovered.gvr
 	if gvr.Group == "" {
@@ -109,7 +110,7 @@ func (s *session) arg() string {
 	return gvr.Resource + "." + gvr.Version + "." + gvr.Group
 }
 
-// prints ends a check unless the output has the texts.
+// prints fails the check unless the output contains the texts.
 func (s *session) prints(output string, want ...string) {
 	for _, w := range want {
 		if !strings.Contains(output, w) {
@@ -119,7 +120,8 @@ func (s *session) prints(output string, want ...string) {
 }
 
 var kubectlChecks = []Check{
-	{"kubectl/get", Required, commanding, "kubectl get prints a line for the object; -o yaml and -o name print it.",
+	{"kubectl/get", Required, commanding,
+		"kubectl get prints a line for the object, and prints it with -o yaml and -o name.",
 		[]need{verbs("create", "list"), aKubectl}, func(s *session) {
 			name := s.create().GetName()
 			s.prints(s.kubectl(nil, "get", s.arg(), name), "NAME", name)
@@ -132,7 +134,7 @@ var kubectlChecks = []Check{
 			name := s.create().GetName()
 			s.prints(s.kubectl(nil, "describe", s.arg(), name), name, ownLabel)
 		}},
-	{"kubectl/explain", Recommended, commanding, "kubectl explain has the kind, its fields and what they are for.",
+	{"kubectl/explain", Recommended, commanding, "kubectl explain prints the kind, its fields and their descriptions.",
 		[]need{aKubectl}, func(s *session) {
 			out := s.kubectl(nil, "explain", s.r.discovered.gvr.Resource, "--api-version="+s.apiVersion())
 			s.prints(out, "KIND:       "+s.kind(), "DESCRIPTION:", "FIELDS:", "metadata")
@@ -144,8 +146,8 @@ var kubectlChecks = []Check{
 			}
 		}},
 	{"kubectl/apply", Required, commanding,
-		"kubectl apply creates, says unchanged when nothing changes, and configures what does; what is left out is " +
-			"removed.", []need{verbs("create", "patch"), aKubectl}, func(s *session) {
+		"kubectl apply creates, reports unchanged objects, configures changed ones, and removes fields that are " +
+			"left out.", []need{verbs("create", "patch"), aKubectl}, func(s *session) {
 			obj := s.object()
 			s.objects = append(s.objects, s.path(obj))
 			labelled("a", "1")(obj)
@@ -154,10 +156,11 @@ var kubectlChecks = []Check{
 			unstructured.RemoveNestedField(obj.Object, "metadata", "labels", "a")
 			s.prints(s.kubectl(obj, "apply", "--filename=-"), "configured")
 			if _, ok := s.get(obj).GetLabels()["a"]; ok {
-				s.errorf("the label that was left out is there")
+				s.errorf("the omitted label still exists")
 			}
 		}},
-	{"kubectl/apply-server-side", Required, applying, "kubectl apply --server-side takes over what kubectl apply made.",
+	{"kubectl/apply-server-side", Required, applying,
+		"kubectl apply --server-side takes over the fields of kubectl apply.",
 		[]need{verbs("create", "patch"), aKubectl}, func(s *session) {
 			obj := s.object()
 			s.objects = append(s.objects, s.path(obj))
@@ -169,7 +172,7 @@ var kubectlChecks = []Check{
 				s.errorf("the label is %q, want 2", got)
 			}
 		}},
-	{"kubectl/diff", Recommended, commanding, "kubectl diff shows a change, and none where nothing changes.",
+	{"kubectl/diff", Recommended, commanding, "kubectl diff prints a change, and nothing without a change.",
 		[]need{verbs("create", "patch"), aKubectl}, func(s *session) {
 			obj := s.object()
 			s.objects = append(s.objects, s.path(obj))
@@ -184,7 +187,8 @@ var kubectlChecks = []Check{
 			}
 		}},
 	{"kubectl/validate", Recommended, kep("2885-server-side-unknown-field-validation"),
-		"kubectl create refuses a field that the schema has not, and names it.", []need{verbs("create"), aKubectl},
+		"kubectl create rejects a field that is not in the schema, and prints its name.",
+		[]need{verbs("create"), aKubectl},
 		func(s *session) {
 			if stdout, stderr, code := s.tryKubectl(s.withUnknown(), "create", "--filename=-"); code == 0 ||
 				!strings.Contains(stderr, "noSuchField") {
@@ -202,7 +206,7 @@ var kubectlChecks = []Check{
 				s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
 			}, "wait", name, "--for=delete", "--timeout=60s")
 		}},
-	{"kubectl/delete", Required, commanding, "kubectl delete waits until the object is gone.",
+	{"kubectl/delete", Required, commanding, "kubectl delete waits until the object no longer exists.",
 		[]need{verbs("create", "delete"), aKubectl}, func(s *session) {
 			obj := s.create()
 			s.prints(s.kubectl(nil, "delete", s.arg(), obj.GetName()), obj.GetName(), "deleted")
@@ -226,7 +230,7 @@ var kubectlChecks = []Check{
 				s.errorf("the scale has %d replicas, want %d", n, want)
 			}
 		}},
-	{"kubectl/api-resources", Required, commanding, "kubectl api-resources has the resource with its kind.",
+	{"kubectl/api-resources", Required, commanding, "kubectl api-resources prints the resource with its kind.",
 		[]need{aKubectl}, func(s *session) {
 			if s.r.discovered.preferred != s.r.discovered.gvr.Version && s.r.discovered.gvr.Group != "" {
 				s.skipf("it shows the preferred version, which is %s", s.r.discovered.preferred)

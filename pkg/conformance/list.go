@@ -13,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// list reads the collection, as the check's label selects it.
+// list lists the objects of the check, selected by its label.
 func (s *session) list(options ...option) *response {
 	return s.do("GET", s.collection(), append(options, query("labelSelector", s.selector()))...)
 }
 
-// some makes objects, and returns their names in order.
+// some creates n objects and returns their sorted names.
 func (s *session) some(n int) []string {
 	var out []string
 	for range n {
@@ -28,7 +28,8 @@ func (s *session) some(n int) []string {
 	return out
 }
 
-// lists fails the check unless a list has the names, which are sorted. Its order is looked at by list/order.
+// lists fails the check unless a list has the names, which must be sorted. The check list/order
+// covers the order.
 func (s *session) lists(a *response, want []string) *unstructured.Unstructured {
 	got := s.want(a, 200).names()
 	slices.Sort(got)
@@ -39,11 +40,11 @@ func (s *session) lists(a *response, want []string) *unstructured.Unstructured {
 }
 
 var listChecks = []Check{
-	{"list/kind", Required, concepts, "A list is of the kind List of the objects, and has a resourceVersion.",
+	{"list/kind", Required, concepts, "A list has the kind of the objects followed by List, and a resourceVersion.",
 		[]need{verbs("list")}, func(s *session) {
 			list := s.lists(s.list(), []string{})
 			version, _, _ := unstructured.NestedString(list.Object, "metadata", "resourceVersion")
-			// Without watches a list may have no version.
+			// A list of a resource without watches may have no version.
 			versioned := version != "" && version != "0" || !slices.Contains(s.r.discovered.resource.Verbs, "watch")
 			if list.GetKind() != s.kind()+"List" || list.GetAPIVersion() != s.apiVersion() || !versioned {
 				s.errorf("got %s %s with resourceVersion %q, want %s %sList and one", list.GetAPIVersion(),
@@ -51,13 +52,13 @@ var listChecks = []Check{
 					version, s.apiVersion(), s.kind())
 			}
 		}},
-	{"list/empty", Required, concepts, "An empty list has items, and they are no null.", []need{verbs("list")},
+	{"list/empty", Required, concepts, "An empty list has the field items, which is not null.", []need{verbs("list")},
 		func(s *session) {
 			if a := s.want(s.list(), 200); !strings.Contains(string(a.Body), `"items":[]`) {
 				s.errorf("got %.300q, want an empty list of items", a.Body)
 			}
 		}},
-	{"list/order", Recommended, concepts, "A list is in the order of the names.", []need{verbs("create", "list")},
+	{"list/order", Recommended, concepts, "A list is sorted by name.", []need{verbs("create", "list")},
 		func(s *session) {
 			want := s.some(5)
 			if got := s.want(s.list(), 200).names(); !slices.Equal(got, want) {
@@ -65,7 +66,8 @@ var listChecks = []Check{
 			}
 		}},
 	{"list/own-writes", Required, kep("2340-Consistent-reads-from-cache"),
-		"A list without a resourceVersion sees the write before.", []need{verbs("create", "list")}, func(s *session) {
+		"A list without a resourceVersion sees the preceding write.",
+		[]need{verbs("create", "list")}, func(s *session) {
 			var want []string
 			for range 5 {
 				want = append(want, s.create().GetName())
@@ -73,7 +75,7 @@ var listChecks = []Check{
 				s.lists(s.list(), want)
 			}
 		}},
-	{"list/items", Required, concepts, "The elements of a list are the objects as they are read one by one.",
+	{"list/items", Required, concepts, "The items of a list equal the objects that are read one by one.",
 		[]need{verbs("create", "list", "get")}, func(s *session) {
 			obj := s.create()
 			items := s.want(s.list(), 200).items()
@@ -89,7 +91,7 @@ var listChecks = []Check{
 			a := s.do("GET", s.collectionIn(s.r.discovered.gvr.Version, "no-"+s.name()))
 			s.lists(a, []string{})
 		}},
-	{"list/all-namespaces", Required, concepts, "A list over all namespaces has the objects of each.",
+	{"list/all-namespaces", Required, concepts, "A list over all namespaces has the objects of each namespace.",
 		[]need{verbs("create", "list"), namespaced}, func(s *session) {
 			namespace := s.aNamespace()
 			s.create()
@@ -106,7 +108,7 @@ var listChecks = []Check{
 				s.errorf("got objects of the namespaces %q, want %q", found, want)
 			}
 		}},
-	{"list/any-version", Required, concepts, "With resourceVersion=0 a list is read.", []need{verbs("create", "list")},
+	{"list/any-version", Required, concepts, "A list with resourceVersion=0 succeeds.", []need{verbs("create", "list")},
 		func(s *session) {
 			want := s.some(2)
 			s.eventually("with resourceVersion=0", func() string {
@@ -116,22 +118,22 @@ var listChecks = []Check{
 				return ""
 			})
 		}},
-	{"list/any-version-match", Required, concepts, "resourceVersion=0 with NotOlderThan is the same.",
+	{"list/any-version-match", Required, concepts, "A list with resourceVersion=0 and NotOlderThan succeeds.",
 		[]need{verbs("list")}, func(s *session) {
 			s.want(s.list(query("resourceVersion", "0"), query("resourceVersionMatch", "NotOlderThan")), 200)
 		}},
-	{"list/not-older", Required, concepts, "With a resourceVersion, a list is not older.",
+	{"list/not-older", Required, concepts, "A list with a resourceVersion is not older.",
 		[]need{verbs("create", "list")}, func(s *session) {
 			obj := s.create()
 			s.lists(s.list(query("resourceVersion", obj.GetResourceVersion())), []string{obj.GetName()})
 		}},
-	{"list/not-older-match", Required, concepts, "With a resourceVersion and NotOlderThan, a list is not older.",
+	{"list/not-older-match", Required, concepts, "A list with a resourceVersion and NotOlderThan is not older.",
 		[]need{verbs("create", "list")}, func(s *session) {
 			obj := s.create()
 			s.lists(s.list(query("resourceVersion", obj.GetResourceVersion()),
 				query("resourceVersionMatch", "NotOlderThan")), []string{obj.GetName()})
 		}},
-	{"list/exact", Required, concepts, "With a resourceVersion and Exact, a list is of that time.",
+	{"list/exact", Required, concepts, "A list with a resourceVersion and Exact has this resourceVersion.",
 		[]need{verbs("create", "list")}, func(s *session) {
 			first := s.create()
 			s.create()
@@ -142,7 +144,8 @@ var listChecks = []Check{
 				s.errorf("the list has resourceVersion %s, want %s", version, first.GetResourceVersion())
 			}
 		}},
-	{"list/exact-state", Required, concepts, "A list of an exact resourceVersion shows objects as they were.",
+	{"list/exact-state", Required, concepts,
+		"A list at an exact resourceVersion has the objects in their state at that time.",
 		[]need{verbs("create", "list", "patch")}, func(s *session) {
 			obj := s.create(labelled("state", "old"))
 			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"state": "new"}}))
@@ -152,30 +155,30 @@ var listChecks = []Check{
 				s.errorf("got %d objects, want one with the old label", len(items))
 			}
 		}},
-	{"list/exact-zero", Required, concepts, "resourceVersion=0 with Exact is refused with 400 or 422.",
+	{"list/exact-zero", Required, concepts, "resourceVersion=0 with Exact is rejected with 400 or 422.",
 		[]need{verbs("list")}, func(s *session) {
 			s.expectRefused(s.list(query("resourceVersion", "0"), query("resourceVersionMatch", "Exact")), 400, 422)
 		}},
 	{"list/match-without-version", Required, concepts,
-		"resourceVersionMatch without resourceVersion is refused with 400 or 422.", []need{verbs("list")},
+		"A resourceVersionMatch without a resourceVersion is rejected with 400 or 422.", []need{verbs("list")},
 		func(s *session) {
 			s.expectRefused(s.list(query("resourceVersionMatch", "NotOlderThan")), 400, 422)
 		}},
-	{"list/match-unknown", Required, concepts, "An unknown resourceVersionMatch is refused with 400 or 422.",
+	{"list/match-unknown", Required, concepts, "An unknown resourceVersionMatch is rejected with 400 or 422.",
 		[]need{verbs("list")}, func(s *session) {
 			s.expectRefused(s.list(query("resourceVersion", "1"), query("resourceVersionMatch", "Perhaps")), 400, 422)
 		}},
-	{"list/malformed-version", Required, concepts, "A resourceVersion that is none is refused with 400.",
+	{"list/malformed-version", Required, concepts, "A malformed resourceVersion is rejected with 400.",
 		[]need{verbs("list", "watch")}, func(s *session) {
 			s.expectRefused(s.list(query("resourceVersion", "abc")), 400)
 		}},
 	{"list/future-version", Required, concepts,
-		"A resourceVersion that is not reached is 504 Timeout with the cause ResourceVersionTooLarge.",
+		"A resourceVersion in the future returns 504 Timeout with the cause ResourceVersionTooLarge.",
 		[]need{verbs("list", "watch")}, func(s *session) {
 			s.tooLarge(s.list(query("resourceVersion", future), query("resourceVersionMatch", "NotOlderThan")))
 		}},
 	{"list/old-version-exact", Required, concepts,
-		"A resourceVersion that is compacted, or from before the store, is 410 or an old list, never a newer one.",
+		"A resourceVersion that is compacted or precedes the storage returns 410 or an old list, never a newer one.",
 		[]need{verbs("create", "list")}, func(s *session) {
 			s.create()
 			a := s.want(s.list(query("resourceVersion", "1"), query("resourceVersionMatch", "Exact")), 200, 410)
@@ -183,7 +186,7 @@ var listChecks = []Check{
 				s.errorf("got %q, which did not exist then", a.names())
 			}
 		}},
-	{"list/unknown-parameter", Recommended, concepts, "A parameter that is not known is ignored.",
+	{"list/unknown-parameter", Recommended, concepts, "An unknown parameter is ignored.",
 		[]need{verbs("list")}, func(s *session) {
 			s.want(s.list(query("noSuchParameter", "x")), 200)
 		}},
@@ -197,7 +200,8 @@ func (s *session) tooLarge(a *response) {
 	}
 }
 
-// selects is a check that a label selector finds some of three objects: those with tier=a and tier=b, and one without.
+// selects returns a check that a label selector selects some of three objects: one with tier=a,
+// one with tier=b, and one without the label.
 func selects(id, text, selector string, want ...string) Check {
 	return Check{"selectors/" + id, Required, selecting, text, []need{verbs("create", "list")}, func(s *session) {
 		byTier := map[string]string{"": s.create().GetName()}
@@ -214,20 +218,20 @@ func selects(id, text, selector string, want ...string) Check {
 }
 
 var selectorChecks = []Check{
-	selects("equal", "tier=a selects those with the value.", "tier=a", "a"),
-	selects("not-equal", "tier!=a selects those with another value or none.", "tier!=a", "", "b"),
-	selects("in", "tier in (a, b) selects those with one of the values.", "tier in (a,b)", "a", "b"),
-	selects("not-in", "tier notin (a) selects those with another value or none.", "tier notin (a)", "", "b"),
-	selects("exists", "tier selects those with the label.", "tier", "a", "b"),
-	selects("exists-not", "!tier selects those without the label.", "!tier", ""),
-	selects("none", "Requirements that exclude each other select nothing.", "tier=a,tier=b"),
-	{"selectors/greater", Recommended, selecting, "size>5 and size<5 select by number.",
+	selects("equal", "tier=a selects objects with this value.", "tier=a", "a"),
+	selects("not-equal", "tier!=a selects objects with another value or none.", "tier!=a", "", "b"),
+	selects("in", "tier in (a, b) selects objects with one of the values.", "tier in (a,b)", "a", "b"),
+	selects("not-in", "tier notin (a) selects objects with another value or none.", "tier notin (a)", "", "b"),
+	selects("exists", "tier selects objects with the label.", "tier", "a", "b"),
+	selects("exists-not", "!tier selects objects without the label.", "!tier", ""),
+	selects("none", "Contradictory requirements select nothing.", "tier=a,tier=b"),
+	{"selectors/greater", Recommended, selecting, "size>5 and size<5 compare numbers.",
 		[]need{verbs("create", "list")}, func(s *session) {
 			small, large := s.create(labelled("size", "3")).GetName(), s.create(labelled("size", "7")).GetName()
 			s.lists(s.do("GET", s.collection(), query("labelSelector", s.selector()+",size>5")), []string{large})
 			s.lists(s.do("GET", s.collection(), query("labelSelector", s.selector()+",size<5")), []string{small})
 		}},
-	{"selectors/both", Required, selecting, "A label selector and a field selector select what both do.",
+	{"selectors/both", Required, selecting, "A label selector and a field selector select the objects that match both.",
 		[]need{verbs("create", "list")}, func(s *session) {
 			first, second := s.create(labelled("tier", "a")).GetName(), s.create(labelled("tier", "b")).GetName()
 			labels := query("labelSelector", s.selector()+",tier=a")
@@ -235,7 +239,7 @@ var selectorChecks = []Check{
 				[]string{first})
 			s.lists(s.do("GET", s.collection(), labels, query("fieldSelector", "metadata.name="+second)), []string{})
 		}},
-	{"selectors/streamed", Required, selecting, "A streaming list selects as a list does.",
+	{"selectors/streamed", Required, selecting, "A streaming list selects the same objects as a list.",
 		[]need{verbs("create", "list", "watch")}, func(s *session) {
 			s.create(labelled("tier", "b"))
 			want := s.create(labelled("tier", "a")).GetName()
@@ -244,7 +248,8 @@ var selectorChecks = []Check{
 				s.errorf("got %q, want %s", got, want)
 			}
 		}},
-	{"selectors/not-namespace", Required, concepts, "The field selector metadata.namespace!= selects the others.",
+	{"selectors/not-namespace", Required, concepts,
+		"The field selector metadata.namespace!= selects the objects of other namespaces.",
 		[]need{verbs("create", "list"), namespaced}, func(s *session) {
 			want := s.some(1)
 			all := s.collectionIn(s.r.discovered.gvr.Version, "")
@@ -253,7 +258,7 @@ var selectorChecks = []Check{
 			s.lists(s.do("GET", all, query("labelSelector", s.selector()),
 				query("fieldSelector", "metadata.namespace!="+s.namespace)), []string{})
 		}},
-	{"selectors/malformed", Required, selecting, "A label selector that is none is refused with 400.",
+	{"selectors/malformed", Required, selecting, "A malformed label selector is rejected with 400.",
 		[]need{verbs("list")}, func(s *session) {
 			s.expectRefused(s.do("GET", s.collection(), query("labelSelector", "a in b")), 400)
 		}},
@@ -262,7 +267,8 @@ var selectorChecks = []Check{
 			want := s.some(2)
 			s.lists(s.do("GET", s.collection(), query("fieldSelector", "metadata.name="+want[0])), want[:1])
 		}},
-	{"selectors/not-name", Required, concepts, "The field selector metadata.name!= selects the others.",
+	{"selectors/not-name", Required, concepts,
+		"The field selector metadata.name!= selects the objects with other names.",
 		[]need{verbs("create", "list")}, func(s *session) {
 			want := s.some(2)
 			s.lists(s.list(query("fieldSelector", "metadata.name!="+want[0])), want[1:])
@@ -277,7 +283,8 @@ var selectorChecks = []Check{
 				query("fieldSelector", "metadata.namespace=default")), []string{})
 		}},
 	{"selectors/unknown-field", Required, concepts,
-		"A field that cannot be selected by is refused with 400 that names it.", []need{verbs("list")},
+		"A field without support for selectors is rejected with 400, and the message contains its name.",
+		[]need{verbs("list")},
 		func(s *session) {
 			if status := s.expectRefused(s.list(query("fieldSelector", "metadata.noSuchField=x")),
 				400); !strings.Contains(
@@ -285,19 +292,20 @@ var selectorChecks = []Check{
 				s.errorf("the message is %q, want the name of the field", status.Message)
 			}
 		}},
-	{"selectors/malformed-field", Required, concepts, "A field selector that is none is refused with 400.",
+	{"selectors/malformed-field", Required, concepts, "A malformed field selector is rejected with 400.",
 		[]need{verbs("list")}, func(s *session) {
 			s.expectRefused(s.list(query("fieldSelector", "a~b")), 400)
 		}},
 }
 
-// continued is the token for the next page.
+// continued returns the continue token of a list.
 func continued(list *unstructured.Unstructured) string {
 	token, _, _ := unstructured.NestedString(list.Object, "metadata", "continue")
 	return token
 }
 
-// token is that of a page. Servers may ignore a limit, says ListOptions: they have no pages to check.
+// token returns the continue token of a list. ListOptions permits servers to ignore a limit, so
+// the check is skipped if there is no token.
 func (s *session) token(a *response) string {
 	token := continued(s.want(a, 200).object())
 	if token == "" {
@@ -306,7 +314,8 @@ func (s *session) token(a *response) string {
 	return token
 }
 
-// expiredToken is a token as it was at the first resourceVersion, if the token is one of k8s.io/apiserver.
+// expiredToken returns the token with the first resourceVersion. It skips the check if the token
+// is not one of k8s.io/apiserver.
 func (s *session) expiredToken(token string) string {
 	data, err := base64.RawURLEncoding.DecodeString(token)
 	fields := map[string]any{}
@@ -325,12 +334,13 @@ func (s *session) expiredToken(token string) string {
 
 var pageChecks = []Check{
 	{"pages/limit", Recommended, kep("365-paginated-lists"),
-		"A list with a limit has that many elements, a token for the rest, and how many remain, if it says so.",
+		"A list with a limit has this number of items, a token for the rest, and the number of remaining items if " +
+			"it reports one.",
 		[]need{verbs("create", "list")}, func(s *session) {
 			want := s.some(5)
 			list := s.lists(s.list(query("limit", "2")), want[:2])
 			if continued(list) == "" {
-				s.errorf("there is no token")
+				s.errorf("the list has no token")
 			}
 			// With a label selector, servers do not count.
 			if remaining, ok, _ := unstructured.NestedInt64(list.Object, "metadata", "remainingItemCount"); ok &&
@@ -339,13 +349,13 @@ var pageChecks = []Check{
 			}
 		}},
 	{"pages/remaining", Recommended, kep("365-paginated-lists"),
-		"Without selectors, remainingItemCount is how many elements are left.",
+		"Without selectors, remainingItemCount is the number of remaining items.",
 		[]need{verbs("create", "list"), namespaced}, func(s *session) {
 			s.apart()
 			s.some(4)
 			for token, seen := "", 0; ; {
 				list := s.want(s.do("GET", s.collection(), query("limit", "2"), query("continue", token)), 200)
-				// some kinds have objects in each new namespace
+				// some kinds create objects in each new namespace
 				total := len(s.want(s.do("GET", s.collection()), 200).items())
 				seen += len(list.items())
 				if remaining, _, _ := unstructured.NestedInt64(list.object().Object, "metadata",
@@ -359,7 +369,7 @@ var pageChecks = []Check{
 			}
 		}},
 	{"pages/all", Required, kep("365-paginated-lists"),
-		"The pages together are the list, and each has the same resourceVersion.", []need{verbs("create", "list")},
+		"All pages together are the whole list, and have the same resourceVersion.", []need{verbs("create", "list")},
 		func(s *session) {
 			want := s.some(5)
 			var got, versions []string
@@ -377,7 +387,7 @@ var pageChecks = []Check{
 			}
 		}},
 	{"pages/snapshot", Required, kep("365-paginated-lists"),
-		"Pages show the state of the first one: what is written meanwhile is not seen.",
+		"All pages show the state at the time of the first page, without later writes.",
 		[]need{verbs("create", "list", "delete")}, func(s *session) {
 			want := s.some(4)
 			token := s.token(s.list(query("limit", "2")))
@@ -388,7 +398,7 @@ var pageChecks = []Check{
 			s.lists(s.list(query("limit", "5"), query("continue", token)), want[2:])
 		}},
 	{"pages/table", Required, kep("365-paginated-lists"),
-		"A Table with a limit has the token for the rest, and the resourceVersion, of the list.",
+		"A Table with a limit has the continue token and the resourceVersion of the list.",
 		[]need{verbs("create", "list")}, func(s *session) {
 			want := s.some(3)
 			token := ""
@@ -415,15 +425,15 @@ var pageChecks = []Check{
 		func(s *session) {
 			want := s.some(2)
 			if token := continued(s.lists(s.list(query("limit", "1000")), want)); token != "" {
-				s.errorf("there is the token %q", token)
+				s.errorf("got the token %q, want none", token)
 			}
 		}},
-	{"pages/malformed-token", Required, kep("365-paginated-lists"), "A token that is none is refused with 400.",
+	{"pages/malformed-token", Required, kep("365-paginated-lists"), "A malformed token is rejected with 400.",
 		[]need{verbs("list", "watch")}, func(s *session) {
 			s.expectRefused(s.list(query("limit", "2"), query("continue", "none")), 400)
 		}},
 	{"pages/foreign-token", Required, kep("365-paginated-lists"),
-		"A token of another collection shows nothing but the collection of the request.",
+		"A token of another collection returns only objects of the requested collection.",
 		[]need{verbs("create", "list"), namespaced}, func(s *session) {
 			s.some(3)
 			token := s.token(s.list(query("limit", "1")))
@@ -431,19 +441,19 @@ var pageChecks = []Check{
 			a := s.want(s.do("GET", s.collectionIn(s.r.discovered.gvr.Version, other), query("continue", token),
 				query("labelSelector", s.selector())), 200, 400)
 			if a.Code == 200 && len(a.items()) > 0 {
-				s.errorf("in the namespace %s there is %q", other, a.names())
+				s.errorf("the namespace %s has %q", other, a.names())
 			}
 		}},
 	{"pages/expired", Recommended, kep("365-paginated-lists"),
-		"A token that is too old is refused with 410 Expired, and a token to go on with from now; while it is not, " +
-			"pages are of its time.", []need{verbs("create", "list")}, func(s *session) {
+		"A token that is too old is rejected with 410 Expired and a new token for the current state. Before it " +
+			"expires, pages show their original state.", []need{verbs("create", "list")}, func(s *session) {
 			want := s.some(3)
 			token := s.token(s.list(query("limit", "1")))
 			old := s.expiredToken(token)
 			a := s.want(s.list(query("limit", "5"), query("continue", old)), 200, 410)
 			if a.Code == 200 {
 				if got := a.names(); len(got) > 0 {
-					s.errorf("at the first resourceVersion there is %q", got)
+					s.errorf("at the first resourceVersion, got %q", got)
 				}
 				return
 			}
@@ -455,23 +465,23 @@ var pageChecks = []Check{
 				s.lists(s.list(query("limit", "5"), query("continue", status.Continue)), want[1:])
 			}
 		}},
-	{"pages/token-with-version", Required, concepts, "A token together with a resourceVersion is refused with 400.",
+	{"pages/token-with-version", Required, concepts, "A token together with a resourceVersion is rejected with 400.",
 		[]need{verbs("create", "list")}, func(s *session) {
 			s.some(3)
 			token := s.token(s.list(query("limit", "1")))
 			s.expectRefused(s.list(query("limit", "1"), query("continue", token), query("resourceVersion", "1")), 400,
 				422)
 		}},
-	{"pages/limit-malformed", Recommended, concepts, "A limit that is no number is refused with 400.",
+	{"pages/limit-malformed", Recommended, concepts, "A limit that is not a number is rejected with 400.",
 		[]need{verbs("list")}, func(s *session) {
 			s.expectRefused(s.list(query("limit", "many")), 400)
 		}},
-	{"pages/from-cache", Required, concepts, "A limit with resourceVersion=0 is no error.",
+	{"pages/from-cache", Required, concepts, "A limit with resourceVersion=0 succeeds.",
 		[]need{verbs("create", "list")}, func(s *session) {
 			s.some(2)
 			s.want(s.list(query("limit", "1"), query("resourceVersion", "0")), 200)
 		}},
-	{"pages/exact", Required, concepts, "Pages of an exact resourceVersion are of that time.",
+	{"pages/exact", Required, concepts, "Pages at an exact resourceVersion show the state at that time.",
 		[]need{verbs("create", "list")}, func(s *session) {
 			s.some(2)
 			last := s.create()

@@ -15,7 +15,7 @@ import (
 	"text/tabwriter"
 )
 
-// Formats are those that Write knows.
+// Formats are the formats that Write supports.
 var Formats = []string{"text", "json", "junit", "html"}
 
 // Write writes the report in one of the Formats.
@@ -32,15 +32,16 @@ func (r *Report) Write(w io.Writer, format string) error {
 	case "html":
 		return page.Execute(w, r)
 	}
-	return fmt.Errorf("the format is %q, expected one of %s", format, strings.Join(Formats, ", "))
+	return fmt.Errorf("the format is %q: must be one of %s", format, strings.Join(Formats, ", "))
 }
 
-// writeText writes what failed, why others were skipped, and a line for each area.
+// writeText writes the unexpected results, the reasons of skipped checks, and a line for each
+// area.
 func (r *Report) writeText(w io.Writer) error {
 	for _, result := range r.Results {
 		switch {
 		case result.Known && result.Outcome == Failed:
-			fmt.Fprintf(w, "failed %s (%s), as is known\n", result.ID, result.Level)
+			fmt.Fprintf(w, "failed %s (%s), known\n", result.ID, result.Level)
 			continue
 		case result.Outcome == Failed:
 			fmt.Fprintf(w, "FAILED %s (%s): %s\n", result.ID, result.Level, result.Text)
@@ -86,13 +87,13 @@ func (r *Report) writeText(w io.Writer) error {
 	return err
 }
 
-// Area is how the checks of one ended.
+// Area contains the numbers of results of one area.
 type Area struct {
 	Name                    string
 	Passed, Failed, Skipped int
 }
 
-// Areas are those of the results, in their order.
+// Areas returns the areas of the results, in their order.
 func (r *Report) Areas() []Area {
 	var out []Area
 	for _, result := range r.Results {
@@ -113,7 +114,7 @@ func (r *Report) Areas() []Area {
 	return out
 }
 
-// The form that CI systems read: https://github.com/testmoapp/junitxml
+// The format that CI systems read: https://github.com/testmoapp/junitxml
 type junitSuite struct {
 	XMLName  xml.Name    `xml:"testsuite"`
 	Name     string      `xml:"name,attr"`
@@ -137,7 +138,8 @@ type junitMessage struct {
 	Text    string `xml:",chardata"`
 }
 
-// writeJUnit has failed checks that are optional, or known to fail, as skipped: they fail no build.
+// writeJUnit reports failed checks that are optional or known to fail as skipped, so that they do
+// not fail a build.
 func (r *Report) writeJUnit(w io.Writer) error {
 	suite := junitSuite{Name: "conformance " + r.Resource, Tests: len(r.Results), Time: r.Seconds}
 	for _, result := range r.Results {

@@ -26,7 +26,7 @@ var patchChecks = []Check{
 			obj := s.create()
 			if missing := firstDifference(s.r.target.Change, s.patch(obj, s.r.target.Change).Object,
 				""); missing != "" {
-				s.errorf("in the answer: %s", missing)
+				s.errorf("in the response: %s", missing)
 			}
 			if missing := firstDifference(s.r.target.Change, s.get(obj).Object, ""); missing != "" {
 				s.errorf("read afterwards: %s", missing)
@@ -43,28 +43,28 @@ var patchChecks = []Check{
 			}
 		}},
 	{"patch/json-test-fails", Required, concepts,
-		"A JSON patch whose test fails is refused with 422, and nothing is changed.", []need{verbs("create", "patch")},
+		"A JSON patch whose test fails is rejected with 422, and changes nothing.", []need{verbs("create", "patch")},
 		func(s *session) {
 			obj := s.create()
 			s.expectRefused(s.do("PATCH", s.path(obj), jsonPatch(`[{"op":"add","path":"/metadata/labels/new","value":"yes"},{"op":"test","path":"/metadata/name","value":"another"}]`)), 422)
 			if _, ok := s.get(obj).GetLabels()["new"]; ok {
-				s.errorf("the operation before the test was done")
+				s.errorf("the operation before the test was applied")
 			}
 		}},
-	{"patch/json-path-missing", Required, concepts, "A JSON patch that removes what is not there is refused with 422.",
+	{"patch/json-path-missing", Required, concepts, "A JSON patch that removes a missing field is rejected with 422.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			s.expectRefused(s.do("PATCH", s.path(s.create()), jsonPatch(
 				`[{"op":"remove","path":"/metadata/labels/none"}]`)), 422)
 		}},
-	{"patch/json-malformed", Required, concepts, "A JSON patch that is no list of operations is refused with 400.",
+	{"patch/json-malformed", Required, concepts, "A JSON patch that is not a list of operations is rejected with 400.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			s.expectRefused(s.do("PATCH", s.path(s.create()), jsonPatch(`{"op":"add"}`)), 400)
 		}},
-	{"patch/merge-malformed", Required, concepts, "A merge patch that is no JSON is refused with 400.",
+	{"patch/merge-malformed", Required, concepts, "A merge patch that is not JSON is rejected with 400.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			s.expectRefused(s.do("PATCH", s.path(s.create()), text(typeMergePatch, `{"metadata":`)), 400)
 		}},
-	{"patch/strategic", Optional, concepts, "A strategic merge patch is taken.", []need{verbs("create", "patch")},
+	{"patch/strategic", Optional, concepts, "A strategic merge patch is accepted.", []need{verbs("create", "patch")},
 		func(s *session) {
 			obj := s.create()
 			a := s.want(s.do("PATCH", s.path(obj), typed(typeStrategicPatch,
@@ -74,8 +74,8 @@ var patchChecks = []Check{
 			}
 		}},
 	{"patch/strategic-merges", Optional, conventions,
-		"A strategic merge patch adds to a list that is merged, such as the finalizers, and deletes from it what " +
-			"the patch names.", []need{verbs("create", "patch")}, func(s *session) {
+		"A strategic merge patch adds elements to a merged list, such as the finalizers, and deletes the elements " +
+			"that it lists.", []need{verbs("create", "patch")}, func(s *session) {
 			obj := s.create(finalized)
 			a := s.do("PATCH", s.path(obj), typed(typeStrategicPatch,
 				metadata(map[string]any{"finalizers": []any{finalizer + "-2"}})))
@@ -88,11 +88,11 @@ var patchChecks = []Check{
 				s.errorf("without the first the finalizers are %q, want the other", got)
 			}
 		}},
-	{"patch/unknown-type", Required, concepts, "A patch of an unknown type is refused with 415.",
+	{"patch/unknown-type", Required, concepts, "A patch with an unknown media type is rejected with 415.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			s.expectRefused(s.do("PATCH", s.path(s.create()), text("application/unknown-patch+json", `{}`)), 415)
 		}},
-	{"patch/missing", Required, concepts, "A patch of an object that is not there is refused with 404.",
+	{"patch/missing", Required, concepts, "A patch of an object that does not exist returns 404.",
 		[]need{verbs("patch")}, func(s *session) {
 			s.expectRefused(s.do("PATCH", s.path(s.object()), mergePatch(
 				metadata(map[string]any{"labels": map[string]any{"a": "b"}}))), 404)
@@ -104,7 +104,7 @@ var patchChecks = []Check{
 			})
 		}},
 	{"patch/conflict", Required, concepts,
-		"A patch with another resourceVersion than that of the object is refused with 409.",
+		"A patch with another resourceVersion than the object's is rejected with 409.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			obj := s.create()
 			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
@@ -112,28 +112,28 @@ var patchChecks = []Check{
 				metadata(map[string]any{"resourceVersion": obj.GetResourceVersion(),
 					"labels": map[string]any{"a": "c"}}))), 409)
 		}},
-	{"patch/other-uid", Required, concepts, "A patch with another uid than that of the object is refused with 409.",
+	{"patch/other-uid", Required, concepts, "A patch with another uid than the object's is rejected with 409.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			obj := s.create()
 			s.expectRefused(s.do("PATCH", s.path(obj), mergePatch(
 				metadata(map[string]any{"uid": "11111111-2222-3333-4444-555555555555"}))), 409, 422)
 		}},
-	{"patch/name", Required, concepts, "A patch of the name is refused.", []need{verbs("create", "patch")},
+	{"patch/name", Required, concepts, "A patch of the name is rejected.", []need{verbs("create", "patch")},
 		func(s *session) {
 			s.expectRefused(s.do("PATCH", s.path(s.create()), mergePatch(metadata(map[string]any{"name": s.name()}))),
 				400,
 				422)
 		}},
-	{"patch/invalid", Required, conventions, "A patch that makes the object invalid is refused with 422.",
+	{"patch/invalid", Required, conventions, "A patch that makes the object invalid is rejected with 422.",
 		[]need{verbs("create", "patch"), anInvalidChange}, func(s *session) {
 			obj := s.create()
 			s.expectRefused(s.do("PATCH", s.path(obj), mergePatch(s.r.target.Invalid)), 422)
 			if firstDifference(s.r.target.Invalid, s.get(obj).Object, "") == "" {
-				s.errorf("the object has the invalid fields all the same")
+				s.errorf("the object has the invalid fields")
 			}
 		}},
 	{"patch/generation", Recommended, conventions,
-		"A patch of the content raises the generation, one of the metadata does not.",
+		"A patch of the content increments the generation, and a patch of the metadata does not.",
 		[]need{verbs("create", "patch"), aChange}, func(s *session) {
 			obj := s.create()
 			if obj.GetGeneration() == 0 {
@@ -147,28 +147,28 @@ var patchChecks = []Check{
 					same.GetGeneration(), changed.GetGeneration())
 			}
 		}},
-	{"patch/collection", Recommended, concepts, "PATCH of the collection is 405.", nil, func(s *session) {
+	{"patch/collection", Recommended, concepts, "PATCH of the collection returns 405.", nil, func(s *session) {
 		s.want(s.permitted(s.do("PATCH", s.collection(), mergePatch(map[string]any{}))), 405)
 	}},
 }
 
-// permitted ends the check if the user may not send a request.
+// permitted skips the check if the user may not send the request.
 func (s *session) permitted(a *response) *response {
 	if a.Code == 403 {
-		s.skipf("the user may not: %s", a)
+		s.skipf("the user has no permission: %s", a)
 	}
 	return a
 }
 
 const appliers = "applier"
 
-// applied is what an apply of a label says.
+// applied returns an apply configuration that sets labels.
 func (s *session) applied(name string, labels map[string]any) map[string]any {
 	obj := s.object()
 	labels = maps.Clone(labels)
 	maps.Copy(labels, s.labels())
 	obj.SetName(name)
-	_ = unstructured.SetNestedMap(obj.Object, labels, "metadata", "labels") // the path is there
+	_ = unstructured.SetNestedMap(obj.Object, labels, "metadata", "labels") // the path exists
 	return obj.Object
 }
 
@@ -183,15 +183,15 @@ func (s *session) apply(name, manager string, labels map[string]any, options ...
 	return a
 }
 
-// shares applies an element of a list in the metadata as each of two managers. Both are there until one applies without
-// its own.
+// shares applies an element of a list in the metadata as each of two managers. Both elements must
+// exist until the first manager applies without its own.
 func (s *session) shares(field string, element func(manager string) any,
 	read func(*unstructured.Unstructured) []string) {
 	name := s.name()
 	apply := func(manager string, elements ...any) []string {
 		applied := s.applied(name, map[string]any{})
 		if len(elements) > 0 {
-			_ = unstructured.SetNestedSlice(applied, elements, "metadata", field) // the path is there
+			_ = unstructured.SetNestedSlice(applied, elements, "metadata", field) // the path exists
 		}
 		a := s.want(s.do("PATCH", s.collection()+"/"+name, typed(typeApply, applied), query("fieldManager", manager)),
 			200, 201)
@@ -204,12 +204,12 @@ func (s *session) shares(field string, element func(manager string) any,
 		s.fatalf("after one manager the elements are %q, after two %q", first, both)
 	}
 	if left := apply("first"); len(left) != 1 || left[0] == first[0] {
-		s.errorf("after the first left its own out, the elements are %q, want that of the second", left)
+		s.errorf("after the first manager left its element out, the elements are %q, want that of the second", left)
 	}
 }
 
 var applyChecks = []Check{
-	{"apply/create", Required, applying, "An apply of an object that is not there makes it, with 201.",
+	{"apply/create", Required, applying, "An apply of an object that does not exist creates it, and returns 201.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			name := s.name()
 			obj := s.want(s.apply(name, appliers, map[string]any{"a": "1"}), 201).object()
@@ -219,13 +219,13 @@ var applyChecks = []Check{
 			}
 		}},
 	{"apply/across-versions", Required, applying,
-		"An apply in another version of the group leaves the fields of other managers alone.",
+		"An apply in another version of the group keeps the fields of other managers.",
 		[]need{verbs("create", "patch"), otherVersions}, func(s *session) {
 			for _, version := range s.r.discovered.otherVersions {
 				s.appliedAcross(version)
 			}
 		}},
-	{"apply/again", Required, applying, "The same apply again changes nothing, with 200.",
+	{"apply/again", Required, applying, "Repeating the same apply changes nothing, and returns 200.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			name := s.name()
 			obj := s.want(s.apply(name, appliers, map[string]any{"a": "1"}), 201).object()
@@ -234,7 +234,7 @@ var applyChecks = []Check{
 					map[string]any{"a": "1"})
 			})
 		}},
-	{"apply/yaml", Required, applying, "An apply is YAML.", []need{verbs("create", "patch")}, func(s *session) {
+	{"apply/yaml", Required, applying, "An apply can be YAML.", []need{verbs("create", "patch")}, func(s *session) {
 		obj := s.create()
 		a := s.do("PATCH", s.path(obj),
 			text(typeApply, "apiVersion: "+s.apiVersion()+"\nkind: "+s.kind()+"\nmetadata:\n  labels: {yaml: 'yes'} "+
@@ -256,7 +256,8 @@ var applyChecks = []Check{
 			}
 		}},
 	{"apply/conflict", Required, applying,
-		"A change of a field of another manager is refused with 409 and a cause that names both.",
+		"A change to a field of another manager is rejected with 409, and the cause contains the field and the " +
+			"manager.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			name := s.name()
 			s.want(s.apply(name, "first", map[string]any{"a": "1"}), 201)
@@ -279,12 +280,13 @@ var applyChecks = []Check{
 				s.errorf("the labels are %v", labels)
 			}
 		}},
-	{"apply/conflict-with-update", Required, applying, "A field that an update set belongs to its manager, too.",
+	{"apply/conflict-with-update", Required, applying,
+		"A field that an update set belongs to the manager of the update.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			obj := s.create(labelled("a", "1"))
 			s.expectRefused(s.apply(obj.GetName(), "second", map[string]any{"a": "2"}), 409)
 		}},
-	{"apply/force", Required, applying, "With force the field changes, and its manager.",
+	{"apply/force", Required, applying, "With force, the field and its manager change.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			name := s.name()
 			s.want(s.apply(name, "first", map[string]any{"forced": "1"}), 201)
@@ -294,15 +296,16 @@ var applyChecks = []Check{
 			}
 			if entry := s.managed(obj, "second", "Apply"); !strings.Contains(entry.FieldsV1.GetRawString(),
 				`"f:forced"`) {
-				s.errorf("the second manager has not the field: %s", entry.FieldsV1.GetRawString())
+				s.errorf("the second manager does not own the field: %s", entry.FieldsV1.GetRawString())
 			}
 			for _, entry := range obj.GetManagedFields() {
 				if entry.Manager == "first" && strings.Contains(entry.FieldsV1.GetRawString(), `"f:forced"`) {
-					s.errorf("the first manager has the field still: %s", entry.FieldsV1.GetRawString())
+					s.errorf("the first manager still owns the field: %s", entry.FieldsV1.GetRawString())
 				}
 			}
 		}},
-	{"apply/shared", Required, applying, "Two managers who agree share a field, which stays until both leave it out.",
+	{"apply/shared", Required, applying,
+		"Two managers with the same value share a field, which remains until both leave it out.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			name := s.name()
 			s.want(s.apply(name, "first", map[string]any{"a": "1"}), 201)
@@ -315,16 +318,16 @@ var applyChecks = []Check{
 			}
 		}},
 	{"apply/list-set", Required, applying,
-		"Each manager has its own elements in a list of the type set, such as the finalizers.",
+		"Each manager owns its elements in a list of the type set, such as the finalizers.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			s.shares("finalizers", func(manager string) any { return finalizer + "-" + manager },
 				func(obj *unstructured.Unstructured) []string { return obj.GetFinalizers() })
 		}},
 	{"apply/list-map", Required, applying,
-		"Each manager has its own elements in a list of the type map, such as the owners.",
+		"Each manager owns its elements in a list of the type map, such as the owner references.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			s.shares("ownerReferences", func(string) any {
-				owner := s.create() // one that the garbage collector finds
+				owner := s.create() // an existing object, which the garbage collector finds
 				return map[string]any{"apiVersion": owner.GetAPIVersion(), "kind": owner.GetKind(),
 					"name": owner.GetName(),
 					"uid":  string(owner.GetUID())}
@@ -335,20 +338,20 @@ var applyChecks = []Check{
 				return out
 			})
 		}},
-	{"apply/without-manager", Required, applying, "An apply without fieldManager is refused.",
+	{"apply/without-manager", Required, applying, "An apply without fieldManager is rejected.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			obj := s.create()
 			s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, s.applied(obj.GetName(), map[string]any{}))),
 				400,
 				422)
 		}},
-	{"apply/force-elsewhere", Recommended, applying, "force is refused for another patch than an apply.",
+	{"apply/force-elsewhere", Recommended, applying, "force is rejected for any patch other than an apply.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			s.expectRefused(s.do("PATCH", s.path(s.create()), mergePatch(map[string]any{}), query("force", "true")),
 				400,
 				422)
 		}},
-	{"apply/managed-fields-in-body", Required, applying, "An apply whose body has managedFields is refused with 400.",
+	{"apply/managed-fields-in-body", Required, applying, "An apply whose body has managedFields is rejected with 400.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			obj := s.create()
 			applied := s.applied(obj.GetName(), map[string]any{})
@@ -362,26 +365,28 @@ var applyChecks = []Check{
 			s.patch(obj, metadata(map[string]any{"managedFields": []any{map[string]any{}}}))
 			for _, entry := range s.get(obj).GetManagedFields() {
 				if entry.Manager == "conformance" {
-					s.errorf("the manager is there still: %+v", entry)
+					s.errorf("the manager still exists: %+v", entry)
 				}
 			}
 		}},
-	{"apply/managed-fields-empty-list", Recommended, "https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apimachinery/pkg/util/managedfields/internal/managedfields.go", "A patch of managedFields with an empty list clears them as well.", []need{verbs("create", "patch")}, func(s *session) {
-		obj := s.create()
-		s.patch(obj, metadata(map[string]any{"managedFields": []any{}}))
-		for _, entry := range s.get(obj).GetManagedFields() {
-			if entry.Manager == "conformance" {
-				s.errorf("the manager is there still: %+v", entry)
+	{"apply/managed-fields-empty-list", Recommended, "https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apimachinery/pkg/util/managedfields/internal/managedfields.go",
+		"A patch of managedFields with an empty list clears them too.",
+		[]need{verbs("create", "patch")}, func(s *session) {
+			obj := s.create()
+			s.patch(obj, metadata(map[string]any{"managedFields": []any{}}))
+			for _, entry := range s.get(obj).GetManagedFields() {
+				if entry.Manager == "conformance" {
+					s.errorf("the manager still exists: %+v", entry)
+				}
 			}
-		}
-	}},
-	{"apply/name-in-body", Required, applying, "An apply whose body has another name than the URL is refused.",
+		}},
+	{"apply/name-in-body", Required, applying, "An apply with different names in the body and in the URL is rejected.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			obj := s.create()
 			s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, s.applied(s.name(), map[string]any{})),
 				query("fieldManager", appliers)), 400, 422)
 		}},
-	{"apply/other-version", Required, applying, "An apply whose body is of another API is refused with 400.",
+	{"apply/other-version", Required, applying, "An apply with a body of another API is rejected with 400.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			obj := s.create()
 			applied := s.applied(obj.GetName(), map[string]any{})
@@ -389,7 +394,8 @@ var applyChecks = []Check{
 			s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 400)
 		}},
 	{"apply/unknown-field", Recommended, applying,
-		"An apply with a field that the schema has not is refused with 400 or 422.", []need{verbs("create", "patch")},
+		"An apply with a field that is not in the schema is rejected with 400 or 422.",
+		[]need{verbs("create", "patch")},
 		func(s *session) {
 			obj := s.create()
 			applied := s.applied(obj.GetName(), map[string]any{})
@@ -398,7 +404,7 @@ var applyChecks = []Check{
 				query("fieldValidation", "Strict")), 400, 422)
 		}},
 	{"apply/wrong-type", Recommended, applying,
-		"An apply with a field of a wrong type, or an element of a set twice, is refused with 400 or 422.",
+		"An apply with a field of the wrong type, or with a duplicate element of a set, is rejected with 400 or 422.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			obj := s.create()
 			for _, wrong := range []any{map[string]any{"a": "b"}, []any{finalizer, finalizer}} {
@@ -409,7 +415,7 @@ var applyChecks = []Check{
 					422)
 			}
 		}},
-	{"apply/uid", Required, applying, "An apply with another uid than that of the object is refused with 409.",
+	{"apply/uid", Required, applying, "An apply with another uid than the object's is rejected with 409.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			obj := s.create()
 			applied := s.applied(obj.GetName(), map[string]any{})
@@ -417,7 +423,7 @@ var applyChecks = []Check{
 			s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 409,
 				422)
 		}},
-	{"apply/resource-version", Required, applying, "An apply with an old resourceVersion is refused with 409.",
+	{"apply/resource-version", Required, applying, "An apply with an old resourceVersion is rejected with 409.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			obj := s.create()
 			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
@@ -426,7 +432,7 @@ var applyChecks = []Check{
 			s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 409)
 		}},
 	{"apply/status-owned-apart", Required, applying,
-		"What is applied to the status belongs to an entry of the subresource.",
+		"Fields that are applied to the status belong to an entry of the subresource.",
 		[]need{verbs("create", "patch"), subresource("status"), aStatus}, func(s *session) {
 			obj := s.create()
 			applied := s.merged(&unstructured.Unstructured{Object: s.applied(obj.GetName(), map[string]any{})},
@@ -436,54 +442,54 @@ var applyChecks = []Check{
 				query("force", "true")), 200)
 			if entry := s.managed(a.object(), "observer", "Apply"); entry.Subresource != "status" ||
 				!strings.Contains(entry.FieldsV1.GetRawString(), `"f:status"`) {
-				s.errorf("the entry is of the subresource %q with %s, want status", entry.Subresource,
+				s.errorf("the entry has the subresource %q with %s, want status", entry.Subresource,
 					entry.FieldsV1.GetRawString())
 			}
 		}},
 }
 
 var dryRunChecks = []Check{
-	{"dry-run/create", Required, concepts, "A dry run of a create answers 201 and makes nothing.",
+	{"dry-run/create", Required, concepts, "A dry run of a create returns 201, and creates nothing.",
 		[]need{verbs("create", "get")}, func(s *session) {
 			obj := s.object()
 			answered := s.want(s.do("POST", s.collection(), body(obj), query("dryRun", "All")), 201).object()
 			if answered.GetUID() == "" || answered.GetName() != obj.GetName() {
-				s.errorf("the answer has uid %q and name %q", answered.GetUID(), answered.GetName())
+				s.errorf("the response has uid %q and name %q", answered.GetUID(), answered.GetName())
 			}
 			s.expectRefused(s.do("GET", s.path(obj)), 404)
 		}},
-	{"dry-run/create-invalid", Required, concepts, "A dry run of an invalid object is refused as a real one.",
+	{"dry-run/create-invalid", Required, concepts, "A dry run of an invalid object is rejected like a real request.",
 		[]need{verbs("create")}, func(s *session) {
 			obj := s.object()
 			obj.SetName("a/b")
 			s.invalid(s.do("POST", s.collection(), body(obj), query("dryRun", "All")), "metadata.name")
 		}},
-	{"dry-run/taken", Required, concepts, "A dry run of a create of what is there is refused with 409.",
+	{"dry-run/taken", Required, concepts, "A dry run of a create of an existing object is rejected with 409.",
 		[]need{verbs("create")}, func(s *session) {
 			obj := s.object()
 			obj.SetName(s.create().GetName())
 			s.expectRefused(s.do("POST", s.collection(), body(obj), query("dryRun", "All")), 409)
 		}},
-	{"dry-run/update", Required, concepts, "A dry run of an update answers the result and changes nothing.",
+	{"dry-run/update", Required, concepts, "A dry run of an update returns the result, and changes nothing.",
 		[]need{verbs("create", "update")}, func(s *session) {
 			obj := s.get(s.create())
 			labelled("dry", "yes")(obj)
 			a := s.want(s.do("PUT", s.path(obj), body(obj), query("dryRun", "All")), 200, 409)
 			if a.Code == 200 && a.object().GetLabels()["dry"] != "yes" {
-				s.errorf("the answer has the labels %v", a.object().GetLabels())
+				s.errorf("the response has the labels %v", a.object().GetLabels())
 			}
 			s.untouched(obj)
 		}},
-	{"dry-run/patch", Required, concepts, "A dry run of a patch answers the result and changes nothing.",
+	{"dry-run/patch", Required, concepts, "A dry run of a patch returns the result, and changes nothing.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			obj := s.create()
 			if got := s.patch(obj, metadata(map[string]any{"labels": map[string]any{"dry": "yes"}}),
 				query("dryRun", "All")); got.GetLabels()["dry"] != "yes" {
-				s.errorf("the answer has the labels %v", got.GetLabels())
+				s.errorf("the response has the labels %v", got.GetLabels())
 			}
 			s.untouched(obj)
 		}},
-	{"dry-run/apply", Required, concepts, "A dry run of an apply makes nothing.", []need{verbs("create", "patch")},
+	{"dry-run/apply", Required, concepts, "A dry run of an apply creates nothing.", []need{verbs("create", "patch")},
 		func(s *session) {
 			obj := s.object()
 			a := s.do("PATCH", s.path(obj), typed(typeApply, s.applied(obj.GetName(), map[string]any{})),
@@ -497,14 +503,14 @@ var dryRunChecks = []Check{
 			s.want(s.do("DELETE", s.path(obj), query("dryRun", "All")), 200)
 			s.untouched(obj)
 		}},
-	{"dry-run/deletecollection", Required, concepts, "A dry run of a deletion of a collection deletes nothing.",
+	{"dry-run/deletecollection", Required, concepts, "A dry run of deleting a collection deletes nothing.",
 		[]need{verbs("create", "deletecollection"), confined}, func(s *session) {
 			s.apart()
 			obj := s.create()
 			s.want(s.deleteCollection(query("labelSelector", s.selector()), query("dryRun", "All")), 200)
 			s.untouched(obj)
 		}},
-	{"dry-run/silent", Required, concepts, "A watch sees nothing of a dry run.",
+	{"dry-run/silent", Required, concepts, "A watch sees no event of a dry run.",
 		[]need{verbs("create", "patch", "list", "watch")}, func(s *session) {
 			obj := s.create()
 			w := s.watchOwn(s.now())
@@ -522,7 +528,7 @@ var dryRunChecks = []Check{
 				}
 			}
 		}},
-	{"dry-run/resource-version", Recommended, concepts, "What a dry run of a create answers has no resourceVersion.",
+	{"dry-run/resource-version", Recommended, concepts, "The response to a dry run of a create has no resourceVersion.",
 		[]need{verbs("create")}, func(s *session) {
 			obj := s.want(s.do("POST", s.collection(), body(s.object()), query("dryRun", "All")), 201).object()
 			if obj.GetResourceVersion() != "" {
@@ -538,7 +544,7 @@ var dryRunChecks = []Check{
 			}
 		}},
 	{"dry-run/unknown-elsewhere", Required, concepts,
-		"Another value of dryRun than All is refused for updates, patches and deletions, too.",
+		"Other values of dryRun than All are rejected for updates, patches and deletions too.",
 		[]need{verbs("create", "update", "patch")}, func(s *session) {
 			obj := s.create()
 			labelled("dry", "yes")(obj)
@@ -549,7 +555,7 @@ var dryRunChecks = []Check{
 			s.expectRefused(s.do("DELETE", s.path(obj), some), 400, 422)
 			s.untouched(obj)
 		}},
-	{"dry-run/unknown", Required, concepts, "Another value of dryRun than All is refused.", []need{verbs("create")},
+	{"dry-run/unknown", Required, concepts, "Other values of dryRun than All are rejected.", []need{verbs("create")},
 		func(s *session) {
 			obj := s.object()
 			s.expectRefused(s.do("POST", s.collection(), body(obj), query("dryRun", "Some")), 400, 422)
@@ -557,7 +563,7 @@ var dryRunChecks = []Check{
 		}},
 }
 
-// untouched ends the check unless an object is there without the label of a dry run.
+// untouched fails the check unless an object exists without the label of a dry run.
 func (s *session) untouched(obj *unstructured.Unstructured) {
 	got := s.get(obj)
 	if got.GetUID() != obj.GetUID() || got.GetLabels()["dry"] != "" || got.GetDeletionTimestamp() != nil {
@@ -568,12 +574,13 @@ func (s *session) untouched(obj *unstructured.Unstructured) {
 
 var fieldValidationChecks = []Check{
 	{"field-validation/strict", Required, kep("2885-server-side-unknown-field-validation"),
-		"With fieldValidation=Strict an unknown field is refused with 400 that names it.", []need{verbs("create")},
+		"With fieldValidation=Strict, an unknown field is rejected with 400, and the message contains its name.",
+		[]need{verbs("create")},
 		func(s *session) {
 			s.unknown(s.do("POST", s.collection(), body(s.withUnknown()), query("fieldValidation", "Strict")))
 		}},
 	{"field-validation/strict-duplicate", Required, kep("2885-server-side-unknown-field-validation"),
-		"With fieldValidation=Strict a field that is there twice is refused with 400.", []need{verbs("create")},
+		"With fieldValidation=Strict, a duplicate field is rejected with 400.", []need{verbs("create")},
 		func(s *session) {
 			a := s.do("POST", s.collection(), s.twice(), query("fieldValidation", "Strict"))
 			if status := s.expectRefused(a, 400); !strings.Contains(status.Message, "duplicate") {
@@ -581,7 +588,7 @@ var fieldValidationChecks = []Check{
 			}
 		}},
 	{"field-validation/strict-patch", Required, kep("2885-server-side-unknown-field-validation"),
-		"With fieldValidation=Strict a patch with an unknown field is refused.", []need{verbs("create", "patch")},
+		"With fieldValidation=Strict, a patch with an unknown field is rejected.", []need{verbs("create", "patch")},
 		func(s *session) {
 			a := s.do("PATCH", s.path(s.create()), mergePatch(map[string]any{"noSuchField": "x"}),
 				query("fieldValidation", "Strict"))
@@ -590,14 +597,15 @@ var fieldValidationChecks = []Check{
 			}
 		}},
 	{"field-validation/strict-update", Required, kep("2885-server-side-unknown-field-validation"),
-		"With fieldValidation=Strict an update with an unknown field is refused.", []need{verbs("create", "update")},
+		"With fieldValidation=Strict, an update with an unknown field is rejected.", []need{verbs("create", "update")},
 		func(s *session) {
 			obj := s.get(s.create())
 			obj.Object["noSuchField"] = "x"
 			s.unknown(s.do("PUT", s.path(obj), body(obj), query("fieldValidation", "Strict")))
 		}},
 	{"field-validation/warn", Required, kep("2885-server-side-unknown-field-validation"),
-		"With fieldValidation=Warn an unknown field is dropped with a warning that names it.", []need{verbs("create")},
+		"With fieldValidation=Warn, an unknown field is dropped, with a warning that contains its name.",
+		[]need{verbs("create")},
 		func(s *session) {
 			a := s.want(s.do("POST", s.collection(), body(s.withUnknown()), query("fieldValidation", "Warn")), 201)
 			obj := s.created(a)
@@ -607,7 +615,7 @@ var fieldValidationChecks = []Check{
 			}
 		}},
 	{"field-validation/ignore", Required, kep("2885-server-side-unknown-field-validation"),
-		"With fieldValidation=Ignore an unknown field is dropped without a warning.", []need{verbs("create")},
+		"With fieldValidation=Ignore, an unknown field is dropped without a warning.", []need{verbs("create")},
 		func(s *session) {
 			a := s.want(s.do("POST", s.collection(), body(s.withUnknown()), query("fieldValidation", "Ignore")), 201)
 			obj := s.created(a)
@@ -619,7 +627,7 @@ var fieldValidationChecks = []Check{
 			}
 		}},
 	{"field-validation/unknown", Recommended, kep("2885-server-side-unknown-field-validation"),
-		"Another value of fieldValidation is refused.", []need{verbs("create")}, func(s *session) {
+		"Other values of fieldValidation are rejected.", []need{verbs("create")}, func(s *session) {
 			s.expectRefused(s.do("POST", s.collection(), body(s.object()), query("fieldValidation", "Maybe")), 400, 422)
 		}},
 }
@@ -630,7 +638,7 @@ func (s *session) withUnknown() *unstructured.Unstructured {
 	return obj
 }
 
-// twice is an object that has its kind twice.
+// twice sets the body to an object in which the field kind is duplicated.
 func (s *session) twice() option {
 	return func(r *request) {
 		body(s.object())(r)
@@ -646,7 +654,7 @@ func (s *session) unknown(a *response) {
 }
 
 var statusChecks = []Check{
-	{"status/get", Required, conventions, "The subresource status is read as the object.",
+	{"status/get", Required, conventions, "A read of the subresource status returns the object.",
 		[]need{verbs("create"), subresource("status")}, func(s *session) {
 			obj := s.create()
 			if got := s.want(s.do("GET", s.path(obj)+"/status"), 200).object(); got.GetUID() != obj.GetUID() ||
@@ -689,7 +697,7 @@ var statusChecks = []Check{
 				s.errorf("the status changed")
 			}
 		}},
-	{"status/generation", Recommended, conventions, "A change of the status leaves the generation.",
+	{"status/generation", Recommended, conventions, "A change of the status keeps the generation.",
 		[]need{verbs("create"), subresource("status"), aStatus}, func(s *session) {
 			obj := s.create()
 			changed := s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(s.r.target.Status)), 200).object()
@@ -698,13 +706,13 @@ var statusChecks = []Check{
 			}
 		}},
 	{"status/conflict", Required, concepts,
-		"An update of the subresource with an old resourceVersion is refused with 409.",
+		"An update of the subresource with an old resourceVersion is rejected with 409.",
 		[]need{verbs("create", "patch"), subresource("status"), aStatus}, func(s *session) {
 			obj := s.create()
 			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
 			s.expectRefused(s.do("PUT", s.path(obj)+"/status", body(s.merged(obj, s.r.target.Status))), 409)
 		}},
-	{"status/missing", Required, concepts, "The status of an object that is not there is 404.",
+	{"status/missing", Required, concepts, "The status of an object that does not exist returns 404.",
 		[]need{subresource("status")}, func(s *session) {
 			s.expectRefused(s.do("GET", s.path(s.object())+"/status"), 404)
 			s.expectRefused(s.do("PATCH", s.path(s.object())+"/status",
@@ -737,15 +745,15 @@ var statusChecks = []Check{
 		}},
 }
 
-// replicas are those of the scale of an object.
+// replicas returns the replicas in the spec of an object's scale.
 func (s *session) replicas(obj *unstructured.Unstructured) int64 {
 	scale := s.want(s.do("GET", s.path(obj)+"/scale"), 200).object()
-	n, _, _ := unstructured.NestedInt64(scale.Object, "spec", "replicas") // none is 0
+	n, _, _ := unstructured.NestedInt64(scale.Object, "spec", "replicas") // a missing field means 0
 	return n
 }
 
 var scaleChecks = []Check{
-	{"scale/get", Required, conventions, "The subresource scale is a Scale of the object.",
+	{"scale/get", Required, conventions, "A read of the subresource scale returns the Scale of the object.",
 		[]need{verbs("create"), subresource("scale")}, func(s *session) {
 			obj := s.create()
 			scale := s.want(s.do("GET", s.path(obj)+"/scale"), 200).object()
@@ -762,7 +770,7 @@ var scaleChecks = []Check{
 			scale := s.want(s.do("PATCH", s.path(obj)+"/scale",
 				mergePatch(map[string]any{"spec": map[string]any{"replicas": want}})), 200).object()
 			if n, _, _ := unstructured.NestedInt64(scale.Object, "spec", "replicas"); n != want {
-				s.errorf("the answer has %d replicas, want %d", n, want)
+				s.errorf("the response has %d replicas, want %d", n, want)
 			}
 			changed := s.get(obj)
 			if changed.GetGeneration() == obj.GetGeneration() && obj.GetGeneration() != 0 ||
@@ -776,21 +784,22 @@ var scaleChecks = []Check{
 			want := s.replicas(obj) + 1
 			s.unconflicted(func() *response {
 				scale := s.want(s.do("GET", s.path(obj)+"/scale"), 200).object()
-				// it has no such path or an int64
+				// no error is possible: the path is missing or has an int64
 				_ = unstructured.SetNestedField(scale.Object, want, "spec", "replicas")
 				return s.do("PUT", s.path(obj)+"/scale", body(scale))
 			})
 			if n := s.replicas(obj); n != want {
-				s.errorf("there are %d replicas, want %d", n, want)
+				s.errorf("got %d replicas, want %d", n, want)
 			}
 		}},
-	{"scale/owned", Required, applying, "Who changes the scale owns the replicas, in an entry of the subresource.",
+	{"scale/owned", Required, applying,
+		"A manager that changes the scale owns the replicas, in an entry of the subresource.",
 		[]need{verbs("create", "patch"), subresource("scale")}, func(s *session) {
 			obj := s.create()
 			s.want(s.do("PATCH", s.path(obj)+"/scale", mergePatch(
 				map[string]any{"spec": map[string]any{"replicas": s.replicas(obj) + 1}}), query("fieldManager",
 				"scaler")), 200)
-			entries := s.get(obj).GetManagedFields() // this one has no time
+			entries := s.get(obj).GetManagedFields() // the response to the patch has no managedFields
 			if !slices.ContainsFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
 				return e.Manager == "scaler" && e.Subresource == "scale" && e.FieldsV1 != nil &&
 					strings.Contains(e.FieldsV1.GetRawString(), "f:replicas")
@@ -799,19 +808,19 @@ var scaleChecks = []Check{
 					entries)
 			}
 		}},
-	{"scale/conflict", Required, concepts, "An update of the scale with an old resourceVersion is refused with 409.",
+	{"scale/conflict", Required, concepts, "An update of the scale with an old resourceVersion is rejected with 409.",
 		[]need{verbs("create", "patch"), subresource("scale")}, func(s *session) {
 			obj := s.create()
 			scale := s.want(s.do("GET", s.path(obj)+"/scale"), 200).object()
 			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"a": "b"}}))
 			s.expectRefused(s.do("PUT", s.path(obj)+"/scale", body(scale)), 409)
 		}},
-	{"scale/invalid", Required, conventions, "Fewer than no replicas are refused with 422.",
+	{"scale/invalid", Required, conventions, "A negative number of replicas is rejected with 422.",
 		[]need{verbs("create"), subresource("scale")}, func(s *session) {
 			s.invalid(s.do("PATCH", s.path(s.create())+"/scale",
 				mergePatch(map[string]any{"spec": map[string]any{"replicas": -1}})), "spec.replicas")
 		}},
-	{"scale/missing", Required, concepts, "The scale of an object that is not there is 404.",
+	{"scale/missing", Required, concepts, "The scale of an object that does not exist returns 404.",
 		[]need{subresource("scale")}, func(s *session) {
 			s.expectRefused(s.do("GET", s.path(s.object())+"/scale"), 404)
 		}},

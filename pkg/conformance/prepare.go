@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// PrepareFrom returns a function for Target.Prepare that creates the objects of a file, in YAML or JSON, in the
-// namespace. Those that are in no namespace are created once, and stay after the run.
+// PrepareFrom returns a function for Target.Prepare that creates the objects of a YAML or JSON
+// file in the namespace. Cluster-scoped objects are created once and remain after the run.
 func PrepareFrom(path string) (func(ctx context.Context, config *rest.Config, namespace string) error, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -71,7 +71,7 @@ func createAll(ctx context.Context, config *rest.Config, namespace string, objec
 		obj = obj.DeepCopy()
 		obj.SetNamespace("")
 		_, err = resource.Create(ctx, obj, metav1.CreateOptions{})
-		// A run has several namespaces, and what is in none of them stays for the next run.
+		// A run has several namespaces, and cluster-scoped objects remain for the next run.
 		if apierrors.IsAlreadyExists(err) && mapping.Scope.Name() != meta.RESTScopeNameNamespace {
 			continue
 		}

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Outcome is how a check ended.
+// Outcome is the outcome of a check.
 type Outcome string
 
-// The outcomes.
+// The outcomes of checks.
 const (
 	Passed  Outcome = "passed"
 	Failed  Outcome = "failed"
@@ -18,23 +18,24 @@ const (
 
 // Report is the result of a run.
 type Report struct {
-	// Resource is that of the target, Kind its kind, and Server the version of kube-apiserver.
+	// Resource is the resource of the target, Kind its kind, and Server the version of
+	// kube-apiserver.
 	Resource string `json:"resource"`
 	Kind     string `json:"kind"`
 	Server   string `json:"server"`
-	// Started is when the run began.
+	// Started is the start time of the run.
 	Started time.Time `json:"started"`
-	// Seconds is how long it took.
+	// Seconds is the duration of the run.
 	Seconds float64 `json:"seconds"`
-	// Results are those of the checks, in the order of Checks.
+	// Results are the results of the checks, in the order of Checks.
 	Results []Result `json:"results"`
-	// Left is what could not be deleted.
+	// Left describes objects that could not be deleted.
 	Left []string `json:"left,omitempty"`
-	// Incomplete says why checks were skipped for the time that the run had, or because it was interrupted.
+	// Incomplete is the reason why checks were skipped, if the run timed out or was interrupted.
 	Incomplete string `json:"incomplete,omitempty"`
 }
 
-// Result is that of one check.
+// Result is the result of one check.
 type Result struct {
 	ID      string  `json:"id"`
 	Level   Level   `json:"level"`
@@ -43,14 +44,14 @@ type Result struct {
 	Outcome Outcome `json:"outcome"`
 	// Known is true for a check that the target is known to fail.
 	Known bool `json:"known,omitempty"`
-	// Messages say what was wrong, or why the check was skipped.
+	// Messages describe the errors, or why the check was skipped.
 	Messages []string `json:"messages,omitempty"`
 	Seconds  float64  `json:"seconds"`
-	// Exchanges are the requests and answers of a check that failed; long bodies are cut.
+	// Exchanges are the requests and responses of a failed check. Long bodies are truncated.
 	Exchanges []Exchange `json:"exchanges,omitempty"`
 }
 
-// Exchange is a request and its answer.
+// Exchange is a request and its response.
 type Exchange struct {
 	Request  string `json:"request"`
 	Body     string `json:"body,omitempty"`
@@ -59,8 +60,8 @@ type Exchange struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// Unexpected is true for a required or recommended check that failed, and is not known to fail; and for one that is,
-// and passed.
+// Unexpected reports whether a required or recommended check failed that is not known to fail, or
+// whether a check that is known to fail passed.
 func (r *Result) Unexpected() bool {
 	if r.Known {
 		return r.Outcome == Passed
@@ -68,7 +69,7 @@ func (r *Result) Unexpected() bool {
 	return r.Outcome == Failed && r.Level != Optional
 }
 
-// Unexpected returns the results that are.
+// Unexpected returns the unexpected results.
 func (r *Report) Unexpected() []Result {
 	var out []Result
 	for _, result := range r.Results {
@@ -79,7 +80,7 @@ func (r *Report) Unexpected() []Result {
 	return out
 }
 
-// Count is how many checks of a level ended so. An empty level stands for all.
+// Count returns the number of checks of a level with an outcome. An empty level means all levels.
 func (r *Report) Count(level Level, outcome Outcome) int {
 	n := 0
 	for _, result := range r.Results {
@@ -90,7 +91,7 @@ func (r *Report) Count(level Level, outcome Outcome) int {
 	return n
 }
 
-// Failed returns the failed checks, whether they are known to fail or not.
+// Failed returns the failed checks, including those that are known to fail.
 func (r *Report) Failed() []Result {
 	var out []Result
 	for _, result := range r.Results {

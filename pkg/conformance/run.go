@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// runner is a run at work.
+// runner is the state of a run.
 type runner struct {
 	target        *Target
 	discovered    *discovered
@@ -28,15 +28,16 @@ type runner struct {
 	server        endpoint // of target.Server
 	bare          endpoint // kube-apiserver, without credentials
 	webhooks      *webhooks
-	before        map[string]float64 // what the server used when the run began, by metric; for the checks of leaks
-	auditFrom     int64              // where the audit log ended when the run began
-	made          atomic.Int64       // how many objects
+	before        map[string]float64 // metrics of the server at the start of the run, by name; for the leak checks
+	auditFrom     int64              // size of the audit log at the start of the run
+	made          atomic.Int64       // number of created objects
 	id            string
-	namespace     string // empty if the resource is in none
+	namespace     string // empty if the resource is cluster-scoped
 }
 
-// Run runs the checks as subtests. A failed check that is required or recommended fails the test, if it is not known to
-// fail; an optional one is only logged.
+// Run runs the checks as subtests. A failed required or recommended check fails the test unless
+// it is known to fail. A check that is known to fail but passes also fails the test. Other failed
+// checks are reported as skipped.
 func Run(t *testing.T, target Target) *Report {
 	t.Helper()
 	report, err := Execute(t.Context(), target)
@@ -56,7 +57,7 @@ func Run(t *testing.T, target Target) *Report {
 		})
 	}
 	if report.Incomplete != "" {
-		t.Errorf("not all checks were made: %s", report.Incomplete)
+		t.Errorf("not all checks ran: %s", report.Incomplete)
 	}
 	for _, left := range report.Left {
 		t.Errorf("left behind: %s", left)
@@ -64,8 +65,9 @@ func Run(t *testing.T, target Target) *Report {
 	return report
 }
 
-// Execute runs the checks. The error is a TargetError, or about what no check can do without; what checks found is in
-// the report. The run ends when ctx does, after it deleted what it made.
+// Execute runs the checks and returns the report with their results. The error is a TargetError,
+// or an error that prevents all checks. If ctx is done, the run stops after it has deleted the
+// objects that it created.
 func Execute(ctx context.Context, target Target) (*Report, error) {
 	return execute(ctx, target, Checks())
 }
@@ -97,7 +99,7 @@ func execute(ctx context.Context, target Target, checks []Check) (*Report, error
 	report := &Report{Resource: gvr.Resource + "." + gvr.Version + "." + gvr.Group, Kind: r.discovered.resource.Kind,
 		Server: r.discovered.serverVersion, Started: began.UTC().Truncate(time.Second)}
 	if target.Sample.GetKind() != report.Kind {
-		return nil, fmt.Errorf("the sample is of the kind %s, and the resource has objects of the kind %s",
+		return nil, fmt.Errorf("the sample has the kind %s, and the resource has the kind %s",
 			target.Sample.GetKind(), report.Kind)
 	}
 	if err := target.checkActions(r.discovered); err != nil {
@@ -116,7 +118,8 @@ func execute(ctx context.Context, target Target, checks []Check) (*Report, error
 	return report, err
 }
 
-// newEndpoint does not follow redirects, which would hide what the server answers.
+// newEndpoint returns an endpoint that does not follow redirects, because they would hide the
+// response of the server.
 func newEndpoint(config *rest.Config) (endpoint, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -130,7 +133,7 @@ func newEndpoint(config *rest.Config) (endpoint, error) {
 	return endpoint{client, strings.TrimSuffix(base.String(), "/")}, nil
 }
 
-// runAll runs the checks, and deletes what was made.
+// runAll runs the checks and deletes all created objects.
 func (r *runner) runAll(ctx context.Context, checks []Check, report *Report) error {
 	var selected []Check
 	for _, c := range checks {
@@ -160,10 +163,10 @@ func (r *runner) runAll(ctx context.Context, checks []Check, report *Report) err
 	return nil
 }
 
-// prepare makes what checks share.
+// prepare creates the objects that checks share.
 func (r *runner) prepare(ctx context.Context, setup *session, selected []Check) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.target.CheckTimeout,
-		fmt.Errorf("it took longer than %s", r.target.CheckTimeout))
+		fmt.Errorf("the preparation took longer than %s", r.target.CheckTimeout))
 	defer cancel()
 	setup.ctx = ctx
 	if r.target.Direct != nil {
@@ -171,14 +174,15 @@ func (r *runner) prepare(ctx context.Context, setup *session, selected []Check) 
 			return fmt.Errorf("reach the server's own port: %s", strings.Join(messages, "; "))
 		}
 	}
-	// A user without rights, or with a sample that is refused, learns that once, and what can be read all the same.
+	// Report once that no object can be created, for example to an unprivileged user or because
+	// the sample is rejected. Checks that only read still run.
 	if messages, reason := setup.runGuarded((*session).createFirst); len(messages) > 0 || reason != "" {
-		r.discovered.uncreated = "no object like the sample can be created: " +
+		r.discovered.uncreated = "cannot create an object like the sample: " +
 			strings.Join(append(messages, reason), "")
 	}
 	r.namespace = setup.namespace
 	if r.namespace == "" && r.discovered.resource.Namespaced {
-		r.namespace = metav1.NamespaceDefault // to read
+		r.namespace = metav1.NamespaceDefault // for checks that only read
 	}
 	if r.target.WebhookAddress != "" {
 		var err error
@@ -187,7 +191,7 @@ func (r *runner) prepare(ctx context.Context, setup *session, selected []Check) 
 		}
 	}
 	if r.target.Server != nil && slices.ContainsFunc(selected, func(c Check) bool { return c.Area() == leaks }) {
-		// Where they cannot be read, the checks of metrics say so.
+		// If the metrics cannot be read, the checks of metrics report it.
 		_, _ = setup.runGuarded(func(s *session) { r.before = s.used() })
 	}
 	if info, err := os.Stat(r.target.AuditLog); err == nil {
@@ -196,7 +200,7 @@ func (r *runner) prepare(ctx context.Context, setup *session, selected []Check) 
 	return nil
 }
 
-// runEach runs the checks, some at a time.
+// runEach runs the checks with limited concurrency.
 func (r *runner) runEach(ctx context.Context, selected []Check, report *Report) {
 	report.Results = make([]Result, len(selected))
 	left := make([][]string, len(selected))
@@ -205,7 +209,7 @@ func (r *runner) runEach(ctx context.Context, selected []Check, report *Report) 
 	var told sync.Mutex
 	for i, c := range selected {
 		if c.Area() == leaks && i > 0 && selected[i-1].Area() != leaks {
-			group.Wait() // these are about what the others left in the server
+			group.Wait() // leak checks measure what the other checks left in the server
 		}
 		places <- struct{}{}
 		group.Go(func() {
@@ -222,7 +226,7 @@ func (r *runner) runEach(ctx context.Context, selected []Check, report *Report) 
 	report.Left = append(report.Left, slices.Concat(left...)...)
 }
 
-// createFirst makes a namespace, and one object in it.
+// createFirst creates a namespace, and one object in it.
 func (s *session) createFirst() {
 	s.apart()
 	if !s.r.discovered.resource.Namespaced {
@@ -238,7 +242,7 @@ func (s *session) createFirst() {
 	s.created(a)
 }
 
-// runOne runs a check, and deletes what it made.
+// runOne runs a check and deletes the objects that it created.
 func (r *runner) runOne(ctx context.Context, c Check, number int) (Result, []string) {
 	result := Result{ID: c.ID, Level: c.Level, Source: c.Source, Text: c.Text, Outcome: Passed,
 		Known: slices.Contains(r.target.Known, c.ID)}
@@ -267,15 +271,15 @@ func (r *runner) runOne(ctx context.Context, c Check, number int) (Result, []str
 	case reason != "":
 		result.Outcome, result.Messages = Skipped, []string{reason}
 	case result.Known:
-		result.Messages = []string{"it is known to fail, and passes"}
+		result.Messages = []string{"the check is known to fail, but passed"}
 	}
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkCleanupTimeout)
 	defer cancel()
 	return result, s.cleanUp(cleanup)
 }
 
-// runGuarded runs a function of checks to its end, or until it gives up. A reason without messages is why it was
-// skipped.
+// runGuarded runs a function until it returns or stops early. A reason without messages is the
+// reason why the check was skipped.
 func (s *session) runGuarded(run func(*session)) (messages []string, reason string) {
 	defer func() {
 		switch p := recover().(type) {

@@ -23,16 +23,18 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Direct is the own port of a server of an aggregated API, behind which the front proxy stands. Whoever has the key of
-// the front proxy can speak for anybody: these checks are for clusters that are thrown away.
+// Direct is the own port of an aggregated API server, to which the front proxy connects. The key
+// of the front proxy permits requests as any user, so run these checks only on temporary
+// clusters.
 type Direct struct {
-	// URL is https://HOST:PORT. ServerName and CA verify the certificate of the server; CA is PEM.
+	// URL has the form https://HOST:PORT. ServerName and CA, which is PEM, verify the server's
+	// certificate.
 	URL, ServerName string
 	CA              []byte
 	// FrontProxy is the client certificate of kube-apiserver's aggregation layer.
 	FrontProxy tls.Certificate
-	// User is a client certificate of any user, by the CA that the cluster has for them. Without it, a check is
-	// skipped.
+	// User is the client certificate of any user, issued by the cluster's CA for users. Without
+	// it, a check is skipped.
 	User *tls.Certificate
 }
 
@@ -43,11 +45,11 @@ const (
 	crypto         = "https://www.rfc-editor.org/rfc/rfc9325"
 )
 
-// SecurityChecks are those of ExecuteSecurity: what holds when callers lie about who they are.
+// SecurityChecks returns the checks of ExecuteSecurity, in which callers forge their identity.
 func SecurityChecks() []Check { return securityChecks }
 
-// ExecuteSecurity runs the checks of security at a server's own port, target.Direct. The target needs no Change,
-// Invalid or Status.
+// ExecuteSecurity runs the security checks at a server's own port, target.Direct. The target
+// needs no Change, Invalid or Status.
 func ExecuteSecurity(ctx context.Context, target Target) (*Report, error) {
 	if target.Direct == nil {
 		return nil, &TargetError{[]error{errors.New("the target has no Direct")}}
@@ -55,8 +57,8 @@ func ExecuteSecurity(ctx context.Context, target Target) (*Report, error) {
 	return execute(ctx, target, SecurityChecks())
 }
 
-// getDirect sends a request to the server's own port. A connection that the server refuses is an answer with the code
-// 0.
+// getDirect sends a request to the server's own port. If the server rejects the connection, it
+// returns a response with code 0.
 func (s *session) getDirect(cert *tls.Certificate, path string, options ...option) *response {
 	r := request{query: url.Values{}, header: http.Header{}}
 	for _, o := range options {
@@ -88,15 +90,15 @@ func (s *session) getDirect(cert *tls.Certificate, path string, options ...optio
 	} else {
 		defer resp.Body.Close()
 		a.Code, a.Header = resp.StatusCode, resp.Header
-		a.Body, _ = bodyOf(resp) // what came is judged
+		a.Body, _ = bodyOf(resp) // the check evaluates the part that was read
 		exchange.Code, exchange.Response = a.Code, truncated(a.Body)
 	}
 	s.exchanges = append(s.exchanges, exchange)
 	return a
 }
 
-// handshake ends the run if there is no TLS server at the address: no check could tell that from a connection that is
-// refused.
+// handshake stops the run if no TLS server listens at the address, because checks cannot
+// distinguish that from a rejected connection.
 func (s *session) handshake() {
 	if a := s.getDirect(&s.r.target.Direct.FrontProxy, "/"); a.Code == 0 {
 		s.fatalf("%s: %s", a.request, a.Body)
@@ -117,18 +119,18 @@ func (s *session) tls(cert *tls.Certificate) (*tls.Config, error) {
 	return config, nil
 }
 
-// closed ends the check unless a caller gets no further than 401, 403 or a refused connection.
+// closed fails the check unless the response is 401 or 403, or the connection was rejected.
 func (s *session) closed(a *response) {
 	if a.Code != 0 && a.Code != 401 && a.Code != 403 {
 		s.errorf("%s: got %s, want 401, 403 or no connection", a.request, a)
 	}
 }
 
-// reader is a user who may list the resource.
+// reader returns a user who may list the resource.
 func (s *session) reader() string {
 	user := "conformance-reader-" + s.label()
 	s.grant(user, s.rule(s.r.discovered.gvr.Resource, "list", "get"))
-	s.eventually("with the right to list", func() string {
+	s.eventually("with the permission to list", func() string {
 		if a := s.asProxiedUser(user); a.Code != 200 {
 			return "got " + a.String()
 		}
@@ -137,13 +139,13 @@ func (s *session) reader() string {
 	return user
 }
 
-// asProxiedUser lists as a user whom the front proxy names.
+// asProxiedUser lists the resource as a user whom the front proxy names.
 func (s *session) asProxiedUser(user string, options ...option) *response {
 	return s.getDirect(&s.r.target.Direct.FrontProxy, s.collection(),
 		append(options, header("X-Remote-User", user), header("X-Remote-Group", "system:authenticated"))...)
 }
 
-// account is a ServiceAccount in a namespace of its own, and a token of it.
+// account creates a ServiceAccount in its own namespace and returns the namespace and a token.
 func (s *session) account(audiences ...any) (namespace, token string) {
 	namespace = s.aNamespace()
 	path := "/api/v1/namespaces/" + namespace + "/serviceaccounts"
@@ -156,13 +158,14 @@ func (s *session) account(audiences ...any) (namespace, token string) {
 	answered := s.want(s.do("POST", path+"/a/token", body(
 		map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})), 201).object()
 	token, _, _ = unstructured.NestedString(answered.Object, "status", "token")
-	s.exchanges = nil // tokens are for no report
+	s.exchanges = nil // reports must not contain tokens
 	return namespace, token
 }
 
 func bearer(token string) option { return header("Authorization", "Bearer "+token) }
 
-// selfSigned is a certificate of a CA that nobody trusts, for the name of the front proxy.
+// selfSigned returns a self-signed certificate for the name of the front proxy, which no server
+// trusts.
 func (s *session) selfSigned() *tls.Certificate {
 	leaf, err := x509.ParseCertificate(s.r.target.Direct.FrontProxy.Certificate[0])
 	if err != nil {
@@ -184,8 +187,8 @@ func (s *session) selfSigned() *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// sendRaw sends bytes over TLS, as the front proxy or without a certificate, and returns the codes of all answers on
-// the connection.
+// sendRaw sends bytes over TLS, as the front proxy or without a certificate. It returns the codes
+// of all responses on the connection.
 func (s *session) sendRaw(cert *tls.Certificate, text string) (codes []int) {
 	config, err := s.tls(cert)
 	if err != nil {
@@ -201,14 +204,14 @@ func (s *session) sendRaw(cert *tls.Certificate, text string) (codes []int) {
 		s.fatalf("%v", err)
 	}
 	exchange := Exchange{Request: truncated([]byte(text))}
-	// The server may close before it has read all.
+	// The server may close the connection before it has read everything.
 	_, _ = io.WriteString(conn, strings.ReplaceAll(text, "HOST", host))
 	for lines := bufio.NewReader(conn); ; {
 		resp, err := http.ReadResponse(lines, nil)
 		if err != nil {
 			break
 		}
-		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer)) // only the code counts
+		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer)) // only the code matters
 		_ = resp.Body.Close()
 		codes = append(codes, resp.StatusCode)
 	}
@@ -217,7 +220,8 @@ func (s *session) sendRaw(cert *tls.Certificate, text string) (codes []int) {
 	return codes
 }
 
-// refusedRaw ends the check if any answer to what is sent as a reader by the front proxy has the code 200.
+// refusedRaw fails the check if any response to text, sent as the front proxy, has a code below
+// 400.
 func (s *session) refusedRaw(text string) {
 	for _, code := range s.sendRaw(&s.r.target.Direct.FrontProxy, text) {
 		if code < 400 {
@@ -234,43 +238,45 @@ func aUser(_ *discovered, t *Target) string {
 }
 
 var securityChecks = []Check{
-	{"identity/nobody", Required, authenticating, "Without credentials, the resource is 401 or 403.", nil,
+	{"identity/nobody", Required, authenticating, "Without credentials, the resource returns 401 or 403.", nil,
 		func(s *session) {
 			s.closed(s.getDirect(nil, s.collection()))
 		}},
 	{"identity/headers-alone", Required, proxying,
-		"The headers of the front proxy without its certificate are worth nothing.", nil, func(s *session) {
+		"The front proxy's headers without its certificate have no effect.", nil, func(s *session) {
 			user := s.reader()
 			s.closed(s.getDirect(nil, s.collection(), header("X-Remote-User", user)))
 			s.closed(s.getDirect(nil, s.collection(), header("X-Remote-User", "system:admin"),
 				header("X-Remote-Group", "system:masters")))
 		}},
 	{"identity/headers-with-foreign-certificate", Required, proxying,
-		"The headers with a certificate that nobody signed are worth nothing, whatever its name.", nil,
+		"The front proxy's headers with an untrusted certificate have no effect, whatever its name.", nil,
 		func(s *session) {
 			user := s.reader()
 			s.closed(s.getDirect(s.selfSigned(), s.collection(), header("X-Remote-User", user)))
 		}},
 	{"identity/headers-of-user", Required, proxying,
-		"The headers with the certificate of a user do not speak for another.", []need{aUser}, func(s *session) {
+		"The front proxy's headers with a user's certificate do not authenticate another user.",
+		[]need{aUser}, func(s *session) {
 			user := s.reader()
 			s.closed(s.getDirect(s.r.target.Direct.User, s.collection(), header("X-Remote-User", user)))
 		}},
 	{"identity/front-proxy", Required, proxying,
-		"The front proxy speaks for the user whom it names, with that user's rights.", nil, func(s *session) {
+		"The front proxy authenticates the user in its headers, with that user's permissions.", nil, func(s *session) {
 			s.reader() // waits for 200
 			if a := s.asProxiedUser("conformance-stranger-" + s.label()); a.Code != 403 {
-				s.errorf("a user without rights: got %s, want 403", a)
+				s.errorf("an unprivileged user: got %s, want 403", a)
 			}
 		}},
-	{"identity/front-proxy-alone", Required, proxying, "The front proxy that names nobody has no rights.", nil,
+	{"identity/front-proxy-alone", Required, proxying,
+		"The front proxy without a user in its headers has no permissions.", nil,
 		func(s *session) {
 			s.closed(s.getDirect(&s.r.target.Direct.FrontProxy, s.collection()))
 			s.closed(s.getDirect(&s.r.target.Direct.FrontProxy, s.collection(),
 				header("X-Remote-Group", "system:masters")))
 		}},
 	{"identity/headers-through-kube-apiserver", Required, proxying,
-		"kube-apiserver does not pass on the headers of its clients.", nil, func(s *session) {
+		"kube-apiserver does not forward identity headers that its clients send.", nil, func(s *session) {
 			user := s.reader()
 			_, token := s.account()
 			a := s.asToken(token, s.collection(), header("X-Remote-User", user),
@@ -280,35 +286,37 @@ var securityChecks = []Check{
 			}
 		}},
 	{"identity/other-spelling", Required, smuggled,
-		"Headers that are spelled with underscores are not those of the front proxy.", nil, func(s *session) {
+		"Headers that are spelled with underscores are not treated as the front proxy's headers.",
+		nil, func(s *session) {
 			user := s.reader()
 			s.closed(s.getDirect(&s.r.target.Direct.FrontProxy, s.collection(), func(r *request) {
 				r.header["X_Remote_User"] = []string{user}
 				r.header["X_Remote_Group"] = []string{"system:masters"}
 			}))
 		}},
-	{"identity/impersonation", Required, authenticating, "Impersonation at the own port takes its right.", nil,
+	{"identity/impersonation", Required, authenticating,
+		"Impersonation at the server's own port requires the permission to impersonate.", nil,
 		func(s *session) {
 			user := s.reader()
 			s.closed(s.asProxiedUser("conformance-stranger-"+s.label(), header("Impersonate-User", user)))
 		}},
 	{"identity/impersonated-group", Required, authenticating,
-		"Nobody becomes a member of system:masters by impersonation.", nil, func(s *session) {
+		"No user can become a member of system:masters by impersonation.", nil, func(s *session) {
 			user := "conformance-stranger-" + s.label()
 			s.closed(s.asProxiedUser(user, header("Impersonate-User", user),
 				header("Impersonate-Group", "system:masters")))
 		}},
-	{"tokens/none", Required, authenticating, "A token that is none is 401.", nil, func(s *session) {
+	{"tokens/none", Required, authenticating, "An invalid token returns 401.", nil, func(s *session) {
 		if a := s.getDirect(nil, s.collection(), bearer("none")); a.Code != 401 {
 			s.errorf("got %s, want 401", a)
 		}
 	}},
-	{"tokens/no-rights", Required, authenticating, "A token gives no more than its account has.", nil,
+	{"tokens/no-rights", Required, authenticating, "A token grants only the permissions of its account.", nil,
 		func(s *session) {
 			_, token := s.account()
 			s.closed(s.getDirect(nil, s.collection(), bearer(token)))
 		}},
-	{"tokens/rights", Optional, authenticating, "A token is taken at the own port.", nil, func(s *session) {
+	{"tokens/rights", Optional, authenticating, "The server accepts a token at its own port.", nil, func(s *session) {
 		namespace, token := s.account()
 		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.discovered.gvr.Resource, "list"))
 		s.eventually("with a token", func() string {
@@ -318,14 +326,15 @@ var securityChecks = []Check{
 			return ""
 		})
 	}},
-	{"tokens/other-audience", Required, authenticating, "A token for another audience is 401.", nil, func(s *session) {
-		namespace, token := s.account("another.example.com")
-		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.discovered.gvr.Resource, "list"))
-		if a := s.getDirect(nil, s.collection(), bearer(token)); a.Code != 401 {
-			s.errorf("got %s, want 401", a)
-		}
-	}},
-	{"tokens/deleted-account", Required, authenticating, "The token of an account that is gone is soon worth nothing.",
+	{"tokens/other-audience", Required, authenticating,
+		"A token for another audience returns 401.", nil, func(s *session) {
+			namespace, token := s.account("another.example.com")
+			s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.discovered.gvr.Resource, "list"))
+			if a := s.getDirect(nil, s.collection(), bearer(token)); a.Code != 401 {
+				s.errorf("got %s, want 401", a)
+			}
+		}},
+	{"tokens/deleted-account", Required, authenticating, "The token of a deleted account soon loses its effect.",
 		nil, func(s *session) {
 			namespace, token := s.account()
 			s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.discovered.gvr.Resource, "list"))
@@ -337,44 +346,45 @@ var securityChecks = []Check{
 				return ""
 			})
 		}},
-	{"tokens/in-url", Required, authenticating, "A token in the URL is worth nothing.", nil, func(s *session) {
+	{"tokens/in-url", Required, authenticating, "A token in the URL has no effect.", nil, func(s *session) {
 		namespace, token := s.account()
 		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.discovered.gvr.Resource, "list"))
 		s.closed(s.getDirect(nil, s.collection(), query("access_token", token)))
 		s.exchanges = nil
 	}},
 	{"tokens/with-headers", Required, proxying,
-		"A token does not speak for the user in the headers of the front proxy.", nil, func(s *session) {
+		"A token does not authenticate the user in the front proxy's headers.", nil, func(s *session) {
 			user := s.reader()
 			_, token := s.account()
 			s.closed(s.getDirect(nil, s.collection(), bearer(token), header("X-Remote-User", user)))
 		}},
-	{"rights/revoked", Required, authorizing, "A right that is taken away is soon gone.", nil, func(s *session) {
+	{"rights/revoked", Required, authorizing, "A revoked permission soon loses its effect.", nil, func(s *session) {
 		user := s.reader()
 		for _, path := range s.objects {
 			s.want(s.do("DELETE", path), 200)
 		}
-		s.eventually("after the right was taken away", func() string {
+		s.eventually("after the permission was revoked", func() string {
 			if a := s.asProxiedUser(user); a.Code != 403 {
 				return "got " + a.String()
 			}
 			return ""
 		})
 	}},
-	{"rights/other-paths", Required, authorizing, "Metrics, profiles and logs take a right.", nil, func(s *session) {
-		user := s.reader()
-		for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/flags/v", "/logs/", "/configz",
-			"/statusz", "/flagz"} {
-			for _, a := range []*response{s.getDirect(nil, path),
-				s.getDirect(&s.r.target.Direct.FrontProxy, path, header("X-Remote-User", user))} {
-				if a.Code != 404 {
-					s.closed(a)
+	{"rights/other-paths", Required, authorizing,
+		"Metrics, profiles and logs require a permission.", nil, func(s *session) {
+			user := s.reader()
+			for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/flags/v", "/logs/", "/configz",
+				"/statusz", "/flagz"} {
+				for _, a := range []*response{s.getDirect(nil, path),
+					s.getDirect(&s.r.target.Direct.FrontProxy, path, header("X-Remote-User", user))} {
+					if a.Code != 404 {
+						s.closed(a)
+					}
 				}
 			}
-		}
-	}},
+		}},
 	{"rights/unclean-paths", Required, authorizing,
-		"A path with dots or doubled slashes is authorized like the clean one.", nil, func(s *session) {
+		"A path with dots or double slashes is authorized like the clean path.", nil, func(s *session) {
 			for _, path := range []string{"/healthz/.." + s.collection(), "/healthz/%2e%2e" + s.collection(), "/" +
 				s.collection(), "/healthz/." + s.collection(), s.collection() + "/..;/", "/healthz%00" +
 				s.collection()} {
@@ -383,10 +393,10 @@ var securityChecks = []Check{
 				}
 			}
 		}},
-	{"transport/old-tls", Required, crypto, "TLS 1.1 and older is refused.", nil, func(s *session) {
+	{"transport/old-tls", Required, crypto, "TLS 1.1 and older versions are rejected.", nil, func(s *session) {
 		s.noHandshake(func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 })
 	}},
-	{"transport/weak-ciphers", Required, crypto, "Cipher suites without forward secrecy are refused.", nil,
+	{"transport/weak-ciphers", Required, crypto, "Cipher suites without forward secrecy are rejected.", nil,
 		func(s *session) {
 			s.noHandshake(func(c *tls.Config) {
 				c.MaxVersion, c.CipherSuites = tls.VersionTLS12,
@@ -395,7 +405,7 @@ var securityChecks = []Check{
 			})
 		}},
 	{"transport/two-lengths", Required, smuggled,
-		"A request with Content-Length and Transfer-Encoding smuggles no second one.", nil, func(s *session) {
+		"A request with Content-Length and Transfer-Encoding cannot smuggle a second request.", nil, func(s *session) {
 			user := s.reader()
 			second := "GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nX-Remote-User: " + user + "\r\n\r\n"
 			codes := s.sendRaw(&s.r.target.Direct.FrontProxy,
@@ -406,40 +416,40 @@ var securityChecks = []Check{
 			}
 		}},
 	{"transport/space-before-colon", Required, smuggled,
-		"A space between the name of a header and the colon is refused.", nil, func(s *session) {
+		"A space between the name of a header and the colon is rejected.", nil, func(s *session) {
 			user := s.reader()
 			s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nX-Remote-User : " + user +
 				"\r\nConnection: close\r\n\r\n")
 		}},
-	{"transport/two-hosts", Required, smuggled, "Two Host headers are refused.", nil, func(s *session) {
+	{"transport/two-hosts", Required, smuggled, "Two Host headers are rejected.", nil, func(s *session) {
 		user := s.reader()
 		s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nHost: other\r\nX-Remote-User: " + user +
 			"\r\nConnection: close\r\n\r\n")
 	}},
-	{"transport/bad-length", Required, smuggled, "A Content-Length that is none is refused.", nil, func(s *session) {
+	{"transport/bad-length", Required, smuggled, "A malformed Content-Length is rejected.", nil, func(s *session) {
 		user := s.reader()
 		for _, length := range []string{"-1", "+1", "1, 2", "0x10"} {
 			s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nContent-Length: " + length +
 				"\r\nX-Remote-User: " + user + "\r\nConnection: close\r\n\r\n")
 		}
 	}},
-	{"transport/large-header", Required, smuggled, "A header of 2 MiB is refused.", nil, func(s *session) {
+	{"transport/large-header", Required, smuggled, "A header of 2 MiB is rejected.", nil, func(s *session) {
 		user := s.reader()
 		s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nX-Large: " + strings.Repeat("x", 2<<20) +
 			"\r\nX-Remote-User: " + user + "\r\nConnection: close\r\n\r\n")
 	}},
 	{"transport/foreign-origin", Recommended, "https://www.rfc-editor.org/rfc/rfc6455#section-10.2",
-		"A web page of another origin opens no connection.", nil, func(s *session) {
+		"A web page of another origin cannot open a connection.", nil, func(s *session) {
 			user := s.reader()
 			a := s.asProxiedUser(user, header("Connection", "Upgrade"), header("Upgrade", "websocket"),
 				header("Origin", "https://evil.example.com"),
 				header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), header("Sec-WebSocket-Version", "13"))
 			if a.Code == 101 {
-				s.errorf("the connection was upgraded, want a refusal")
+				s.errorf("the connection was upgraded, want it rejected")
 			}
 		}},
 	{"transport/redirects", Required, "https://github.com/kubernetes/kubernetes/issues/93107",
-		"No answer redirects the front proxy elsewhere.", nil, func(s *session) {
+		"No response redirects the front proxy to another host.", nil, func(s *session) {
 			user := s.reader()
 			for _, path := range []string{"//evil.example.com/%2f..", "/\\evil.example.com",
 				"/apis//evil.example.com/.."} {
@@ -452,12 +462,13 @@ var securityChecks = []Check{
 		}},
 }
 
-// asToken sends a request through kube-apiserver with a token in the place of the target's own credentials.
+// asToken sends a request through kube-apiserver with a token instead of the target's own
+// credentials.
 func (s *session) asToken(token, path string, options ...option) *response {
 	return s.do("GET", path, append(options, at(s.r.bare), header("Authorization", "Bearer "+token))...)
 }
 
-// noHandshake ends the check if the server agrees to a weaker TLS.
+// noHandshake fails the check if the server accepts the weakened TLS configuration.
 func (s *session) noHandshake(weaken func(*tls.Config)) {
 	config, err := s.tls(nil)
 	if err != nil {

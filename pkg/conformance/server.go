@@ -17,27 +17,27 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// healthy is a check of a health endpoint.
+// healthy returns a check of a health endpoint.
 func healthy(name, text string) Check {
 	return Check{"health/" + name, Recommended, "https://kubernetes.io/docs/reference/using-api/health-checks/", text,
 		[]need{aServer}, func(s *session) {
 			a := s.want(s.do("GET", "/"+name, at(s.r.server), accept("*/*")), 200)
 			if string(a.Body) != "ok" {
-				s.errorf("the answer is %.100q, want ok", a.Body)
+				s.errorf("the response is %.100q, want ok", a.Body)
 			}
 			if a := s.want(s.do("GET", "/"+name, at(s.r.server), accept("*/*"), query("verbose", "")),
 				200); !strings.Contains(string(a.Body), "[+]ping ok") {
-				s.errorf("with verbose the answer is %.300q, want a line for each part", a.Body)
+				s.errorf("with verbose the response is %.300q, want a line for each check", a.Body)
 			}
 		}}
 }
 
 var healthChecks = []Check{
-	healthy("livez", "/livez says ok, and with verbose each part."),
-	healthy("readyz", "/readyz says ok, and with verbose each part."),
+	healthy("livez", "/livez returns ok, and lists each check with verbose."),
+	healthy("readyz", "/readyz returns ok, and lists each check with verbose."),
 }
 
-// metrics are those of the server.
+// metrics returns the metrics of the server.
 func (s *session) metrics() map[string]*dto.MetricFamily {
 	a := s.want(s.do("GET", "/metrics", at(s.r.server), accept("text/plain")), 200)
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -48,7 +48,7 @@ func (s *session) metrics() map[string]*dto.MetricFamily {
 	return families
 }
 
-// metric is the sum of those of a family that have labels.
+// metric returns the sum of the metrics of a family that have the labels.
 func metric(families map[string]*dto.MetricFamily, name string, labels map[string]string) float64 {
 	sum := 0.0
 	for _, m := range families[name].GetMetric() {
@@ -65,7 +65,7 @@ func metric(families map[string]*dto.MetricFamily, name string, labels map[strin
 	return sum
 }
 
-// used are the metrics of what a server holds.
+// used returns the metrics of resources that the server holds.
 func (s *session) used() map[string]float64 {
 	families, out := s.metrics(), map[string]float64{}
 	for _, name := range []string{goroutines, heap} {
@@ -79,17 +79,20 @@ const (
 	goroutines = "go_goroutines"
 	heap       = "go_memstats_heap_alloc_bytes"
 	watches    = "apiserver_longrunning_requests"
-	// leaks is the area of the checks that are made after all the others.
+	// leaks is the area of the checks that run after all others.
 	leaks = "leaks"
-	// spareGoroutines are for connections and what else goes on in a server: a run sends thousands of requests.
+	// spareGoroutines allows for connections and other work of the server: a run sends thousands
+	// of requests.
 	spareGoroutines = 200
-	// spareWatches are for other clients, such as controllers that begin to watch the resource.
+	// spareWatches allows for other clients, such as controllers that start to watch the
+	// resource.
 	spareWatches = 10
-	// spareHeap is in bytes. Before the garbage collection, the heap of a Go program is up to twice what it holds.
+	// spareHeap is in bytes. Before a garbage collection, the heap of a Go program is up to twice
+	// its live memory.
 	spareHeap = 64 << 20
 )
 
-// resourceLabels are those of the metrics about requests.
+// resourceLabels returns the labels of request metrics for the resource.
 func (s *session) resourceLabels(verb string) map[string]string {
 	return map[string]string{"group": s.r.discovered.gvr.Group, "version": s.r.discovered.gvr.Version,
 		"resource": s.r.discovered.gvr.Resource, "verb": verb}
@@ -105,20 +108,20 @@ var metricChecks = []Check{
 			s.want(s.list(), 200)
 			s.eventually("after a list", func() string {
 				if after := metric(s.metrics(), "apiserver_request_total", labels); after <= before {
-					return fmt.Sprintf("apiserver_request_total is %v, as before", after)
+					return fmt.Sprintf("apiserver_request_total is still %v", after)
 				}
 				return ""
 			})
 		}},
-	{"metrics/refused", Recommended, measuring, "apiserver_request_total counts a request that is refused.",
+	{"metrics/refused", Recommended, measuring, "apiserver_request_total counts a rejected request.",
 		[]need{verbs("create", "get"), aServer}, func(s *session) {
 			labels := s.resourceLabels("GET")
 			labels["code"] = "404"
 			before := metric(s.metrics(), "apiserver_request_total", labels)
 			s.expectRefused(s.do("GET", s.path(s.object())), 404)
-			s.eventually("after a request that was refused", func() string {
+			s.eventually("after a rejected request", func() string {
 				if after := metric(s.metrics(), "apiserver_request_total", labels); after <= before {
-					return fmt.Sprintf("apiserver_request_total is %v, as before", after)
+					return fmt.Sprintf("apiserver_request_total is still %v", after)
 				}
 				return ""
 			})
@@ -139,12 +142,12 @@ var metricChecks = []Check{
 						return ""
 					}
 				}
-				return "apiserver_request_duration_seconds has no samples of it"
+				return "apiserver_request_duration_seconds has no samples for the resource"
 			})
 		}},
 }
 
-// leak is a check of a metric that grows by no more than is allowed.
+// leak returns a check that a metric does not exceed the allowed value.
 func leak(name, metric, text string, allowed func(before float64) float64, needs ...need) Check {
 	return Check{"leaks/" + name, Optional, measuring, text, append(needs, aServer), func(s *session) {
 		before, ok := s.r.before[metric]
@@ -152,7 +155,7 @@ func leak(name, metric, text string, allowed func(before float64) float64, needs
 			s.skipf("the metrics could not be read before the run")
 		}
 		s.eventually("after the run", func() string {
-			// A process has goroutines and a heap.
+			// A running process has goroutines and a heap.
 			if after := s.used()[metric]; after > allowed(before) || after == 0 && metric != watches {
 				return fmt.Sprintf("%s is %v, and was %v", metric, after, before)
 			}
@@ -163,25 +166,25 @@ func leak(name, metric, text string, allowed func(before float64) float64, needs
 
 var leakChecks = []Check{
 	leak("watches", watches,
-		fmt.Sprintf("After the run, at most %d watches of the resource are open more than before: "+
+		fmt.Sprintf("After the run, at most %d more watches of the resource are open than before: "+
 			"apiserver_longrunning_requests.", spareWatches),
 		func(before float64) float64 { return before + spareWatches }, verbs("watch")),
-	leak("goroutines", goroutines, fmt.Sprintf("After the run, the server has at most %d goroutines more than before.",
+	leak("goroutines", goroutines, fmt.Sprintf("After the run, the server has at most %d more goroutines than before.",
 		spareGoroutines),
 		func(before float64) float64 { return before + spareGoroutines }),
 	leak("memory", heap, fmt.Sprintf(
-		"After the run, the heap of the server is at most twice as large as before, and %d MiB.", spareHeap>>20),
+		"After the run, the heap of the server is at most twice its former size plus %d MiB.", spareHeap>>20),
 		func(before float64) float64 { return 2*before + spareHeap }),
 }
 
-// auditLog is what was written since the run began.
+// auditLog returns the part of the audit log that was written since the run began.
 func (r *runner) auditLog() ([]byte, error) {
 	log, err := os.Open(r.target.AuditLog)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }()
-	if info, err := log.Stat(); err != nil || info.Size() >= r.auditFrom { // otherwise it was rotated
+	if info, err := log.Stat(); err != nil || info.Size() >= r.auditFrom { // otherwise the log was rotated
 		if _, err := log.Seek(r.auditFrom, io.SeekStart); err != nil {
 			return nil, err
 		}
@@ -189,11 +192,11 @@ func (r *runner) auditLog() ([]byte, error) {
 	return io.ReadAll(log)
 }
 
-// audited waits for the event of an answer in the log, in the stage that ends a request.
+// audited waits for the audit event of a response with the stage ResponseComplete.
 func (s *session) audited(a *response) *auditv1.Event {
 	id := a.Header.Get("Audit-Id")
 	if id == "" {
-		s.fatalf("%s: the answer has no header Audit-ID", a.request)
+		s.fatalf("%s: the response has no header Audit-ID", a.request)
 	}
 	event := &auditv1.Event{}
 	s.eventually("in the audit log", func() string {
@@ -209,14 +212,14 @@ func (s *session) audited(a *response) *auditv1.Event {
 				return ""
 			}
 		}
-		return "there is no event " + id + " of the stage ResponseComplete"
+		return "the audit log has no event " + id + " of the stage ResponseComplete"
 	})
 	return event
 }
 
 var auditChecks = []Check{
 	{"audit/event", Recommended, auditing,
-		"A request leaves an event with the Audit-ID of the answer, the user, the verb, the object and the code.",
+		"A request creates an event with the Audit-ID of the response, the user, the verb, the object and the code.",
 		[]need{verbs("create"), anAuditLog}, func(s *session) {
 			a := s.do("POST", s.collection(), body(s.object()))
 			obj := s.created(s.want(a, 201))
@@ -230,7 +233,7 @@ var auditChecks = []Check{
 					event.ResponseStatus)
 			}
 		}},
-	{"audit/refused", Recommended, auditing, "A request that is refused leaves an event with the code.",
+	{"audit/refused", Recommended, auditing, "A rejected request creates an event with the code.",
 		[]need{verbs("create"), anAuditLog}, func(s *session) {
 			obj := s.object()
 			obj.SetName(s.create().GetName())
@@ -240,24 +243,25 @@ var auditChecks = []Check{
 				s.errorf("the status of the event is %+v, want the code %d", event.ResponseStatus, a.Code)
 			}
 		}},
-	{"audit/user", Required, auditing, "The event of an impersonated request has the user who was impersonated.",
+	{"audit/user", Required, auditing, "The event of an impersonated request has the impersonated user.",
 		[]need{verbs("list"), anAuditLog}, func(s *session) {
 			user := s.unprivilegedUser()
 			s.grant(user, s.rule(s.r.discovered.gvr.Resource, "list"))
 			var a *response
-			s.eventually("with the right to list", func() string {
+			s.eventually("with the permission to list", func() string {
 				if a = s.list(as(user)); a.Code != http.StatusOK {
 					return "got " + a.String()
 				}
 				return ""
 			})
-			// kube-apiserver tells both; behind it, a server only knows the one that the request is for.
+			// kube-apiserver records both users. A server behind it only knows the impersonated
+			// one.
 			if event := s.audited(a); event.User.Username != user &&
 				(event.ImpersonatedUser == nil || event.ImpersonatedUser.Username != user) {
 				s.errorf("the event is by %q for %+v, want %s", event.User.Username, event.ImpersonatedUser, user)
 			}
 		}},
-	{"audit/policy", Recommended, policies, "A ValidatingAdmissionPolicy leaves its annotation in the event.",
+	{"audit/policy", Recommended, policies, "A ValidatingAdmissionPolicy adds its annotation to the event.",
 		[]need{verbs("create"), anAuditLog}, func(s *session) {
 			s.policyWith([]any{"CREATE"}, "true", "Deny",
 				map[string]any{"auditAnnotations": []any{map[string]any{"key": "seen",
@@ -269,7 +273,7 @@ var auditChecks = []Check{
 						return ""
 					}
 				}
-				return "the event has no annotation of it"
+				return "the event has no annotation of the policy"
 			})
 		}},
 }

@@ -17,17 +17,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Both labels are on all that a run makes: ownLabel says of which check it is, runLabel of which run. What lacks the
-// latter is not deleted.
+// All objects that a run creates have both labels. ownLabel identifies the check, and runLabel
+// the run. Objects without the latter are not deleted.
 const (
 	ownLabel = "conformance.example.com/check"
 	runLabel = "conformance.example.com/run"
 )
 
-// maxObjects is how many objects a run makes at most.
+// maxObjects is the maximum number of objects that a run creates.
 const maxObjects = 5000
 
-// session is one check at work.
+// session is the state of one running check.
 type session struct {
 	ctx    context.Context
 	r      *runner
@@ -37,14 +37,15 @@ type session struct {
 
 	messages   []string
 	exchanges  []Exchange
-	objects    []string // paths of what was created
+	objects    []string // paths of created objects
 	namespaces []string
-	// namespace is that of the run, or apart the check's own; empty if the resource is in none.
+	// namespace is that of the run, or the check's own after apart. Empty for a cluster-scoped
+	// resource.
 	namespace string
 	watches   []*watcher
 }
 
-// ended is what a check panics with to end early.
+// ended is the panic value with which a check stops early.
 type ended struct{ reason string }
 
 func (s *session) errorf(format string, args ...any) {
@@ -56,28 +57,28 @@ func (s *session) fatalf(format string, args ...any) {
 	panic(ended{})
 }
 
-// skipf ends a check that cannot be made here.
+// skipf skips a check that is not possible with this target.
 func (s *session) skipf(format string, args ...any) {
 	panic(ended{fmt.Sprintf(format, args...)})
 }
 
-// facts of the resource, by which checks are shorter.
+// Accessors for properties of the resource, which shorten the checks.
 func (s *session) kind() string       { return s.r.discovered.resource.Kind }
 func (s *session) apiVersion() string { return s.r.discovered.gvr.GroupVersion().String() }
 func (s *session) label() string      { return fmt.Sprintf("%s-%d", s.r.id, s.number) }
 func (s *session) selector() string   { return ownLabel + "=" + s.label() }
 
-// labels are those of what the check makes.
+// labels returns the labels of the objects that the check creates.
 func (s *session) labels() map[string]any {
 	return map[string]any{ownLabel: s.label(), runLabel: s.r.id}
 }
 
-// name is one that no other object has.
+// name returns a unique object name.
 func (s *session) name() string {
 	return fmt.Sprintf("conformance-%s-%d-%d", s.r.id, s.number, s.next.Add(1))
 }
 
-// groupPath is the path of a version of the group.
+// groupPath returns the path of a version of the group.
 func (s *session) groupPath(version string) string {
 	if s.r.discovered.gvr.Group == "" {
 		return "/api/" + version
@@ -85,7 +86,7 @@ func (s *session) groupPath(version string) string {
 	return "/apis/" + s.r.discovered.gvr.Group + "/" + version
 }
 
-// collectionIn is the path of the resource in a namespace and a version.
+// collectionIn returns the path of the resource in a namespace and a version.
 func (s *session) collectionIn(version, namespace string) string {
 	path := s.groupPath(version)
 	if namespace != "" && s.r.discovered.resource.Namespaced {
@@ -94,17 +95,18 @@ func (s *session) collectionIn(version, namespace string) string {
 	return path + "/" + s.r.discovered.gvr.Resource
 }
 
-// collection is the path of the resource, in the namespace of the run.
+// collection returns the path of the resource in the namespace of the check.
 func (s *session) collection() string {
 	return s.collectionIn(s.r.discovered.gvr.Version, s.namespace)
 }
 
-// path is that of an object.
+// path returns the path of an object.
 func (s *session) path(obj *unstructured.Unstructured) string {
 	return s.in(s.r.discovered.gvr.Version, obj)
 }
 
-// in is the path of an object in a version. Without a name it would be that of the collection.
+// in returns the path of an object in a version. It stops the check if the object has no name,
+// because the path would be that of the collection.
 func (s *session) in(version string, obj *unstructured.Unstructured) string {
 	if obj.GetName() == "" {
 		s.fatalf("an object has no name: %v", obj.Object)
@@ -112,7 +114,7 @@ func (s *session) in(version string, obj *unstructured.Unstructured) string {
 	return s.collectionIn(version, obj.GetNamespace()) + "/" + obj.GetName()
 }
 
-// object is a valid one that was not sent yet.
+// object returns a valid object that has not been created.
 func (s *session) object() *unstructured.Unstructured {
 	obj := s.r.target.Sample.DeepCopy()
 	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields",
@@ -131,7 +133,7 @@ func (s *session) object() *unstructured.Unstructured {
 	return obj
 }
 
-// create makes an object, and sees to it that it goes.
+// create creates an object and registers it for deletion at the end of the check.
 func (s *session) create(change ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
 	obj := s.object()
 	for _, c := range change {
@@ -145,22 +147,22 @@ func (s *session) create(change ...func(*unstructured.Unstructured)) *unstructur
 	return s.created(a)
 }
 
-// created notes what an answer says was made.
+// created registers the object in the response to a create for deletion.
 func (s *session) created(a *response) *unstructured.Unstructured {
 	obj := a.object()
 	s.objects = append(s.objects, s.path(obj))
 	if s.r.made.Add(1) > maxObjects {
-		s.fatalf("the run made %d objects", maxObjects)
+		s.fatalf("the run has created %d objects, which is the maximum", maxObjects)
 	}
 	return obj
 }
 
-// get reads an object again.
+// get returns the current state of an object.
 func (s *session) get(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	return s.want(s.do("GET", s.path(obj)), 200).object()
 }
 
-// want ends the check unless an answer has one of the codes.
+// want stops the check unless a response has one of the codes.
 func (s *session) want(a *response, codes ...int) *response {
 	if slices.Contains(codes, a.Code) {
 		return a
@@ -169,13 +171,13 @@ func (s *session) want(a *response, codes ...int) *response {
 	return nil
 }
 
-// expectRefused ends the check unless an answer is a Status with one of the codes.
+// expectRefused stops the check unless a response is a Status with one of the codes.
 func (s *session) expectRefused(a *response, codes ...int) *metav1.Status {
 	s.want(a, codes...)
 	status := &metav1.Status{}
 	if err := json.Unmarshal(a.Body, status); err != nil || status.Kind != "Status" ||
 		status.Status != metav1.StatusFailure || int(status.Code) != a.Code {
-		s.fatalf("%s: the body is %.300q, want a Status that says Failure and code %d", a.request, a.Body, a.Code)
+		s.fatalf("%s: the body is %.300q, want a Status with Failure and code %d", a.request, a.Body, a.Code)
 	}
 	return status
 }
@@ -188,7 +190,7 @@ func join(codes []int) string {
 	return strings.Join(out, " or ")
 }
 
-// merged is an object after a merge patch of the target.
+// merged returns an object after a merge patch of the target.
 func (s *session) merged(obj *unstructured.Unstructured, patch map[string]any) *unstructured.Unstructured {
 	out, err := mergePatched(obj, patch)
 	if err != nil {
@@ -197,7 +199,7 @@ func (s *session) merged(obj *unstructured.Unstructured, patch map[string]any) *
 	return out
 }
 
-// update writes an object as a function changes it.
+// update updates an object with a function that changes it.
 func (s *session) update(obj *unstructured.Unstructured,
 	change func(*unstructured.Unstructured)) *unstructured.Unstructured {
 	return s.unconflicted(func() *response {
@@ -207,7 +209,8 @@ func (s *session) update(obj *unstructured.Unstructured,
 	}).object()
 }
 
-// unconflicted reads and writes, and again if somebody else wrote meanwhile, as controllers do.
+// unconflicted calls write until it succeeds without a conflict, because controllers write
+// concurrently.
 func (s *session) unconflicted(write func() *response) (a *response) {
 	s.eventually("a write", func() string {
 		if a = write(); a.Code == 409 {
@@ -218,16 +221,17 @@ func (s *session) unconflicted(write func() *response) (a *response) {
 	return s.want(a, 200)
 }
 
-// patch is a merge patch that must succeed.
+// patch sends a merge patch that must succeed.
 func (s *session) patch(obj *unstructured.Unstructured, patch any, options ...option) *unstructured.Unstructured {
 	return s.want(s.do("PATCH", s.path(obj), append(options, mergePatch(patch))...), 200).object()
 }
 
-// maxPollInterval is how long a check waits before it looks again, at most: most conditions are true within a second,
-// and those of kube-controller-manager within half a minute.
+// maxPollInterval is the maximum interval between attempts. Most conditions are true within a
+// second, and those of kube-controller-manager within half a minute.
 const maxPollInterval = 2 * time.Second
 
-// eventually waits until a condition is true, which says what is missing otherwise.
+// eventually waits until a condition returns "". The condition otherwise returns the missing
+// part, for the error.
 func (s *session) eventually(what string, condition func() string) {
 	for pause := 100 * time.Millisecond; ; pause = min(pause*3/2, maxPollInterval) {
 		missing := condition()
@@ -242,14 +246,14 @@ func (s *session) eventually(what string, condition func() string) {
 	}
 }
 
-// aNamespace is one of the check's own.
+// aNamespace creates a namespace for the check and returns its name.
 func (s *session) aNamespace() string {
 	a := s.do("POST", "/api/v1/namespaces", body(map[string]any{
 		"apiVersion": "v1", "kind": "Namespace",
 		"metadata": map[string]any{"generateName": s.r.namespacePrefix(), "labels": s.labels()},
 	}))
 	if a.Code == 403 {
-		s.skipf("no namespace can be made: %s", a)
+		s.skipf("cannot create a namespace: %s", a)
 	}
 	name := s.want(a, 201).object().GetName()
 	s.namespaces = append(s.namespaces, name)
@@ -257,7 +261,7 @@ func (s *session) aNamespace() string {
 	return name
 }
 
-// prepare creates what objects in a namespace refer to.
+// prepare creates the objects in a namespace to which objects like the sample refer.
 func (s *session) prepare(namespace string) {
 	if s.r.target.Prepare == nil {
 		return
@@ -267,15 +271,17 @@ func (s *session) prepare(namespace string) {
 	}
 }
 
-// apart moves the check to a namespace of its own, where it may delete the collection: a server that ignores selectors
-// must not delete the objects of other checks, let alone those of others in the cluster.
+// apart moves the check to its own namespace, in which it may delete the collection. A server
+// that ignores selectors must not delete the objects of other checks or of other users of the
+// cluster.
 func (s *session) apart() {
 	if s.r.discovered.resource.Namespaced {
 		s.namespace = s.aNamespace()
 	}
 }
 
-// deleteCollection deletes it, in a check that needs its verb and confined.
+// deleteCollection deletes the collection. Only checks that require the verb and confined may
+// call it.
 func (s *session) deleteCollection(options ...option) *response {
 	if s.namespace == s.r.namespace && !s.r.target.AllowDisruptive {
 		panic("conformance: a check deletes a collection that is not its own")
@@ -283,7 +289,7 @@ func (s *session) deleteCollection(options ...option) *response {
 	return s.do("DELETE", s.collection(), options...)
 }
 
-// content is what an object says beyond its metadata.
+// content returns the fields of an object without apiVersion, kind, metadata and status.
 func content(obj *unstructured.Unstructured) map[string]any {
 	out := runtime.DeepCopyJSON(obj.Object)
 	delete(out, "metadata")
@@ -305,5 +311,5 @@ func labelled(name, value string) func(*unstructured.Unstructured) {
 	}
 }
 
-// metadata is a merge patch of it.
+// metadata returns a merge patch of the metadata.
 func metadata(fields map[string]any) map[string]any { return map[string]any{"metadata": fields} }

@@ -25,62 +25,71 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Target is what is checked.
+// Target defines the resource to check.
 type Target struct {
-	// Config is the way to kube-apiserver, for a user who may do everything with the resource, and create namespaces.
-	// The checks of authorization also want the right to impersonate, those of admission that to create policies.
+	// Config is the configuration of clients of kube-apiserver. Its user must have all
+	// permissions for the resource and be able to create namespaces. The authorization checks
+	// also need permission to impersonate users, the admission checks to create policies.
 	Config *rest.Config
-	// Resource is RESOURCE.VERSION.GROUP, such as deployments.v1.apps; configmaps.v1. for one without a group. Default:
-	// that of the sample's kind.
+	// Resource has the form RESOURCE.VERSION.GROUP, such as deployments.v1.apps, or
+	// configmaps.v1. for a resource without a group. Default: the resource of the sample's kind.
 	Resource string
-	// Sample is a valid object, with all fields that the server would set itself: checks compare what it answers with
-	// what they sent. Its name does not matter.
+	// Sample is a valid object. It must set all fields that the server would default, because
+	// checks compare responses with the objects that they sent. Its name matters only if the run
+	// cannot create objects: the checks of the area given then read the object of this name.
 	Sample *unstructured.Unstructured
-	// Change is a JSON merge patch that changes the sample beyond its metadata and leaves it valid: {"spec":
-	// {"replicas": 2}}.
+	// Change is a JSON merge patch that changes the sample beyond its metadata and leaves it
+	// valid: {"spec": {"replicas": 2}}.
 	Change map[string]any
-	// Invalid is one that makes it invalid.
+	// Invalid is a JSON merge patch that makes the sample invalid.
 	Invalid map[string]any
-	// Status is one of the subresource status. With it, nobody else may write the status of the objects meanwhile.
+	// Status is a JSON merge patch of the subresource status. If it is set, no other client may
+	// write the status of the objects during the run.
 	Status map[string]any
-	// Actions are valid bodies of subresources with the verb create, by name, without apiVersion and kind: {"cancel":
-	// {"reason": "late"}}. The status of the objects may change meanwhile only by them.
+	// Actions are valid bodies of subresources with the verb create, by name, without apiVersion
+	// and kind: {"cancel": {"reason": "late"}}. During the run, only actions may change the
+	// status of the objects.
 	Actions map[string]map[string]any
-	// Prepare creates what objects like the sample refer to, in a namespace that the run has created; "" for a resource
-	// without namespaces. Default: nothing.
+	// Prepare creates the objects to which objects like the sample refer, in a namespace that the
+	// run has created. The namespace is "" for a cluster-scoped resource. Default: nothing.
 	Prepare func(ctx context.Context, config *rest.Config, namespace string) error
-	// AllowDisruptive is for clusters that are thrown away: checks that would harm others if the server failed them.
+	// AllowDisruptive permits checks that would affect other users if the server failed them. Set
+	// it only for temporary clusters.
 	AllowDisruptive bool
-	// Server is the server's own port, for a user who may read /metrics and the health endpoints; that of
-	// kube-apiserver for what it serves itself. Without it, and without each of the following, the checks that need it
-	// are skipped.
+	// Server is the configuration for the server's own port, with a user who may read /metrics
+	// and the health endpoints. For resources that kube-apiserver serves itself, it is that of
+	// kube-apiserver. Checks that need Server, or one of the following fields, are skipped if it
+	// is not set.
 	Server *rest.Config
-	// AuditLog is the file that the server writes audit events to, by a policy that has at least the metadata of all
-	// requests about the resource.
+	// AuditLog is the file to which the server writes audit events. Its policy must record at
+	// least the metadata of all requests for the resource.
 	AuditLog string
-	// WebhookAddress is the HOST:PORT at which the run serves admission webhooks, and the server reaches them. The port
-	// may be 0, for any.
+	// WebhookAddress is the HOST:PORT at which the run serves admission webhooks. The server must
+	// be able to connect to it. Port 0 selects a free port.
 	WebhookAddress string
-	// Kubectl is the command with its flags for the same cluster and user: kubectl --kubeconfig=FILE.
+	// Kubectl is the command with flags for the same cluster and user: kubectl --kubeconfig=FILE.
 	Kubectl []string
 	// Direct is the server's own port, for ExecuteSecurity.
 	Direct *Direct
-	// Known are the ids of checks that the target is known to fail. One of these that passes is reported as well.
+	// Known are the IDs of checks that the target is known to fail. If one of them passes, it is
+	// reported.
 	Known []string
-	// Only are the ids or the areas of the checks that are run. Default: all.
+	// Only contains the IDs or areas of the checks to run. Default: all.
 	Only []string
-	// Parallel is how many checks run at a time. Default: 8.
+	// Parallel is the maximum number of concurrent checks. Default: 8.
 	Parallel int
-	// Timeout bounds the whole run, without its cleanup of at most a minute. Default: 5 minutes.
+	// Timeout limits the whole run, without its cleanup of at most a minute. Default: 5 minutes.
 	Timeout time.Duration
-	// CheckTimeout bounds one check. Default: 90 seconds; the longest wait until the garbage collector and the quotas
-	// of kube-controller-manager know a resource, which they look for every 30 seconds.
+	// CheckTimeout limits one check. Default: 90 seconds. The garbage collector and the quota
+	// controller of kube-controller-manager look for new resources every 30 seconds, which causes
+	// the longest waits.
 	CheckTimeout time.Duration
-	// Progress is called with each result, by one goroutine at a time, and how many there will be. Default: not at all.
+	// Progress is called with each result and the total number of results. Calls are not
+	// concurrent. Default: none.
 	Progress func(result Result, total int)
 }
 
-// ReadSample reads a sample from a file in YAML or JSON.
+// ReadSample reads a sample from a YAML or JSON file.
 func ReadSample(path string) (*unstructured.Unstructured, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -92,7 +101,7 @@ func ReadSample(path string) (*unstructured.Unstructured, error) {
 		err = utiljson.Unmarshal(text, &sample.Object)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s is no object in YAML or JSON: %w", path, err)
+		return nil, fmt.Errorf("%s is not an object in YAML or JSON: %w", path, err)
 	}
 	return sample, nil
 }
@@ -101,17 +110,19 @@ const (
 	defaultParallel     = 8
 	defaultTimeout      = 5 * time.Minute
 	defaultCheckTimeout = 90 * time.Second
-	// checkCleanupTimeout and runCleanupTimeout bound the deletion of what a check and a run made.
+	// checkCleanupTimeout and runCleanupTimeout limit the deletion of the objects of a check and
+	// of a run.
 	checkCleanupTimeout = 20 * time.Second
 	runCleanupTimeout   = 40 * time.Second
-	// discoveryTimeout bounds each request of discovery, which has no context: an interrupted run must end.
+	// discoveryTimeout limits each discovery request, which has no context, so that an
+	// interrupted run stops.
 	discoveryTimeout = 15 * time.Second
-	// creationTimeout is how long a request that creates goes on after the run was interrupted: what it made must be
-	// known to be deleted.
+	// creationTimeout is how long a create request continues after the run was interrupted,
+	// because its object must be known to be deleted.
 	creationTimeout = 10 * time.Second
 )
 
-// complete sets defaults. It returns all that is wrong with the target, before anything is sent.
+// complete sets defaults and returns all errors in the target, before any request is sent.
 func (t *Target) complete(checks []Check) (schema.GroupVersionResource, error) {
 	if t.Parallel <= 0 {
 		t.Parallel = defaultParallel
@@ -142,7 +153,7 @@ func (t *Target) complete(checks []Check) (schema.GroupVersionResource, error) {
 			}
 			if patched, err := mergePatched(t.Sample, patch); err != nil ||
 				reflect.DeepEqual(patched.Object, t.Sample.Object) {
-				problems = append(problems, fmt.Errorf("%s is %v, expected a JSON merge patch that changes the sample",
+				problems = append(problems, fmt.Errorf("%s is %v: must be a JSON merge patch that changes the sample",
 					name, patch))
 			}
 		}
@@ -153,18 +164,18 @@ func (t *Target) complete(checks []Check) (schema.GroupVersionResource, error) {
 	}
 	for _, name := range append(slices.Clone(t.Only), t.Known...) {
 		if !known[name] {
-			problems = append(problems, fmt.Errorf("there is no check and no area %q", name))
+			problems = append(problems, fmt.Errorf("unknown check or area %q", name))
 		}
 	}
 	if t.WebhookAddress != "" {
 		if host, _, err := net.SplitHostPort(t.WebhookAddress); err != nil || host == "" {
-			problems = append(problems, fmt.Errorf("WebhookAddress is %q, expected HOST:PORT that the server reaches",
+			problems = append(problems, fmt.Errorf("WebhookAddress is %q: must be HOST:PORT that the server can reach",
 				t.WebhookAddress))
 		}
 	}
 	if t.AuditLog != "" {
 		if _, err := os.Stat(t.AuditLog); err != nil {
-			problems = append(problems, fmt.Errorf("the audit log: %w", err))
+			problems = append(problems, fmt.Errorf("read the audit log: %w", err))
 		}
 	}
 	if len(problems) > 0 {
@@ -173,7 +184,7 @@ func (t *Target) complete(checks []Check) (schema.GroupVersionResource, error) {
 	return gvr, nil
 }
 
-// plain has the types that JSON is read into: int64 and float64.
+// plain converts a value to the types of decoded JSON, with int64 and float64.
 func plain(value map[string]any) (out map[string]any, err error) {
 	data, err := json.Marshal(value)
 	if err == nil {
@@ -182,7 +193,7 @@ func plain(value map[string]any) (out map[string]any, err error) {
 	return out, err
 }
 
-// mergePatched is an object after a JSON merge patch.
+// mergePatched returns an object after a JSON merge patch.
 func mergePatched(obj *unstructured.Unstructured, patch map[string]any) (*unstructured.Unstructured, error) {
 	have, err := json.Marshal(obj.Object)
 	if err != nil {
@@ -199,24 +210,24 @@ func mergePatched(obj *unstructured.Unstructured, patch map[string]any) (*unstru
 	return out, utiljson.Unmarshal(have, &out.Object)
 }
 
-// discovered are what discovery says of the resource.
+// discovered contains the results of discovery for the resource.
 type discovered struct {
 	gvr           schema.GroupVersionResource
 	resource      metav1.APIResource
 	subresources  map[string]metav1.APIResource
-	otherVersions []string // of the group that have the resource
+	otherVersions []string // versions of the group that also have the resource
 	preferred     string
 	serverVersion string
 	uncreated     string // why no object like the sample can be created
 }
 
-// TargetError says what is wrong with a target. Nothing was sent.
+// TargetError contains the errors in a target. No request was sent.
 type TargetError struct{ Problems []error }
 
 func (e *TargetError) Error() string   { return errors.Join(e.Problems...).Error() }
 func (e *TargetError) Unwrap() []error { return e.Problems }
 
-// parse finds the resource; its name is empty if only the kind is known.
+// parse determines the resource. Its name is empty if only the kind is known.
 func (t *Target) parse() (gvr schema.GroupVersionResource, problems []error) {
 	if t.Config == nil {
 		problems = append(problems, errors.New("the target has no Config"))
@@ -225,25 +236,25 @@ func (t *Target) parse() (gvr schema.GroupVersionResource, problems []error) {
 	if t.Resource != "" {
 		if named, _ = schema.ParseResourceArg(t.Resource); named == nil {
 			problems = append(problems,
-				fmt.Errorf("the resource is %q, expected RESOURCE.VERSION.GROUP, such as deployments.v1.apps, or "+
-					"configmaps.v1. with a dot at the end for a resource without a group", t.Resource))
+				fmt.Errorf("the resource is %q: must be RESOURCE.VERSION.GROUP, such as deployments.v1.apps, or "+
+					"configmaps.v1. with a dot at the end for the core group", t.Resource))
 		}
 	}
 	if t.Sample == nil || len(t.Sample.Object) == 0 {
-		return gvr, append(problems, errors.New("the target has no Sample, expected a valid object"))
+		return gvr, append(problems, errors.New("the target has no Sample, which must be a valid object"))
 	}
 	if t.Sample.GetAPIVersion() == "" || t.Sample.GetKind() == "" {
 		return gvr, append(problems, errors.New("the sample has no apiVersion or no kind"))
 	}
 	sample, err := plain(t.Sample.Object)
 	if err != nil {
-		return gvr, append(problems, fmt.Errorf("the sample: %w", err))
+		return gvr, append(problems, fmt.Errorf("convert the sample: %w", err))
 	}
 	t.Sample = &unstructured.Unstructured{Object: sample}
 	gvr = t.Sample.GroupVersionKind().GroupVersion().WithResource("")
 	if named != nil {
 		if named.GroupVersion() != gvr.GroupVersion() {
-			problems = append(problems, fmt.Errorf("the sample is of %s, expected %s as in the resource",
+			problems = append(problems, fmt.Errorf("the sample has the version %s, and the resource has %s",
 				t.Sample.GetAPIVersion(), named.GroupVersion()))
 		}
 		gvr = *named
@@ -251,12 +262,13 @@ func (t *Target) parse() (gvr schema.GroupVersionResource, problems []error) {
 	return gvr, problems
 }
 
-// selected says whether a check is to run.
+// selected reports whether a check is to run.
 func (t *Target) selected(c Check) bool {
 	return len(t.Only) == 0 || slices.Contains(t.Only, c.ID) || slices.Contains(t.Only, c.Area())
 }
 
-// discover finds the facts of a resource, or of that of a kind if its name is empty.
+// discover returns the results of discovery for a resource, or for the resource of a kind if its
+// name is empty.
 func discover(ctx context.Context, config *rest.Config, gvr schema.GroupVersionResource,
 	kind string) (*discovered, error) {
 	config = rest.CopyConfig(config)

@@ -10,21 +10,22 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// appliedAcross has a manager apply an element of a list, and another manager an element of its own in another version.
-// The first manager's must be as it was, and still be its own. A conversion that folds fields of several elements into
-// one, such as an annotation, loses it.
+// appliedAcross applies an element of a list as one manager, and another element as another
+// manager in another version. The element of the first manager must not change and must remain
+// owned by it. A conversion that folds fields of several elements into one field, such as an
+// annotation, would lose it.
 func (s *session) appliedAcross(version string) {
 	definition, document := s.schema()
 	field, key, element := s.keyedElement(definition, document)
 	second := maps.Clone(element)
 	second[key] = element[key].(string) + "-b"
 
-	// What the second manager applies, as the other version shows it.
+	// The configuration of the second manager, as the other version represents it.
 	example := s.object()
 	_ = unstructured.SetNestedSlice(example.Object, []any{second}, field...)
 	made := s.do("POST", s.collection(), body(example))
 	if made.Code != 201 {
-		s.skipf("an object with another %s is refused: %s", key, made)
+		s.skipf("an object with another %s is rejected: %s", key, made)
 	}
 	other := s.want(s.do("GET", s.in(version, s.created(made))), 200).object()
 
@@ -65,8 +66,8 @@ func (s *session) appliedAcross(version string) {
 	}
 }
 
-// keyedElement finds a list in the spec of the sample that is merged by a key, the key, and the element with the most
-// fields.
+// keyedElement returns a list in the spec of the sample that is merged by one key, the key, and
+// the element with the most fields.
 func (s *session) keyedElement(definition,
 	document map[string]any) (field []string, key string, element map[string]any) {
 	spec, _, _ := unstructured.NestedMap(definition, "properties", "spec")

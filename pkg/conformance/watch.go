@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// watchOwn watches what the check made, from a resourceVersion on.
+// watchOwn watches the objects of the check from a resourceVersion.
 func (s *session) watchOwn(version string, options ...option) *watcher {
 	options = append(options, query("labelSelector", s.selector()))
 	if version != "" {
@@ -23,7 +23,7 @@ func (s *session) watchOwn(version string, options ...option) *watcher {
 	return s.watch(s.collection(), options...)
 }
 
-// now is the resourceVersion of a list.
+// now returns the resourceVersion of a list.
 func (s *session) now() string {
 	version, _, _ := unstructured.NestedString(s.want(s.list(), 200).object().Object, "metadata", "resourceVersion")
 	return version
@@ -31,7 +31,7 @@ func (s *session) now() string {
 
 var watchChecks = []Check{
 	{"watch/changes", Required, concepts,
-		"A watch from a list on sees what is created, changed and deleted, in this order and once.",
+		"A watch that starts at a list sees creates, updates and deletions, in this order and once each.",
 		[]need{verbs("create", "patch", "delete", "list", "watch")}, func(s *session) {
 			w := s.watchOwn(s.now())
 			obj := s.create()
@@ -55,13 +55,13 @@ var watchChecks = []Check{
 				}
 			}
 		}},
-	{"watch/nothing-old", Required, concepts, "A watch from a list on does not repeat what the list had.",
+	{"watch/nothing-old", Required, concepts, "A watch that starts at a list does not repeat the objects of the list.",
 		[]need{verbs("create", "list", "watch")}, func(s *session) {
 			s.create()
 			w := s.watchOwn(s.now())
 			obj := s.create()
 			for {
-				// A controller may change the first.
+				// A controller may change the first object.
 				if e := w.next(); e.Type == "ADDED" {
 					if e.object().GetName() != obj.GetName() {
 						s.errorf("got %s, want the object that came later", e)
@@ -70,7 +70,7 @@ var watchChecks = []Check{
 				}
 			}
 		}},
-	{"watch/from-object", Required, concepts, "A watch from the resourceVersion of an object on sees what came later.",
+	{"watch/from-object", Required, concepts, "A watch from the resourceVersion of an object sees later events.",
 		[]need{verbs("create", "watch")}, func(s *session) {
 			first := s.create()
 			second := s.create()
@@ -79,20 +79,20 @@ var watchChecks = []Check{
 				if e := w.next(); e.object().GetName() == second.GetName() {
 					return
 				} else if e.Type == "ADDED" {
-					s.fatalf("got %s, want what came later", e)
+					s.fatalf("got %s, want a later event", e)
 				}
 			}
 		}},
 	{"watch/initial", Required, concepts,
-		"A watch without a resourceVersion begins with ADDED for each object that is there.",
+		"A watch without a resourceVersion begins with ADDED for each existing object.",
 		[]need{verbs("create", "watch")}, func(s *session) {
 			s.initial(s.some(3), s.watchOwn(""))
 		}},
 	{"watch/initial-zero", Required, concepts,
-		"A watch with resourceVersion=0 begins with ADDED for each object that is there.",
+		"A watch with resourceVersion=0 begins with ADDED for each existing object.",
 		[]need{verbs("create", "watch")}, func(s *session) {
 			want := s.some(3)
-			// the cache has them
+			// wait until the cache contains them
 			s.lists(s.list(query("resourceVersion", s.now()), query("resourceVersionMatch", "NotOlderThan")), want)
 			s.initial(want, s.watchOwn("0"))
 		}},
@@ -110,10 +110,10 @@ var watchChecks = []Check{
 			}
 		}},
 	{"watch/bookmark", Recommended, kep("956-watch-bookmark"),
-		"With allowWatchBookmarks a watch has a bookmark before it times out.",
+		"A watch with allowWatchBookmarks has a bookmark before it times out.",
 		[]need{verbs("create", "list", "watch")}, func(s *session) {
 			w := s.watchOwn(s.now(), query("timeoutSeconds", "4"), query("allowWatchBookmarks", "true"))
-			s.create() // without a change since the version of the watch there may be none
+			s.create() // without a change since the version of the watch, there may be no bookmark
 			for {
 				e, ok := w.any()
 				if !ok {
@@ -128,7 +128,7 @@ var watchChecks = []Check{
 				}
 			}
 		}},
-	{"watch/no-bookmark", Required, kep("956-watch-bookmark"), "Without allowWatchBookmarks a watch has none.",
+	{"watch/no-bookmark", Required, kep("956-watch-bookmark"), "A watch without allowWatchBookmarks has no bookmark.",
 		[]need{verbs("list", "watch")}, func(s *session) {
 			w := s.watchOwn(s.now(), query("timeoutSeconds", "3"))
 			for {
@@ -142,7 +142,8 @@ var watchChecks = []Check{
 			}
 		}},
 	{"watch/leaves-selection", Required, concepts,
-		"An object that a selector no longer selects is DELETED for its watch, one that it selects now is ADDED.",
+		"A watch with a selector sees DELETED for an object that no longer matches, and ADDED for one that now " +
+			"matches.",
 		[]need{verbs("create", "patch", "list", "watch")}, func(s *session) {
 			w := s.watch(s.collection(), query("labelSelector", s.selector()+",in=yes"),
 				query("resourceVersion", s.now()))
@@ -153,7 +154,7 @@ var watchChecks = []Check{
 			for {
 				e := w.next()
 				if e.Type == "MODIFIED" {
-					continue // a controller
+					continue // by a controller
 				}
 				if e.Type != "DELETED" || e.object().GetName() != obj.GetName() {
 					s.errorf("got %s, want DELETED", e)
@@ -162,7 +163,7 @@ var watchChecks = []Check{
 			}
 		}},
 	{"watch/last-selected-state", Required, concepts,
-		"The DELETED of an object that leaves a selection has the last selected state, with the resourceVersion of " +
+		"The DELETED of an object that no longer matches has the last matching state, with the resourceVersion of " +
 			"the change.", []need{verbs("create", "patch", "list", "watch")}, func(s *session) {
 			obj := s.create(labelled("in", "yes"))
 			w := s.watch(s.collection(), query("labelSelector", s.selector()+",in=yes"),
@@ -171,7 +172,7 @@ var watchChecks = []Check{
 			for {
 				e := w.next()
 				if e.Type == "MODIFIED" {
-					continue // a controller
+					continue // by a controller
 				}
 				if e.Type != "DELETED" || e.object().GetLabels()["in"] != "yes" ||
 					e.object().GetResourceVersion() != left.GetResourceVersion() {
@@ -181,7 +182,7 @@ var watchChecks = []Check{
 				return
 			}
 		}},
-	{"watch/one", Required, concepts, "A watch of one object by metadata.name sees no other.",
+	{"watch/one", Required, concepts, "A watch of one object by metadata.name sees no other object.",
 		[]need{verbs("create", "watch")}, func(s *session) {
 			one := s.create()
 			w := s.watch(s.collection(), query("fieldSelector", "metadata.name="+one.GetName()),
@@ -198,14 +199,14 @@ var watchChecks = []Check{
 				}
 			}
 		}},
-	{"watch/all-namespaces", Required, concepts, "A watch over all namespaces sees each.",
+	{"watch/all-namespaces", Required, concepts, "A watch over all namespaces sees each namespace.",
 		[]need{verbs("create", "list", "watch"), namespaced}, func(s *session) {
 			w := s.watch(s.collectionIn(s.r.discovered.gvr.Version, ""), query("labelSelector", s.selector()),
 				query("resourceVersion", s.now()))
 			w.expect("ADDED", s.create().GetName())
 		}},
 	{"watch/order", Required, concepts,
-		"The events of many writes come in the order of the writes, and none is missing.",
+		"Events arrive in the order of the writes, and none is missing.",
 		[]need{verbs("create", "patch", "list", "watch")}, func(s *session) {
 			obj := s.create()
 			w := s.watchOwn(obj.GetResourceVersion())
@@ -217,15 +218,15 @@ var watchChecks = []Check{
 				switch got := w.expect("MODIFIED", obj.GetName()).object().GetAnnotations()["count"]; got {
 				case fmt.Sprint(i):
 					i++
-				case fmt.Sprint(i - 1), "": // a controller wrote
+				case fmt.Sprint(i - 1), "": // written by a controller
 				default:
 					s.fatalf("after the write %d, the watch saw %s", i-1, got)
 				}
 			}
 		}},
 	{"watch/too-old", Required, concepts,
-		"A watch from a resourceVersion that the server forgot ends with 410 Expired; it never leaves out what came " +
-			"in between.", []need{verbs("create", "list", "watch")}, func(s *session) {
+		"A watch from a resourceVersion that the server no longer has ends with 410 Expired. It never skips events.",
+		[]need{verbs("create", "list", "watch")}, func(s *session) {
 			want := s.create()
 			a := s.want(s.do("GET", s.collection(), query("watch", "true"), query("timeoutSeconds", "1"),
 				query("labelSelector", s.selector()), query("resourceVersion", "1")), 200, 410)
@@ -249,7 +250,7 @@ var watchChecks = []Check{
 			}
 		}},
 	{"watch/resumed", Required, concepts,
-		"A watch from the resourceVersion of the last event has what came later, and nothing again.",
+		"A watch from the resourceVersion of the last event sees later events, and no event twice.",
 		[]need{verbs("create", "watch")}, func(s *session) {
 			for range 3 {
 				s.create()
@@ -273,14 +274,14 @@ var watchChecks = []Check{
 			}
 		}},
 	{"watch/everywhere", Recommended, concepts,
-		"Watches on other connections, which may end at other replicas, see a write within a second.",
+		"Watches on other connections, possibly at other replicas, see a write within a second.",
 		[]need{verbs("create", "list", "watch")}, func(s *session) {
 			var watches []*watcher
 			version := s.now()
 			for range 8 {
 				config := rest.CopyConfig(s.r.target.Config)
 				config.QPS, config.Timeout = -1, 0
-				// Another dialer is another connection.
+				// Another dialer creates another connection.
 				config.Dial = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
 				apart, err := newEndpoint(config)
 				if err != nil {
@@ -302,13 +303,13 @@ var watchChecks = []Check{
 			s.errorf("the last of 8 watches saw the object after %s", slowest.Round(time.Millisecond))
 		}},
 	{"watch/malformed-version", Recommended, concepts,
-		"A watch from a resourceVersion that is none is refused with 400 or 422.", []need{verbs("watch")},
+		"A watch from a malformed resourceVersion is rejected with 400 or 422.", []need{verbs("watch")},
 		func(s *session) {
 			s.expectRefused(s.do("GET", s.collection(), query("watch", "true"), query("resourceVersion", "abc"),
 				query("timeoutSeconds", "2")), 400, 422)
 		}},
 	{"watch/future-version", Recommended, concepts,
-		"A watch from a resourceVersion that is not reached is refused or silent, and never shows older objects.",
+		"A watch from a resourceVersion in the future is rejected or sends no event, and never shows older objects.",
 		[]need{verbs("create", "watch")}, func(s *session) {
 			s.create()
 			a := s.do("GET", s.collection(), query("watch", "true"), query("resourceVersion", future),
@@ -317,12 +318,12 @@ var watchChecks = []Check{
 				s.errorf("got %.300q, want an error or nothing", a.Body)
 			}
 		}},
-	{"watch/selector-malformed", Required, selecting, "A watch with a selector that is none is refused with 400.",
+	{"watch/selector-malformed", Required, selecting, "A watch with a malformed selector is rejected with 400.",
 		[]need{verbs("watch")}, func(s *session) {
 			s.expectRefused(s.do("GET", s.collection(), query("watch", "true"), query("labelSelector", "a in b"),
 				query("timeoutSeconds", "2")), 400)
 		}},
-	{"watch/deprecated-path", Optional, concepts, "The old path of a watch is served.",
+	{"watch/deprecated-path", Optional, concepts, "The deprecated watch path is served.",
 		[]need{verbs("create", "watch"), namespaced}, func(s *session) {
 			obj := s.create()
 			path := s.groupPath(s.r.discovered.gvr.Version) + "/watch/namespaces/" + s.namespace + "/" +
@@ -338,13 +339,13 @@ func firstEvent(a *response) string {
 	return kind
 }
 
-// initial ends the check unless a watch begins with the objects.
+// initial fails the check unless a watch begins with the objects.
 func (s *session) initial(want []string, w *watcher) {
 	var got []string
 	for len(got) < len(want) {
 		e := w.next()
 		if e.Type == "MODIFIED" {
-			continue // a controller
+			continue // by a controller
 		}
 		if e.Type != "ADDED" {
 			s.fatalf("got %s, want ADDED", e)
@@ -358,17 +359,17 @@ func (s *session) initial(want []string, w *watcher) {
 
 const (
 	watchListing = "3157-watch-list"
-	// initialEventsEnd is on the bookmark that ends the initial events.
+	// initialEventsEnd is the annotation of the bookmark after the initial events.
 	initialEventsEnd = "k8s.io/initial-events-end"
 )
 
-// streamed are the options of a streaming list.
+// streamed returns the options of a streaming list.
 func streamed() []option {
 	return []option{query("sendInitialEvents", "true"), query("resourceVersionMatch", "NotOlderThan"),
 		query("allowWatchBookmarks", "true")}
 }
 
-// untilEnd reads the initial events.
+// untilEnd reads the initial events and returns their names, sorted, and the final bookmark.
 func (s *session) untilEnd(w *watcher) (names []string, bookmark *unstructured.Unstructured) {
 	for {
 		e, ok := w.any()
@@ -388,7 +389,7 @@ func (s *session) untilEnd(w *watcher) (names []string, bookmark *unstructured.U
 
 var watchListChecks = []Check{
 	{"watch-list/initial", Required, kep(watchListing),
-		"A streaming list has each object as ADDED and ends with an annotated bookmark.",
+		"A streaming list has each object as ADDED, and ends with an annotated bookmark.",
 		[]need{verbs("create", "list", "watch")}, func(s *session) {
 			want := s.some(3)
 			got, bookmark := s.untilEnd(s.watchOwn("", streamed()...))
@@ -396,19 +397,19 @@ var watchListChecks = []Check{
 				s.errorf("got %q and a bookmark %v, want %q and a resourceVersion", got, bookmark.Object, want)
 			}
 		}},
-	{"watch-list/empty", Required, kep(watchListing), "A streaming list of nothing has the bookmark.",
+	{"watch-list/empty", Required, kep(watchListing), "A streaming list without objects has the bookmark.",
 		[]need{verbs("list", "watch")}, func(s *session) {
 			if got, _ := s.untilEnd(s.watchOwn("", streamed()...)); len(got) > 0 {
 				s.errorf("got %q, want nothing", got)
 			}
 		}},
-	{"watch-list/goes-on", Required, kep(watchListing), "After the bookmark the watch goes on.",
+	{"watch-list/goes-on", Required, kep(watchListing), "The watch continues after the bookmark.",
 		[]need{verbs("create", "list", "watch")}, func(s *session) {
 			w := s.watchOwn("", streamed()...)
 			s.untilEnd(w)
 			w.expect("ADDED", s.create().GetName())
 		}},
-	{"watch-list/own-writes", Required, kep(watchListing), "A streaming list sees the write before.",
+	{"watch-list/own-writes", Required, kep(watchListing), "A streaming list sees the preceding write.",
 		[]need{verbs("create", "list", "watch")}, func(s *session) {
 			var want []string
 			for range 5 {
@@ -421,7 +422,7 @@ var watchListChecks = []Check{
 				w.cancel()
 			}
 		}},
-	{"watch-list/not-older", Required, kep(watchListing), "A streaming list from a resourceVersion on is not older.",
+	{"watch-list/not-older", Required, kep(watchListing), "A streaming list with a resourceVersion is not older.",
 		[]need{verbs("create", "list", "watch")}, func(s *session) {
 			obj := s.create()
 			got, _ := s.untilEnd(s.watchOwn(obj.GetResourceVersion(), streamed()...))
@@ -430,19 +431,19 @@ var watchListChecks = []Check{
 			}
 		}},
 	{"watch-list/without-match", Required, kep(watchListing),
-		"sendInitialEvents without resourceVersionMatch is refused with 422 or 400.", []need{verbs("list", "watch")},
+		"sendInitialEvents without resourceVersionMatch is rejected with 422 or 400.", []need{verbs("list", "watch")},
 		func(s *session) {
 			s.expectRefused(s.do("GET", s.collection(), query("watch", "true"), query("sendInitialEvents", "true"),
 				query("allowWatchBookmarks", "true"), query("timeoutSeconds", "2")), 422, 400)
 		}},
 	{"watch-list/list", Required, kep(watchListing),
-		"sendInitialEvents for a list that is no watch is refused with 422 or 400.", []need{verbs("list", "watch")},
+		"sendInitialEvents for a list that is not a watch is rejected with 422 or 400.", []need{verbs("list", "watch")},
 		func(s *session) {
 			s.expectRefused(s.list(query("sendInitialEvents", "true"), query("resourceVersionMatch", "NotOlderThan")),
 				422,
 				400)
 		}},
-	{"watch-list/off", Required, kep(watchListing), "With sendInitialEvents=false a watch has only what comes later.",
+	{"watch-list/off", Required, kep(watchListing), "A watch with sendInitialEvents=false has only later events.",
 		[]need{verbs("create", "list", "watch")}, func(s *session) {
 			s.create()
 			w := s.watchOwn("", query("sendInitialEvents", "false"), query("resourceVersionMatch", "NotOlderThan"),

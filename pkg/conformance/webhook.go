@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// webhooks is an HTTPS server for the webhooks of a run. Each has a path.
+// webhooks is an HTTPS server for the webhooks of a run. Each webhook has its own path.
 type webhooks struct {
 	server *http.Server
 	url    string
@@ -31,13 +31,13 @@ type webhooks struct {
 	hooks map[string]*webhook
 }
 
-// webhook is one of them.
+// webhook is one webhook of the server.
 type webhook struct {
-	answer func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse // nil for an answer that is none
+	answer func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse // returns nil for no response
 	asked  []*admissionv1.AdmissionRequest
 }
 
-// newWebhooks serves them at an address, with a certificate of its own.
+// newWebhooks serves webhooks at an address with a self-signed certificate.
 func newWebhooks(address string) (*webhooks, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -47,7 +47,7 @@ func newWebhooks(address string) (*webhooks, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, port, _ := net.SplitHostPort(listener.Addr().String()) // it is HOST:PORT
+	_, port, _ := net.SplitHostPort(listener.Addr().String()) // the address has the form HOST:PORT
 	cert, key, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
@@ -61,15 +61,15 @@ func newWebhooks(address string) (*webhooks, error) {
 		ca: cert,
 	}
 	w.server = &http.Server{
-		// the failing requests are those of the checks
+		// the failed requests belong to the checks
 		Handler: w, ReadHeaderTimeout: defaultCheckTimeout, ErrorLog: log.New(io.Discard, "", 0),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
 	}
-	go func() { _ = w.server.ServeTLS(listener, "", "") }() // it ends with close
+	go func() { _ = w.server.ServeTLS(listener, "", "") }() // it returns after close
 	return w, nil
 }
 
-func (w *webhooks) close() { _ = w.server.Close() } // nobody waits for an answer
+func (w *webhooks) close() { _ = w.server.Close() } // no client waits for a response
 
 // ServeHTTP implements http.Handler.
 func (w *webhooks) ServeHTTP(writer http.ResponseWriter, req *http.Request) {
@@ -92,16 +92,17 @@ func (w *webhooks) ServeHTTP(writer http.ResponseWriter, req *http.Request) {
 	review.Response = hook.answer(review.Request)
 	review.Response.UID, review.Request = review.Request.UID, nil
 	writer.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(writer).Encode(review) // an answer that breaks off is an error to the one who asked
+	_ = json.NewEncoder(writer).Encode(review) // the client treats a truncated response as an error
 }
 
-// hooked is what a webhook of a check is asked about: requests for objects with the label hooked of the check.
+// hooked describes a webhook of a check. It receives requests for objects with the label hooked
+// of the check.
 type hooked struct {
 	kind       string // ValidatingWebhookConfiguration or MutatingWebhookConfiguration
 	operations []any
-	version    string // of the rule; that of the target unless set
-	resource   string // of the rule; that of the target unless set
-	policy     string // Fail unless set
+	version    string // of the rule; default: the version of the target
+	resource   string // of the rule; default: the resource of the target
+	policy     string // default: Fail
 	answer     func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 }
 
@@ -109,7 +110,8 @@ func allows(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Allowed: true}
 }
 
-// webhook makes one. What it returns tells the requests that the webhook was asked about since the last time.
+// webhook creates a webhook. The returned function returns the requests that the webhook has
+// received since its last call.
 func (s *session) webhook(h hooked) (asked func() []*admissionv1.AdmissionRequest) {
 	name := s.name()
 	hooks, path := s.r.webhooks, "/"+name
@@ -144,7 +146,7 @@ func (s *session) webhook(h hooked) (asked func() []*admissionv1.AdmissionReques
 		}},
 	}))
 	if a.Code == 403 || a.Code == 404 {
-		s.skipf("no webhooks can be made: %s", a)
+		s.skipf("cannot create webhooks: %s", a)
 	}
 	s.want(a, 201)
 	s.objects = append(s.objects, resource+"/"+name)
@@ -157,15 +159,15 @@ func (s *session) webhook(h hooked) (asked func() []*admissionv1.AdmissionReques
 	}
 }
 
-// hookedObject is one that webhooks are asked about.
+// hookedObject returns an object for which webhooks are called.
 func (s *session) hookedObject() *unstructured.Unstructured {
 	obj := s.object()
 	labelled("hooked", "yes")(obj)
 	return obj
 }
 
-// asked repeats a request until the webhook is asked, which takes the server a moment to learn; a webhook is asked once
-// for a request.
+// asked repeats a request until the webhook is called, because a server needs a moment to apply
+// the configuration. It fails the check if the webhook is called more than once for a create.
 func (s *session) asked(by func() []*admissionv1.AdmissionRequest,
 	send func() *response) (request *admissionv1.AdmissionRequest, a *response) {
 	by()
@@ -173,11 +175,11 @@ func (s *session) asked(by func() []*admissionv1.AdmissionRequest,
 		a = send()
 		requests := by()
 		if len(requests) == 0 {
-			return "it was not asked; the answer was " + a.String()
+			return "it was not called; the response was " + a.String()
 		}
-		// the others are tried again when somebody else writes meanwhile
+		// other requests are retried after a concurrent write
 		if len(requests) > 1 && strings.HasPrefix(a.request, "POST ") {
-			s.errorf("%s: the webhook was asked %d times, want once", a.request, len(requests))
+			s.errorf("%s: the webhook was called %d times, want once", a.request, len(requests))
 		}
 		request = requests[0]
 		return ""
@@ -185,21 +187,21 @@ func (s *session) asked(by func() []*admissionv1.AdmissionRequest,
 	return request, a
 }
 
-// dryCreate is a request that changes nothing.
+// dryCreate sends a request that changes nothing.
 func (s *session) dryCreate() *response {
 	return s.do("POST", s.collection(), body(s.hookedObject()), query("dryRun", "All"))
 }
 
 const validating, mutating = "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"
 
-// validator is a webhook that lets everything pass.
+// validator creates a webhook that admits everything.
 func (s *session) validator(operation string) func() []*admissionv1.AdmissionRequest {
 	return s.webhook(hooked{kind: validating, operations: []any{operation}, answer: allows})
 }
 
 var webhookChecks = []Check{
 	{"webhooks/request", Required, webhooking,
-		"A webhook is asked once, with the kind, the resource, the operation, the user, the name and the object.",
+		"A webhook gets one request, with the kind, the resource, the operation, the user, the name and the object.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
 			asked := s.validator("CREATE")
 			request, a := s.asked(asked, func() *response {
@@ -212,7 +214,7 @@ var webhookChecks = []Check{
 				request.Operation != "CREATE" || request.Name != obj.GetName() ||
 				request.Namespace != obj.GetNamespace() || request.UserInfo.Username == "" || request.DryRun != nil &&
 				*request.DryRun {
-				s.errorf("the webhook was asked about %s %s %s %s/%s by %q", request.Operation, request.Kind,
+				s.errorf("the webhook was called for %s %s %s %s/%s by %q", request.Operation, request.Kind,
 					request.Resource, request.Namespace, request.Name, request.UserInfo.Username)
 			}
 			var seen map[string]any
@@ -222,10 +224,10 @@ var webhookChecks = []Check{
 			}
 		}},
 	{"webhooks/user", Required, webhooking,
-		"A webhook is told the user who asks, not the one who passes the request on.",
+		"A webhook gets the user of the request, not the proxy that forwards it.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
 			user := s.unprivilegedUser()
-			s.grant(user, s.rule("*", "create", "get")) // the kind can ask for others, too
+			s.grant(user, s.rule("*", "create", "get")) // the kind may require further permissions
 			asked := s.validator("CREATE")
 			request, _ := s.asked(asked, func() *response {
 				return s.do("POST", s.collection(), body(s.hookedObject()), query("dryRun", "All"), as(user))
@@ -234,19 +236,20 @@ var webhookChecks = []Check{
 				s.errorf("the user of the request is %q, want %s", request.UserInfo.Username, user)
 			}
 		}},
-	{"webhooks/denied", Required, webhooking, "What a webhook refuses is refused, with its code and message.",
+	{"webhooks/denied", Required, webhooking,
+		"A request that a webhook denies is rejected, with the webhook's code and message.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
 			asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"},
 				answer: func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-					return &admissionv1.AdmissionResponse{Result: refusal(418, "the webhook of the check says no")}
+					return &admissionv1.AdmissionResponse{Result: refusal(418, "denied by the webhook of the check")}
 				}})
 			_, a := s.asked(asked, s.dryCreate)
 			if status := s.expectRefused(a, 418); !strings.Contains(status.Message,
-				"the webhook of the check says no") {
+				"denied by the webhook of the check") {
 				s.errorf("the message is %q, want that of the webhook", status.Message)
 			}
 		}},
-	{"webhooks/mutating", Required, webhooking, "What a mutating webhook changes is answered and stored.",
+	{"webhooks/mutating", Required, webhooking, "Changes of a mutating webhook are returned and stored.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
 			asked := s.mutator()
 			_, a := s.asked(asked, func() *response {
@@ -258,7 +261,7 @@ var webhookChecks = []Check{
 				s.errorf("the labels are %v, want mutated among them", got.GetLabels())
 			}
 		}},
-	{"webhooks/mutating-apply", Required, webhooking, "A mutating webhook changes what is applied, too.",
+	{"webhooks/mutating-apply", Required, webhooking, "A mutating webhook changes applied objects too.",
 		[]need{verbs("create", "patch"), aWebhookAddress}, func(s *session) {
 			asked := s.mutator()
 			_, a := s.asked(asked, func() *response {
@@ -269,7 +272,7 @@ var webhookChecks = []Check{
 				s.errorf("the labels are %v, want mutated among them", got.GetLabels())
 			}
 		}},
-	{"webhooks/update", Required, webhooking, "A webhook is told the old and the new object of a change.",
+	{"webhooks/update", Required, webhooking, "A webhook gets the old and the new object of an update.",
 		[]need{verbs("create", "patch"), aWebhookAddress}, func(s *session) {
 			obj := s.create(labelled("hooked", "yes"))
 			asked := s.validator("UPDATE")
@@ -281,12 +284,12 @@ var webhookChecks = []Check{
 			if before, after := string(request.OldObject.Raw),
 				string(request.Object.Raw); request.Operation != "UPDATE" ||
 				before == after || !strings.Contains(after, `"another"`) {
-				s.errorf("the webhook was asked about %s of %.300s to %.300s", request.Operation, before, after)
+				s.errorf("the webhook was called for %s of %.300s to %.300s", request.Operation, before, after)
 			}
 		}},
-	{"webhooks/delete", Required, webhooking, "A webhook is asked about a deletion, with the object.",
+	{"webhooks/delete", Required, webhooking, "A webhook is called for a deletion, with the object.",
 		[]need{verbs("create", "delete"), aWebhookAddress}, func(s *session) {
-			// One that is left behind must not keep objects from being deleted.
+			// A webhook that is not deleted must not prevent the deletion of objects.
 			asked := s.webhook(hooked{kind: validating, operations: []any{"DELETE"}, policy: "Ignore", answer: allows})
 			var obj *unstructured.Unstructured
 			request, _ := s.asked(asked, func() *response {
@@ -295,12 +298,12 @@ var webhookChecks = []Check{
 			})
 			if request.Operation != "DELETE" || request.Name != obj.GetName() ||
 				!strings.Contains(string(request.OldObject.Raw), string(obj.GetUID())) {
-				s.errorf("the webhook was asked about %s %s with %.300s", request.Operation, request.Name,
+				s.errorf("the webhook was called for %s %s with %.300s", request.Operation, request.Name,
 					request.OldObject.Raw)
 			}
 		}},
 	{"webhooks/status", Required, webhooking,
-		"A webhook for the subresource status is asked about it, and not about the object.",
+		"A webhook for the subresource status is called for the status, and not for the object.",
 		[]need{verbs("create", "patch"), subresource("status"), aStatus, aWebhookAddress}, func(s *session) {
 			obj := s.create(labelled("hooked", "yes"))
 			asked := s.webhook(hooked{kind: validating, operations: []any{"UPDATE"},
@@ -315,10 +318,10 @@ var webhookChecks = []Check{
 			}
 			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"another": "yes"}}))
 			if n := len(asked()); n > 0 {
-				s.errorf("the webhook was asked about the object")
+				s.errorf("the webhook was called for the object")
 			}
 		}},
-	{"webhooks/dry-run", Required, webhooking, "A webhook is told of a dry run.",
+	{"webhooks/dry-run", Required, webhooking, "A webhook sees that a request is a dry run.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
 			asked := s.validator("CREATE")
 			if request, a := s.asked(asked, s.dryCreate); a.Code != 201 || request.DryRun == nil || !*request.DryRun {
@@ -336,21 +339,21 @@ var webhookChecks = []Check{
 			s.warned(s.want(a, 201), "the webhook of the check warns")
 		}},
 	{"webhooks/fails-closed", Required, webhooking,
-		"A webhook without an answer refuses the request, when its failurePolicy is Fail.",
+		"A request is rejected if a webhook with the failurePolicy Fail does not respond.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
 			asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, answer: none})
 			_, a := s.asked(asked, s.dryCreate)
 			s.expectRefused(a, 500, 503)
 		}},
 	{"webhooks/fails-open", Required, webhooking,
-		"A webhook without an answer is passed over, when its failurePolicy is Ignore.",
+		"A request is accepted if a webhook with the failurePolicy Ignore does not respond.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
 			asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, policy: "Ignore", answer: none})
 			_, a := s.asked(asked, s.dryCreate)
 			s.want(a, 201)
 		}},
 	{"webhooks/versions", Required, webhooking,
-		"A webhook for one version is asked about writes in another, and sees them in its own.",
+		"A webhook for one version is called for writes in another version, with the object in its own version.",
 		[]need{verbs("create"), otherVersions, aWebhookAddress}, func(s *session) {
 			obj := s.create()
 			for _, version := range s.r.discovered.otherVersions {
@@ -360,7 +363,7 @@ var webhookChecks = []Check{
 				if request.Kind.Version != version || request.RequestKind == nil ||
 					request.RequestKind.Version != s.r.discovered.gvr.Version ||
 					!strings.Contains(string(request.Object.Raw), s.apiVersionOf(version)) {
-					s.errorf("%s: the webhook was asked about %s with %.300s", version, request.Kind,
+					s.errorf("%s: the webhook was called for %s with %.300s", version, request.Kind,
 						request.Object.Raw)
 				}
 			}
@@ -368,7 +371,7 @@ var webhookChecks = []Check{
 		}},
 }
 
-// mutator is a webhook that adds a label.
+// mutator creates a webhook that adds a label.
 func (s *session) mutator() func() []*admissionv1.AdmissionRequest {
 	return s.webhook(hooked{kind: mutating, operations: []any{"CREATE"},
 		answer: func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
@@ -378,21 +381,22 @@ func (s *session) mutator() func() []*admissionv1.AdmissionRequest {
 		}})
 }
 
-// none is no answer.
+// none is the function of a webhook that does not respond.
 func none(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { return nil }
 
 func refusal(code int32, message string) *metav1.Status {
 	return &metav1.Status{Status: metav1.StatusFailure, Code: code, Message: message}
 }
 
-// hasWarning says whether an answer has a warning with a text, as RFC 7234 has them, section 5.5.
+// hasWarning reports whether a response has a warning with a text, in the format of RFC 7234,
+// section 5.5.
 func (a *response) hasWarning(text string) bool {
 	return slices.ContainsFunc(a.Header.Values("Warning"), func(warning string) bool {
 		return strings.HasPrefix(warning, "299 ") && strings.Contains(warning, text)
 	})
 }
 
-// warned fails the check without such a warning.
+// warned fails the check unless a response has such a warning.
 func (s *session) warned(a *response, text string) {
 	if !a.hasWarning(text) {
 		s.errorf("%s: the warnings are %q, want one with code 299 and %q", a.request, a.Header.Values("Warning"), text)

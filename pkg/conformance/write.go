@@ -15,7 +15,7 @@ import (
 )
 
 var nameChecks = []Check{
-	{"names/generated", Required, names, "generateName makes a name of the prefix and a suffix.",
+	{"names/generated", Required, names, "generateName creates a name from the prefix and a suffix.",
 		[]need{verbs("create")}, func(s *session) {
 			prefix := s.name() + "-"
 			obj := s.create(generated(prefix))
@@ -41,20 +41,22 @@ var nameChecks = []Check{
 			}
 		}},
 	{"names/missing", Required, names,
-		"An object without name and generateName is refused with 422 that names the field.", []need{verbs("create")},
+		"An object without name and generateName is rejected with 422, and the cause contains the field.",
+		[]need{verbs("create")},
 		func(s *session) {
 			obj := s.object()
 			obj.SetName("")
 			s.invalid(s.do("POST", s.collection(), body(obj)), "metadata.name")
 		}},
 	{"names/invalid", Required, names,
-		"A name that cannot be a segment of a path is refused with 422 that names the field.", []need{verbs("create")},
+		"A name that cannot be a path segment is rejected with 422, and the cause contains the field.",
+		[]need{verbs("create")},
 		func(s *session) {
 			obj := s.object()
 			obj.SetName("a/b")
 			s.invalid(s.do("POST", s.collection(), body(obj)), "metadata.name")
 		}},
-	{"names/taken", Required, concepts, "A second object of the same name is refused with 409 AlreadyExists.",
+	{"names/taken", Required, concepts, "A second object with the same name is rejected with 409 AlreadyExists.",
 		[]need{verbs("create")}, func(s *session) {
 			obj := s.object()
 			obj.SetName(s.create().GetName())
@@ -67,7 +69,7 @@ var nameChecks = []Check{
 			}
 		}},
 	{"names/free-again", Required, concepts,
-		"The name of a deleted object can be used again, by another with another uid.",
+		"The name of a deleted object can be used again, by an object with another uid.",
 		[]need{verbs("create", "delete")}, func(s *session) {
 			old := s.create()
 			s.deleteAndWait(old)
@@ -79,7 +81,8 @@ var nameChecks = []Check{
 			}
 		}},
 	{"names/other-in-body", Required, concepts,
-		"An update whose body has another name than the URL is refused with 400.", []need{verbs("create", "update")},
+		"An update with different names in the body and in the URL is rejected with 400.",
+		[]need{verbs("create", "update")},
 		func(s *session) {
 			obj := s.create()
 			path := s.path(obj)
@@ -87,13 +90,13 @@ var nameChecks = []Check{
 			s.expectRefused(s.do("PUT", path, body(obj)), 400)
 		}},
 	{"names/other-namespace-in-body", Required, concepts,
-		"An object whose body has another namespace than the URL is refused with 400.",
+		"An object with different namespaces in the body and in the URL is rejected with 400.",
 		[]need{verbs("create"), namespaced}, func(s *session) {
 			obj := s.object()
 			obj.SetNamespace(s.aNamespace())
 			s.expectRefused(s.do("POST", s.collection(), body(obj)), 400)
 		}},
-	{"names/namespace-from-url", Required, concepts, "An object without a namespace gets that of the URL.",
+	{"names/namespace-from-url", Required, concepts, "An object without a namespace gets the namespace in the URL.",
 		[]need{verbs("create"), namespaced}, func(s *session) {
 			obj := s.object()
 			obj.SetNamespace("")
@@ -104,7 +107,8 @@ var nameChecks = []Check{
 			made.SetNamespace(s.namespace)
 			s.objects = append(s.objects, s.path(made))
 		}},
-	{"names/namespace-missing", Required, concepts, "An object in a namespace that does not exist is refused with 404.",
+	{"names/namespace-missing", Required, concepts,
+		"An object in a namespace that does not exist is rejected with 404.",
 		[]need{verbs("create"), namespaced}, func(s *session) {
 			obj := s.object()
 			obj.SetNamespace("no-" + s.name())
@@ -120,7 +124,7 @@ func generated(prefix string) func(*unstructured.Unstructured) {
 	}
 }
 
-// invalid ends the check unless an answer is 422 with a cause that names a field.
+// invalid fails the check unless a response is 422 with a cause for a field.
 func (s *session) invalid(a *response, field string) {
 	status := s.expectRefused(a, 422)
 	var fields []string
@@ -137,19 +141,20 @@ func (s *session) invalid(a *response, field string) {
 	}
 }
 
-// deleteAndWait deletes an object and waits until it is.
+// deleteAndWait deletes an object and waits until it no longer exists.
 func (s *session) deleteAndWait(obj *unstructured.Unstructured) {
 	s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
 	s.eventually("after the deletion", func() string {
 		if a := s.do("GET", s.path(obj)); a.Code != 404 {
-			return fmt.Sprintf("%s is still there", obj.GetName())
+			return fmt.Sprintf("%s still exists", obj.GetName())
 		}
 		return ""
 	})
 }
 
 var createChecks = []Check{
-	{"create/answer", Required, concepts, "The answer is 201 with the object and its kind.", []need{offers("create")},
+	{"create/answer", Required, concepts,
+		"A create returns 201 with the object and its kind.", []need{offers("create")},
 		func(s *session) {
 			if s.r.discovered.uncreated != "" {
 				s.fatalf("%s", s.r.discovered.uncreated) // the other checks are skipped
@@ -170,7 +175,7 @@ var createChecks = []Check{
 			}
 		}},
 	{"create/system-fields-of-client", Required, conventions,
-		"uid, creationTimestamp and deletionTimestamp of a client are not taken over.", []need{verbs("create")},
+		"The server ignores uid, creationTimestamp and deletionTimestamp of the client.", []need{verbs("create")},
 		func(s *session) {
 			obj := s.create(func(obj *unstructured.Unstructured) {
 				obj.SetUID("11111111-2222-3333-4444-555555555555")
@@ -184,13 +189,14 @@ var createChecks = []Check{
 					obj.GetCreationTimestamp(), obj.GetDeletionTimestamp())
 			}
 		}},
-	{"create/resource-version", Required, concepts, "An object with a resourceVersion is refused.",
+	{"create/resource-version", Required, concepts, "An object with a resourceVersion is rejected.",
 		[]need{verbs("create")}, func(s *session) {
 			obj := s.object()
 			obj.SetResourceVersion("1")
 			s.expectRefused(s.do("POST", s.collection(), body(obj)), 400, 409, 422, 500)
 		}},
-	{"create/stored", Required, concepts, "What is read is what was answered.", []need{verbs("create", "get")},
+	{"create/stored", Required, concepts,
+		"A read returns the same object as the create.", []need{verbs("create", "get")},
 		func(s *session) {
 			obj := s.create()
 			got := s.get(obj)
@@ -199,7 +205,7 @@ var createChecks = []Check{
 				s.errorf("created %v, read %v", obj.Object, got.Object)
 			}
 		}},
-	{"create/content", Required, conventions, "Every field of the sample is in the answer.", []need{verbs("create")},
+	{"create/content", Required, conventions, "The response has every field of the sample.", []need{verbs("create")},
 		func(s *session) {
 			want, got := s.object(), s.create()
 			if missing := firstDifference(content(want), content(got), ""); missing != "" {
@@ -216,7 +222,7 @@ var createChecks = []Check{
 			}
 		}},
 	{"create/generation", Recommended, conventions,
-		"Where objects have a generation, the first is 1 whatever the client says.", []need{verbs("create")},
+		"If objects have a generation, the first one is 1, whatever the client sends.", []need{verbs("create")},
 		func(s *session) {
 			if s.create().GetGeneration() == 0 {
 				s.skipf("objects have no generation")
@@ -227,7 +233,7 @@ var createChecks = []Check{
 			}
 		}},
 	{"create/status-dropped", Required, conventions,
-		"A status in a new object is dropped where there is a subresource status.",
+		"The status of a new object is dropped if there is a subresource status.",
 		[]need{verbs("create"), subresource("status"), aStatus}, func(s *session) {
 			obj := s.create(func(obj *unstructured.Unstructured) {
 				obj.Object = s.merged(obj, s.r.target.Status).Object
@@ -241,7 +247,7 @@ var createChecks = []Check{
 		func(s *session) {
 			s.managed(s.create(), "conformance", "Update")
 		}},
-	{"create/field-manager", Required, applying, "fieldManager names the manager.", []need{verbs("create")},
+	{"create/field-manager", Required, applying, "fieldManager sets the name of the manager.", []need{verbs("create")},
 		func(s *session) {
 			obj := s.created(s.want(s.do("POST", s.collection(), body(s.object()), query("fieldManager", "somebody")),
 				201))
@@ -254,39 +260,39 @@ var createChecks = []Check{
 				header("User-Agent", "some-client/v1.2 (linux) more/3")), 201)
 			s.managed(s.created(a), "some-client", "Update")
 		}},
-	{"create/field-manager-long", Recommended, applying, "A fieldManager of more than 128 characters is refused.",
+	{"create/field-manager-long", Recommended, applying, "A fieldManager of more than 128 characters is rejected.",
 		[]need{verbs("create")}, func(s *session) {
 			s.expectRefused(s.do("POST", s.collection(), body(s.object()),
 				query("fieldManager", strings.Repeat("x", 129))), 400, 422)
 		}},
-	{"create/empty-body", Required, concepts, "An empty body is refused with 400.", []need{verbs("create")},
+	{"create/empty-body", Required, concepts, "An empty body is rejected with 400.", []need{verbs("create")},
 		func(s *session) {
 			s.expectRefused(s.do("POST", s.collection(), text("application/json", "")), 400)
 		}},
-	{"create/not-json", Required, concepts, "A body that is no JSON is refused with 400.", []need{verbs("create")},
+	{"create/not-json", Required, concepts, "A body that is not JSON is rejected with 400.", []need{verbs("create")},
 		func(s *session) {
 			s.expectRefused(s.do("POST", s.collection(), text("application/json", `{"kind": `)), 400)
 		}},
-	{"create/other-kind", Required, concepts, "An object of another kind is refused with 400 or 422.",
+	{"create/other-kind", Required, concepts, "An object of another kind is rejected with 400 or 422.",
 		[]need{verbs("create")}, func(s *session) {
 			obj := s.object()
 			obj.SetKind("Another")
 			s.expectRefused(s.do("POST", s.collection(), body(obj)), 400, 422)
 		}},
-	{"create/other-version", Required, concepts, "An object of another API version is refused with 400.",
+	{"create/other-version", Required, concepts, "An object of another API version is rejected with 400.",
 		[]need{verbs("create")}, func(s *session) {
 			obj := s.object()
 			obj.SetAPIVersion("another.example.com/v1")
 			s.expectRefused(s.do("POST", s.collection(), body(obj)), 400)
 		}},
-	{"create/wrong-type", Required, concepts, "A field of a wrong type is refused with 400 or 422, never with 5xx.",
+	{"create/wrong-type", Required, concepts, "A field of the wrong type is rejected with 400 or 422, never with 5xx.",
 		[]need{verbs("create")}, func(s *session) {
 			obj := s.object()
 			_ = unstructured.SetNestedField(obj.Object, "text", "metadata", "labels")
 			s.expectRefused(s.do("POST", s.collection(), body(obj)), 400, 422)
 		}},
 	{"create/invalid", Required, conventions,
-		"An invalid object is refused with 422, with a cause for each wrong field.",
+		"An invalid object is rejected with 422, with a cause for each invalid field.",
 		[]need{verbs("create"), anInvalidChange}, func(s *session) {
 			obj := s.merged(s.object(), s.r.target.Invalid)
 			status := s.expectRefused(s.do("POST", s.collection(), body(obj)), 422)
@@ -297,7 +303,7 @@ var createChecks = []Check{
 					status.Details)
 			}
 		}},
-	{"create/named-url", Recommended, concepts, "POST to the URL of an object is 405.", []need{verbs("create")},
+	{"create/named-url", Recommended, concepts, "POST to the URL of an object returns 405.", []need{verbs("create")},
 		func(s *session) {
 			a := s.do("POST", s.collection()+"/"+s.name(), body(s.object()))
 			if a.Code == 201 {
@@ -307,7 +313,8 @@ var createChecks = []Check{
 		}},
 }
 
-// firstDifference says which field of one value another does not have, or has otherwise.
+// firstDifference describes the first field of want that got lacks or that has another value, or
+// returns "".
 func firstDifference(want, got any, path string) string {
 	switch want := want.(type) {
 	case map[string]any:
@@ -342,13 +349,14 @@ func firstDifference(want, got any, path string) string {
 	return ""
 }
 
-// empty says whether a value may be left out.
+// empty reports whether a value may be omitted.
 func empty(value any) bool {
 	v := reflect.ValueOf(value)
 	return !v.IsValid() || v.IsZero() || (v.Kind() == reflect.Map || v.Kind() == reflect.Slice) && v.Len() == 0
 }
 
-// managed ends the check unless an object has an entry of a manager.
+// managed stops the check unless an object has a managedFields entry of a manager with an
+// operation.
 func (s *session) managed(obj *unstructured.Unstructured, manager, operation string) metav1.ManagedFieldsEntry {
 	for _, entry := range obj.GetManagedFields() {
 		if entry.Manager == manager && string(entry.Operation) == operation {
@@ -363,14 +371,14 @@ func (s *session) managed(obj *unstructured.Unstructured, manager, operation str
 }
 
 var updateChecks = []Check{
-	{"update/answer", Required, concepts, "An update is answered by 200 with the new object.",
+	{"update/answer", Required, concepts, "An update returns 200 with the new object.",
 		[]need{verbs("create", "update")}, func(s *session) {
 			obj := s.update(s.create(), labelled("updated", "yes"))
 			if obj.GetLabels()["updated"] != "yes" || s.get(obj).GetLabels()["updated"] != "yes" {
 				s.errorf("the label is not in %v", obj.GetLabels())
 			}
 		}},
-	{"update/resource-version", Required, concepts, "A change makes a new resourceVersion.",
+	{"update/resource-version", Required, concepts, "A change creates a new resourceVersion.",
 		[]need{verbs("create", "update")}, func(s *session) {
 			obj := s.create()
 			if changed := s.update(obj,
@@ -385,7 +393,7 @@ var updateChecks = []Check{
 					s.path(obj), body(obj))
 			})
 		}},
-	{"update/conflict", Required, concepts, "An update with an old resourceVersion is refused with 409 Conflict.",
+	{"update/conflict", Required, concepts, "An update with an old resourceVersion is rejected with 409 Conflict.",
 		[]need{verbs("create", "update")}, func(s *session) {
 			old := s.create()
 			s.update(old, labelled("updated", "yes"))
@@ -395,35 +403,35 @@ var updateChecks = []Check{
 				s.errorf("the reason is %q, want Conflict", status.Reason)
 			}
 			if got := s.get(old).GetLabels()["updated"]; got != "yes" {
-				s.errorf("the refused update was done: the label is %q", got)
+				s.errorf("the rejected update was applied: the label is %q", got)
 			}
 		}},
-	{"update/other-uid", Required, concepts, "An update with another uid is refused with 409 Conflict.",
+	{"update/other-uid", Required, concepts, "An update with another uid is rejected with 409 Conflict.",
 		[]need{verbs("create", "update")}, func(s *session) {
 			obj := s.create()
 			obj.SetUID("11111111-2222-3333-4444-555555555555")
 			s.expectRefused(s.do("PUT", s.path(obj), body(obj)), 409, 422)
 		}},
 	{"update/resource-version-malformed", Recommended, concepts,
-		"An update with a resourceVersion that is none is refused.", []need{verbs("create", "update")},
+		"An update with a malformed resourceVersion is rejected.", []need{verbs("create", "update")},
 		func(s *session) {
 			obj := s.create()
 			obj.SetResourceVersion("abc")
 			s.expectRefused(s.do("PUT", s.path(obj), body(obj)), 400, 422)
 		}},
 	{"update/missing", Required, concepts,
-		"An update with a resourceVersion of an object that is not there is refused with 404 or 409.",
+		"An update with a resourceVersion of an object that does not exist is rejected with 404 or 409.",
 		[]need{verbs("update")}, func(s *session) {
 			obj := s.object()
 			obj.SetResourceVersion("1")
 			a := s.do("PUT", s.path(obj), body(obj))
 			if a.Code == 201 {
 				s.created(a)
-				s.skipf("an update of the kind creates")
+				s.skipf("an update of this kind creates objects")
 			}
 			s.expectRefused(a, 404, 409)
 		}},
-	{"update/creation-timestamp", Required, conventions, "creationTimestamp and uid stay as they are.",
+	{"update/creation-timestamp", Required, conventions, "An update keeps creationTimestamp and uid.",
 		[]need{verbs("create", "update")}, func(s *session) {
 			obj := s.create()
 			changed := s.update(obj, func(u *unstructured.Unstructured) {
@@ -436,7 +444,7 @@ var updateChecks = []Check{
 					obj.GetCreationTimestamp())
 			}
 		}},
-	{"update/generation", Recommended, conventions, "A change of the content raises the generation by one.",
+	{"update/generation", Recommended, conventions, "A change of the content increments the generation.",
 		[]need{verbs("create", "update"), aChange}, func(s *session) {
 			obj := s.create()
 			if obj.GetGeneration() == 0 {
@@ -450,14 +458,14 @@ var updateChecks = []Check{
 				s.errorf("the generation was %d and is %d", obj.GetGeneration(), changed.GetGeneration())
 			}
 		}},
-	{"update/generation-of-metadata", Recommended, conventions, "A change of the metadata alone leaves the generation.",
+	{"update/generation-of-metadata", Recommended, conventions, "A change of the metadata keeps the generation.",
 		[]need{verbs("create", "update")}, func(s *session) {
 			obj := s.create()
 			if changed := s.update(obj, labelled("updated", "yes")); changed.GetGeneration() != obj.GetGeneration() {
 				s.errorf("the generation was %d and is %d", obj.GetGeneration(), changed.GetGeneration())
 			}
 		}},
-	{"update/generation-of-client", Recommended, conventions, "A generation of the client is not taken over.",
+	{"update/generation-of-client", Recommended, conventions, "The server ignores a generation of the client.",
 		[]need{verbs("create", "update")}, func(s *session) {
 			obj := s.create()
 			changed := s.update(obj, func(u *unstructured.Unstructured) {
@@ -469,7 +477,7 @@ var updateChecks = []Check{
 				s.errorf("the generation is the client's")
 			}
 		}},
-	{"update/content", Required, concepts, "What changes is stored, and what an update leaves out is gone.",
+	{"update/content", Required, concepts, "An update stores changed fields, and removes fields that it leaves out.",
 		[]need{verbs("create", "update"), aChange}, func(s *session) {
 			obj := s.create(labelled("first", "yes"))
 			changed := s.update(obj, func(u *unstructured.Unstructured) {
@@ -482,10 +490,10 @@ var updateChecks = []Check{
 				s.errorf("%s", missing)
 			}
 			if _, ok := s.get(obj).GetLabels()["first"]; ok {
-				s.errorf("the label that the update left out is there")
+				s.errorf("the omitted label still exists")
 			}
 		}},
-	{"update/invalid", Required, conventions, "A change to an invalid object is refused with 422.",
+	{"update/invalid", Required, conventions, "An update that makes the object invalid is rejected with 422.",
 		[]need{verbs("create", "update"), anInvalidChange}, func(s *session) {
 			obj := s.merged(s.get(s.create()), s.r.target.Invalid)
 			obj.SetResourceVersion("")
@@ -496,7 +504,7 @@ var updateChecks = []Check{
 			}
 			s.expectRefused(a, 422)
 		}},
-	{"update/managed-fields", Required, applying, "An update notes its manager for what it changed.",
+	{"update/managed-fields", Required, applying, "An update records its manager for the changed fields.",
 		[]need{verbs("create", "update")}, func(s *session) {
 			obj := s.create()
 			labelled("mine", "yes")(obj)
@@ -504,7 +512,7 @@ var updateChecks = []Check{
 			labelled("mine", "yes")(current)
 			a := s.want(s.do("PUT", s.path(obj), body(current), query("fieldManager", "other")), 200, 409)
 			if a.Code == 409 {
-				s.skipf("somebody else writes the objects meanwhile")
+				s.skipf("another client writes the objects")
 			}
 			if entry := s.managed(a.object(), "other", "Update"); !strings.Contains(
 				entry.FieldsV1.GetRawString(), `"f:mine"`) {
@@ -512,7 +520,7 @@ var updateChecks = []Check{
 			}
 		}},
 	{"update/managed-fields-of-client", Required, applying,
-		"managedFields that an update leaves out stay as they were.", []need{verbs("create", "update")},
+		"An update without managedFields keeps them.", []need{verbs("create", "update")},
 		func(s *session) {
 			obj := s.create()
 			changed := s.update(obj, func(u *unstructured.Unstructured) {
@@ -521,11 +529,11 @@ var updateChecks = []Check{
 					"updated", "yes")(u)
 			})
 			if len(changed.GetManagedFields()) == 0 {
-				s.errorf("there are no managedFields any more")
+				s.errorf("managedFields are missing")
 			}
 		}},
 	{"update/unconditional", Recommended, concepts,
-		"An update without a resourceVersion is done, whatever was written before.", []need{verbs("create", "update")},
+		"An update without a resourceVersion succeeds, whatever was written before.", []need{verbs("create", "update")},
 		func(s *session) {
 			obj := s.create()
 			s.update(obj, labelled("updated", "yes"))
@@ -533,20 +541,20 @@ var updateChecks = []Check{
 			labelled("updated", "last")(obj)
 			a := s.do("PUT", s.path(obj), body(obj))
 			if a.Code == 422 && strings.Contains(string(a.Body), "metadata.resourceVersion") {
-				s.skipf("the kind wants a resourceVersion in each update")
+				s.skipf("the kind requires a resourceVersion in each update")
 			}
 			if got := s.want(a, 200).object().GetLabels()["updated"]; got != "last" {
 				s.errorf("the label is %q, want that of the last update", got)
 			}
 		}},
-	{"update/no-name", Required, concepts, "An update whose body has no name is refused with 400.",
+	{"update/no-name", Required, concepts, "An update with a body without a name is rejected with 400.",
 		[]need{verbs("create", "update")}, func(s *session) {
 			obj := s.create()
 			path := s.path(obj)
 			obj.SetName("")
 			s.expectRefused(s.do("PUT", path, body(obj)), 400)
 		}},
-	{"update/deletion-timestamp", Required, finalizing, "An update cannot begin a deletion.",
+	{"update/deletion-timestamp", Required, finalizing, "An update cannot start a deletion.",
 		[]need{verbs("create", "update")}, func(s *session) {
 			obj := s.get(s.create(finalized))
 			now := metav1.Now()
@@ -556,13 +564,13 @@ var updateChecks = []Check{
 				s.errorf("the object has a deletionTimestamp")
 			}
 		}},
-	{"update/collection", Recommended, concepts, "PUT to the collection is 405.", nil, func(s *session) {
+	{"update/collection", Recommended, concepts, "PUT to the collection returns 405.", nil, func(s *session) {
 		s.want(s.permitted(s.do("PUT", s.collection(), body(s.object()))), 405)
 	}},
 }
 
-// expectNoChange ends the check unless a request that changes nothing keeps the resourceVersion. Controllers may write
-// meanwhile, so it tries thrice.
+// expectNoChange fails the check unless a request that changes nothing keeps the resourceVersion.
+// It tries three times, because controllers may write concurrently.
 func (s *session) expectNoChange(obj *unstructured.Unstructured, send func(*unstructured.Unstructured) *response) {
 	var versions []string
 	for range 3 {

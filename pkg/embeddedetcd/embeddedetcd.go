@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package embeddedetcd is an etcd in the process of a server, for an API whose servers need no cluster of etcds. It
-// links the server of etcd. internal/storage operates it.
+// Package embeddedetcd runs etcd in the process of a server, for an API whose servers need no
+// external etcd cluster. It links the server of etcd. internal/storage operates it.
 package embeddedetcd
 
 import (
@@ -22,26 +22,27 @@ import (
 )
 
 const (
-	// maxSocketPath is the size of sun_path less its final NUL (unix(7)).
+	// maxSocketPath is the size of sun_path without its terminating NUL (unix(7)).
 	maxSocketPath = 107
-	// startTimeout: opening the database takes 0.3 s; a large one after a crash needs longer.
+	// startTimeout limits the start. Opening the database takes 0.3 s, but longer for a large one
+	// after a crash.
 	startTimeout = 60 * time.Second
 )
 
-// Server implements apiserver.EmbeddedEtcd. The etcd is reachable through a socket in a directory that nobody else may
-// enter.
+// Server implements apiserver.EmbeddedEtcd. Clients reach the etcd through a Unix socket in a
+// directory that only its owner can enter.
 type Server struct{}
 
 // ValidateDataDir implements apiserver.EmbeddedEtcd.
 func (Server) ValidateDataDir(dataDir string) []error {
 	abs, err := filepath.Abs(dataDir)
 	if dataDir == "" || err != nil {
-		return []error{fmt.Errorf(
-			"--data-dir is %q, expected a directory for the embedded etcd (or set --etcd-servers)", dataDir)}
+		return []error{errors.New(
+			"--data-dir is required for the embedded etcd, or --etcd-servers for an external one")}
 	}
 	if path := storage.SocketPath(abs); len(path) > maxSocketPath {
 		return []error{fmt.Errorf(
-			"--data-dir %s: the path of its socket %s has %d bytes, expected at most %d; choose a shorter directory",
+			"--data-dir %s: the path of its socket %s has %d bytes, and must have at most %d; choose a shorter directory",
 			dataDir, path, len(path), maxSocketPath)}
 	}
 	return nil
@@ -54,17 +55,18 @@ func (Server) Start(ctx context.Context,
 	if err != nil {
 		return "", nil, nil, fmt.Errorf("resolve --data-dir: %w", err)
 	}
-	// etcd gives its socket mode 0755: the directory's mode is what keeps others out.
+	// etcd creates its socket with mode 0755, so the mode of the directory keeps other users out.
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
-		return "", nil, nil, fmt.Errorf("create --data-dir: %w; choose a directory that this user may write", err)
+		return "", nil, nil, fmt.Errorf("create --data-dir: %w; choose a directory that this user can write", err)
 	}
 	if err := os.Chmod(dataDir, 0o700); err != nil {
-		return "", nil, nil, fmt.Errorf("protect --data-dir: %w; it must belong to the user that runs the server", err)
+		return "", nil, nil, fmt.Errorf(
+			"set the mode of --data-dir: %w; it must belong to the user that runs the server", err)
 	}
 	lock, err := fileutil.TryLockFile(storage.LockPath(dataDir), os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, fileutil.ErrLocked) {
 		return "", nil, nil, fmt.Errorf(
-			"--data-dir %s is in use by another server: stop it, or choose another directory", dataDir)
+			"--data-dir %s is in use by another server; stop it, or choose another directory", dataDir)
 	} else if err != nil {
 		return "", nil, nil, fmt.Errorf("lock --data-dir: %w", err)
 	}
@@ -85,11 +87,11 @@ func (Server) Start(ctx context.Context,
 	select {
 	case <-etcd.Server.ReadyNotify():
 		return "unix://" + config.ListenClientUrls[0].Path, etcd.Err(), func() {
-			// Closing its own listeners looks to etcd like errors, with stack traces.
+			// When its own listeners close, etcd would log errors with stack traces.
 			logs.SetLevel(zap.FatalLevel)
 			etcd.Close()
 			if err := lock.Close(); err != nil {
-				klog.ErrorS(err, "Unlocking the data directory")
+				klog.ErrorS(err, "Failed to unlock the data directory")
 			}
 		}, nil
 	case err = <-etcd.Err():
@@ -107,16 +109,17 @@ func newConfig(dataDir string) (*embed.Config, zap.AtomicLevel, error) {
 	logs.Level = zap.NewAtomicLevelAt(zap.ErrorLevel)
 	logger, err := logs.Build()
 	if err != nil {
-		return nil, logs.Level, fmt.Errorf("make logger of embedded etcd: %w", err)
+		return nil, logs.Level, fmt.Errorf("create logger of embedded etcd: %w", err)
 	}
 
 	cfg := embed.NewConfig()
 	cfg.Name = storage.EmbeddedMember
 	cfg.Dir = storage.EtcdDir(dataDir)
 	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Path: storage.SocketPath(dataDir)}}
-	// The addresses that a single member advertises are dialled by nobody; etcd only wants them to look like addresses.
+	// No client connects to the advertised addresses of a single member. etcd only checks their
+	// syntax.
 	cfg.AdvertiseClientUrls = []url.URL{{Scheme: "http", Host: "localhost:2379"}}
-	// No peers: the default would listen on port 2380 for members that can never come.
+	// No peers: by default etcd would listen on port 2380 for other members.
 	cfg.ListenPeerUrls = nil
 	cfg.AdvertisePeerUrls = []url.URL{storage.EmbeddedPeerURL}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestEmbeddedEtcdHasNoPort: nobody reaches the embedded etcd by network, neither the default client port nor that for
-// peers, nor by an abstract socket, which has no permissions.
+// TestEmbeddedEtcdHasNoPort: the embedded etcd listens only on its socket. It listens neither on
+// the default ports for clients and peers, nor on an abstract socket, which has no permissions.
 func TestEmbeddedEtcdHasNoPort(t *testing.T) {
 	before := listening(t)
 	dir := t.TempDir()
@@ -28,7 +28,7 @@ func TestEmbeddedEtcdHasNoPort(t *testing.T) {
 	}
 }
 
-// listening returns the addresses on which this process listens, as /proc has them.
+// listening returns the addresses on which this process listens, as listed in /proc.
 func listening(t *testing.T) []string {
 	t.Helper()
 	own := map[string]bool{}
@@ -56,7 +56,7 @@ func listening(t *testing.T) []string {
 		}
 		for line := range strings.Lines(string(data)) {
 			fields := strings.Fields(line)
-			// A listening socket of the domain unix has a name; a connected one of a client has none.
+			// A listening Unix socket has a name, a connected socket of a client does not.
 			if len(fields) > table.nameAt && fields[table.stateAt] == table.state && own[fields[table.inodeAt]] {
 				found = append(found, table.name+" "+fields[table.nameAt])
 			}

@@ -33,7 +33,8 @@ func etcdClient(t *testing.T, endpoint string) *clientv3.Client {
 	return client
 }
 
-// TestEmbeddedEtcd: nobody else can enter the directory, whoever made it, and what was stored survives a restart.
+// TestEmbeddedEtcd: the directory has mode 0700 even if it existed before, and stored data
+// survives a restart.
 func TestEmbeddedEtcd(t *testing.T) {
 	parent := t.TempDir()
 	open := filepath.Join(parent, "open")
@@ -71,7 +72,7 @@ func TestEmbeddedEtcd(t *testing.T) {
 	}
 }
 
-// TestDataDirInUse: a second server on the directory gives up at once and does the first no harm.
+// TestDataDirInUse: a second server on the directory fails at once and does not affect the first.
 func TestDataDirInUse(t *testing.T) {
 	dir := t.TempDir()
 	first, closeFirst := start(t, dir)
@@ -84,11 +85,11 @@ func TestDataDirInUse(t *testing.T) {
 	select {
 	case err := <-refused:
 		if want := "--data-dir " + dir +
-			" is in use by another server: stop it, or choose another directory"; err == nil || err.Error() != want {
+			" is in use by another server; stop it, or choose another directory"; err == nil || err.Error() != want {
 			t.Errorf("second server: got error %v, want %s", err, want)
 		}
 	case <-time.After(5 * time.Second):
-		// The database would wait for its own lock for ever.
+		// The database would wait for its own lock forever.
 		t.Fatal("second server: still waiting after 5 s, want it refused at once")
 	}
 	if _, err := etcdClient(t, first).Put(t.Context(), "key", "value"); err != nil {
@@ -96,12 +97,12 @@ func TestDataDirInUse(t *testing.T) {
 	}
 }
 
-// TestStartInterrupted: a start that is given up leaves the directory free for the next one.
+// TestStartInterrupted: after a cancelled start, the directory can be used again.
 func TestStartInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	// The member may be ready before anyone looks at the context; then it runs.
+	// If the member becomes ready before Start checks the context, it runs.
 	_, _, closeEtcd, err := Server{}.Start(ctx, dir)
 	switch {
 	case err == nil:
@@ -113,7 +114,7 @@ func TestStartInterrupted(t *testing.T) {
 	closeEtcd()
 }
 
-// TestDataDirUnusable: the error names the flag and says what to do.
+// TestDataDirUnusable: the error names the flag and has a hint.
 func TestDataDirUnusable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -121,20 +122,20 @@ func TestDataDirUnusable(t *testing.T) {
 	}
 	_, _, _, err := Server{}.Start(t.Context(), filepath.Join(file, "data"))
 	if err == nil || !strings.HasPrefix(err.Error(), "create --data-dir: ") ||
-		!strings.HasSuffix(err.Error(), "choose a directory that this user may write") {
+		!strings.HasSuffix(err.Error(), "choose a directory that this user can write") {
 		t.Errorf("got error %v, want one that says to choose another directory", err)
 	}
 }
 
 func TestValidateDataDir(t *testing.T) {
-	// "/etcd.sock" takes 10 bytes of the 107.
+	// "/etcd.sock" uses 10 of the 107 bytes.
 	longest := "/" + strings.Repeat("d", 96)
 	for _, tc := range []struct{ name, dir, want string }{
 		{"longest", longest, ""},
 		{"too long", longest + "d", "--data-dir " + longest + "d: the path of its socket " + longest +
-			"d/etcd.sock has 108 bytes, expected at most 107; choose a shorter directory"},
+			"d/etcd.sock has 108 bytes, and must have at most 107; choose a shorter directory"},
 		{"relative", "data", ""},
-		{"none", "", `--data-dir is "", expected a directory for the embedded etcd (or set --etcd-servers)`},
+		{"none", "", "--data-dir is required for the embedded etcd, or --etcd-servers for an external one"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := ""

@@ -9,7 +9,7 @@ import (
 	"example.com/extension-apiserver/pkg/embeddedetcd"
 )
 
-// A server that stores its objects in its own process, where no --etcd-servers are given.
+// A server stores its objects in its own process if --etcd-servers is not set.
 func ExampleServer() {
 	api := apiserver.API{Name: "notes-apiserver", EmbeddedEtcd: embeddedetcd.Server{}}
 	fmt.Println(api.EmbeddedEtcd.ValidateDataDir(""))

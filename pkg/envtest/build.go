@@ -16,24 +16,26 @@ import (
 	"example.com/extension-apiserver/internal/gobuild"
 )
 
-// kit is the module that this package is of.
+// kit is the module of this package.
 const kit = "example.com/extension-apiserver"
 
-// built are the files of main packages that this process built.
+// built contains the files of the main packages that this process has built.
 var built struct {
 	sync.Mutex
 	files map[string]string
 }
 
-// Build builds a main package and returns the file, which is in Go's build cache: go forgets it some days after its
-// last use. The package is as go build takes it, in the module of the working directory: its import path, or ./...
-// relative to the working directory, which in a test is that of its package. One of the kit is built with the pins of
-// the kit, as its own project needs only those of what it imports. In a process a package is built once.
+// Build builds a main package and returns the path of the executable in Go's build cache. Go
+// deletes the file some days after its last use. pkg is an argument of go build in the module of
+// the working directory: an import path, or a path such as ./cmd/server relative to the working
+// directory, which for a test is the directory of its package. Packages of the kit are built with
+// the dependency versions of the kit, because a project requires only those that it imports. A
+// process builds each package once.
 func Build(ctx context.Context, pkg string) (file string, err error) {
 	return buildWith(ctx, pkg, io.Discard)
 }
 
-// buildWith tells how far it is.
+// buildWith is Build with progress output.
 func buildWith(ctx context.Context, pkg string, progress io.Writer) (file string, err error) {
 	built.Lock()
 	defer built.Unlock()
@@ -47,9 +49,10 @@ func buildWith(ctx context.Context, pkg string, progress io.Writer) (file string
 			return "", fmt.Errorf("find the kit in the module of the working directory: %w", err)
 		}
 	}
-	// go run keeps what it links in Go's build cache, as go build does not. When it links, it tells of a file in a
-	// directory for its own work, which is gone now; when it finds what was linked, of that. Sources may be edited
-	// meanwhile.
+	// go run, unlike go build, keeps the linked executable in Go's build cache. After linking, it
+	// prints the path in its own work directory, which no longer exists. If the executable is
+	// already cached, it prints the path in the cache. Sources may change meanwhile, so try
+	// several times.
 	for range 5 {
 		log := &gobuild.Log{}
 		list := goIn(ctx, dir, settings, append([]string{"list"}, gobuild.Stale(pkg)...)...)
@@ -68,15 +71,17 @@ func buildWith(ctx context.Context, pkg string, progress io.Writer) (file string
 			return file, openSources(ctx, dir, settings, pkg)
 		}
 	}
-	return "", fmt.Errorf("build %s: its sources change while it is built, or go run did not keep it: there is no %q",
+	return "", fmt.Errorf("build %s: %q does not exist; its sources changed during the build, or go run did not keep it",
 		pkg, file)
 }
 
-// sources prints the directories of packages in the module under test, what they embed, and go.mod.
+// sources is a template that prints the directories of packages in the module under test, the
+// files that they embed, and go.mod.
 const sources = `{{if .Module}}{{if .Module.Main}}{{.Dir}}{{"\n"}}{{.Module.GoMod}}{{"\n"}}{{range .EmbedFiles}}{{$.Dir}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
 
-// openSources opens what a main package is made of. go test takes a result from its cache as long as the test, and the
-// files in its module that it opened, are the same; a test that runs a program does not import it.
+// openSources opens the sources of a main package. go test reuses a cached result while the test
+// and the files of its module that it opened are unchanged. A test that runs a program does not
+// import it, so its sources must be opened.
 func openSources(ctx context.Context, dir string, settings []string, pkg string) error {
 	paths, err := goOutput(ctx, &gobuild.Log{}, dir, settings, "list", "-deps", "-f", sources, pkg)
 	if err != nil {
@@ -92,7 +97,7 @@ func openSources(ctx context.Context, dir string, settings []string, pkg string)
 	return nil
 }
 
-// goIn is a go command in a directory.
+// goIn returns a go command that runs in a directory with additional environment variables.
 func goIn(ctx context.Context, dir string, settings []string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
@@ -100,7 +105,7 @@ func goIn(ctx context.Context, dir string, settings []string, args ...string) *e
 	return cmd
 }
 
-// goOutput returns what a go command prints, but for its progress.
+// goOutput returns the standard output of a go command.
 func goOutput(ctx context.Context, log *gobuild.Log, dir string, settings []string, args ...string) (string, error) {
 	cmd := goIn(ctx, dir, settings, args...)
 	var stdout bytes.Buffer

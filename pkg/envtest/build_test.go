@@ -17,7 +17,7 @@ import (
 	"example.com/extension-apiserver/internal/controlplane"
 )
 
-// wantError checks that an error says all that is wanted.
+// wantError checks that the text of an error contains all wanted parts.
 func wantError(t *testing.T, err error, want ...string) {
 	t.Helper()
 	for _, text := range want {
@@ -27,14 +27,14 @@ func wantError(t *testing.T, err error, want ...string) {
 	}
 }
 
-// TestStartRefusesGivenBinaries: Start looks at them first.
+// TestStartRefusesGivenBinaries: Start rejects a KUBEBUILDER_ASSETS without kube-apiserver.
 func TestStartRefusesGivenBinaries(t *testing.T) {
 	t.Setenv("KUBEBUILDER_ASSETS", t.TempDir())
 	_, err := Start(t.Context(), Options{})
 	wantError(t, err, "it has no kube-apiserver")
 }
 
-// stubGo makes the go command a shell script.
+// stubGo replaces the go command by a shell script.
 func stubGo(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -44,15 +44,15 @@ func stubGo(t *testing.T, script string) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// TestBuildWithoutSpace: the error says what is needed.
+// TestBuildWithoutSpace: the error of a build without disk space states the required space.
 func TestBuildWithoutSpace(t *testing.T) {
 	stubGo(t, "[ \"$1\" = run ] && echo 'write /tmp/x: no space left on device' >&2 && exit 1\nexit 0\n")
 	_, err := Build(t.Context(), "./nowhere")
 	wantError(t, err, "build ./nowhere", "no space left on device", "GB once, in the directories of go env GOCACHE")
 }
 
-// TestDownloadsMeanwhile: while the server is compiled, the modules of what the environment cannot start without are
-// downloaded, and no others.
+// TestDownloadsMeanwhile: while the server is compiled, the modules of exactly those programs are
+// downloaded that the environment needs to start.
 func TestDownloadsMeanwhile(t *testing.T) {
 	t.Setenv("KUBEBUILDER_ASSETS", "")
 	t.Setenv("EXTENSION_APISERVER_CACHE", t.TempDir())
@@ -75,7 +75,8 @@ func TestDownloadsMeanwhile(t *testing.T) {
 			"k8s.io/kubernetes/cmd/kubectl;")
 }
 
-// giveBinaries makes KUBEBUILDER_ASSETS a directory with kubebuilder's three programs, beside an empty cache.
+// giveBinaries sets KUBEBUILDER_ASSETS to a directory with kubebuilder's three programs and uses
+// an empty cache.
 func giveBinaries(t *testing.T) (given, cache string) {
 	t.Helper()
 	filled, err := controlplane.Fill(t.Context(), os.Stderr, controlplane.EnvtestPrograms...)
@@ -93,7 +94,8 @@ func giveBinaries(t *testing.T) (given, cache string) {
 	return given, cache
 }
 
-// TestControllersFail: where the controllers cannot be built, the API is there without them, and says why.
+// TestControllersFail: if the controllers cannot be built, the environment runs without them and
+// reports the cause.
 func TestControllersFail(t *testing.T) {
 	giveBinaries(t)
 	server, err := Build(t.Context(), sampleServer)
@@ -104,7 +106,7 @@ func TestControllersFail(t *testing.T) {
 	var progress bytes.Buffer
 	e := New(t, Options{Server: server, Progress: &progress})
 	wantError(t, e.WaitControllers(t.Context()), "start the controllers: build kube-controller-manager",
-		"install Go, or have kube-controller-manager of Kubernetes 1.37")
+		"install Go, or put kube-controller-manager of Kubernetes 1.37")
 	client, err := e.AdminClient()
 	if err != nil {
 		t.Fatal(err)
@@ -114,13 +116,13 @@ func TestControllersFail(t *testing.T) {
 		t.Errorf("got %v, controllers %v, failure %v; want an environment that runs without controllers", err,
 			e.ControllersStarted(), e.Failure())
 	}
-	if !strings.Contains(progress.String(), "Without them no namespace is deleted") {
+	if !strings.Contains(progress.String(), "Without it, namespaces are not deleted") {
 		t.Errorf("got the progress\n%s\nwant that it says what is missing", progress.String())
 	}
 }
 
-// TestControllersLater: with kubebuilder's three programs and an empty cache the API is there before the controllers,
-// which are built meanwhile and then do their work.
+// TestControllersLater: with kubebuilder's three programs and an empty cache, the API is
+// available before the controllers, which are built meanwhile and then started.
 func TestControllersLater(t *testing.T) {
 	_, empty := giveBinaries(t)
 	var progress bytes.Buffer
@@ -132,7 +134,7 @@ func TestControllersLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(progress.String(),
-		"The controllers are still built: until they run, no namespace is deleted") {
+		"kube-controller-manager is being built. Until it runs, namespaces are not deleted") {
 		t.Errorf("got the progress\n%s\nwant that it says what is missing", progress.String())
 	}
 	if given, err := filepath.Glob(filepath.Join(empty, "controlplane", "*", "kube-apiserver")); err != nil ||
@@ -143,7 +145,7 @@ func TestControllersLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Only the controllers make it.
+	// Only the controllers create it.
 	e.Eventually(t, "the ServiceAccount default", time.Minute, func(ctx context.Context) error {
 		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err

@@ -4,9 +4,9 @@ package envtest
 
 import "example.com/extension-apiserver/pkg/conformance"
 
-// ConformanceTarget is what the environment knows of a target: the user Admin, the first server's own port, kubectl,
-// and an address for webhooks on loopback. It is thrown away, so disruptive checks are allowed. What is left to set is
-// the sample and its changes.
+// ConformanceTarget returns a target with the user Admin, the first server's own port, kubectl,
+// and a loopback address for webhooks. The environment is temporary, so disruptive checks are
+// allowed. The caller sets the sample and its changes.
 func (e *Environment) ConformanceTarget() (conformance.Target, error) {
 	admin, err := e.AdminConfig()
 	if err != nil {

@@ -10,20 +10,21 @@ import (
 
 const controllerManager = "kube-controller-manager"
 
-const withoutControllers = "no namespace is deleted, no garbage is collected, and no quota is counted"
+const withoutControllers = "namespaces are not deleted, garbage is not collected, and quotas are not counted"
 
-// controllers is kube-controller-manager, which may start later than all else: where it must be built first.
+// controllers is kube-controller-manager, which starts after everything else if it must be built
+// first.
 type controllers struct {
 	mu       sync.Mutex // held while it is started, or must not be
 	process  *process   // nil until it is started
 	built    chan struct{}
-	failed   error // why it was not started, once built is closed
+	failed   error // why it was not started; valid after built is closed
 	cancel   context.CancelFunc
 	building sync.WaitGroup
 }
 
-// startControllers starts the controllers, unless they must be built, which takes minutes: nothing that Start does
-// needs them.
+// startControllers starts the controllers unless they must be built, which takes minutes. No
+// other step of Start needs them.
 func (e *Environment) startControllers() error {
 	if !e.binaries.Has(controllerManager) {
 		return nil
@@ -31,21 +32,21 @@ func (e *Environment) startControllers() error {
 	return e.runControllers()
 }
 
-// buildControllers builds and starts them where startControllers did not. It returns at once. When they cannot be
-// built, the API is there without them.
+// buildControllers builds and starts the controllers if startControllers did not. It returns at
+// once. If they cannot be built, the API is available without them.
 func (e *Environment) buildControllers() {
 	c, progress := &e.controllers, e.options.buildProgress()
 	if e.ControllersStarted() {
 		return
 	}
-	fmt.Fprintf(progress, "The controllers are still built: until they run, %s.\n", withoutControllers)
+	fmt.Fprintf(progress, "kube-controller-manager is being built. Until it runs, %s.\n", withoutControllers)
 	ctx, cancel := context.WithCancel(e.ctx)
 	c.cancel = cancel
 	c.building.Go(func() {
 		if err := e.binaries.Ensure(ctx, controllerManager); err != nil {
 			if ctx.Err() == nil {
 				c.failed = fmt.Errorf("start the controllers: %w", err)
-				fmt.Fprintf(progress, "%v\nWithout them %s.\n", c.failed, withoutControllers)
+				fmt.Fprintf(progress, "%v\nWithout it, %s.\n", c.failed, withoutControllers)
 				close(c.built)
 			}
 		} else if err := e.runControllers(); err != nil && ctx.Err() == nil {
@@ -54,7 +55,7 @@ func (e *Environment) buildControllers() {
 	})
 }
 
-// stopBuilding ends the build, and waits until nothing is started any more.
+// stopBuilding cancels the build and waits until no further process is started.
 func (c *controllers) stopBuilding() {
 	if c.cancel != nil {
 		c.cancel()
@@ -62,7 +63,7 @@ func (c *controllers) stopBuilding() {
 	c.building.Wait()
 }
 
-// ControllersStarted says whether kube-controller-manager was started.
+// ControllersStarted reports whether kube-controller-manager has been started.
 func (e *Environment) ControllersStarted() bool {
 	select {
 	case <-e.controllers.built:
@@ -72,9 +73,10 @@ func (e *Environment) ControllersStarted() bool {
 	}
 }
 
-// WaitControllers returns when kube-controller-manager was started. It is so after Start unless its program had to be
-// built, which takes minutes: until then no namespace is deleted, no garbage collected, and no quota counted. The error
-// is that of ctx, why it could not be built, or the Failure of the environment.
+// WaitControllers returns when kube-controller-manager has been started. Start starts it unless
+// its program must be built, which takes minutes. Until then no namespace is deleted, no garbage
+// is collected, and no quota is counted. The error is the cause of ctx, the error of the build,
+// or the Failure of the environment.
 func (e *Environment) WaitControllers(ctx context.Context) error {
 	select {
 	case <-e.controllers.built:
@@ -86,13 +88,13 @@ func (e *Environment) WaitControllers(ctx context.Context) error {
 	}
 }
 
-// StopKubeAPIServer ends a kube-apiserver as kubelet does when its manifest is removed. RestartKubeAPIServer starts it
-// again.
+// StopKubeAPIServer stops a kube-apiserver as the kubelet does when its manifest is removed.
+// RestartKubeAPIServer starts it again.
 func (e *Environment) StopKubeAPIServer(k *KubeAPIServer) error { return k.stop() }
 
-// RestartKubeAPIServer stops a kube-apiserver and starts it again at the same place. It returns when it is ready. The
-// controllers pause meanwhile: kube-controller-manager exits when kube-apiserver goes away while it still starts, and
-// there is no kubelet to start it again.
+// RestartKubeAPIServer stops a kube-apiserver and starts it again at the same address. It returns
+// when it is ready. The controllers are stopped meanwhile: kube-controller-manager exits if
+// kube-apiserver becomes unavailable during its start, and no kubelet would start it again.
 func (e *Environment) RestartKubeAPIServer(ctx context.Context, k *KubeAPIServer) error {
 	c := &e.controllers
 	c.mu.Lock()
@@ -112,8 +114,8 @@ func (e *Environment) RestartKubeAPIServer(ctx context.Context, k *KubeAPIServer
 	return e.startControllerManager()
 }
 
-// UpgradeKubeAPIServer is RestartKubeAPIServer with another program, such as that of another minor, which Setup
-// returns. The others, and kube-controller-manager, stay as they are.
+// UpgradeKubeAPIServer is RestartKubeAPIServer with another program, such as one of another minor
+// version. The other kube-apiservers and kube-controller-manager are not changed.
 func (e *Environment) UpgradeKubeAPIServer(ctx context.Context, k *KubeAPIServer, program string) error {
 	k.command[0] = program
 	return e.RestartKubeAPIServer(ctx, k)
@@ -131,8 +133,8 @@ func (e *Environment) runControllers() error {
 	return nil
 }
 
-// startControllerManager starts the controllers of a cluster: namespaces are deleted, garbage is collected, quota
-// counted.
+// startControllerManager starts kube-controller-manager, which deletes namespaces, collects
+// garbage and counts quota.
 func (e *Environment) startControllerManager() error {
 	h := e.KubeAPIServers[0].host
 	port, err := h.port(10257)
@@ -158,7 +160,7 @@ func (e *Environment) startControllerManager() error {
 		"--service-account-private-key-file=" + e.pki.key("service-account"),
 		"--root-ca-file=" + e.pki.cert("control-plane-ca"),
 		"--use-service-account-credentials",
-		// There is one of it.
+		// There is only one instance.
 		"--leader-elect=false",
 	})
 	return err

@@ -14,17 +14,20 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// startTimeout is how long a process may take until it is ready. Warm it is 1 to 3 s; the rest is for a busy machine.
+// startTimeout is how long a process may take to become ready. It usually takes 1 to 3 s, but
+// longer on a busy machine.
 const startTimeout = 90 * time.Second
 
 // KubeAPIServer is one kube-apiserver of the control plane.
 type KubeAPIServer struct {
 	*process
-	// URL is where it serves.
+	// URL is the address at which it serves.
 	URL string
-	// FrontProxyClientDir is where it reads its front proxy's pair and CA, with Options.FrontProxyPerHost.
+	// FrontProxyClientDir is the directory of its front-proxy key pair and CA, with
+	// Options.FrontProxyPerHost.
 	FrontProxyClientDir string
-	// ProxyServer is its konnectivity server and Agents are that server's, where there is a tunnel.
+	// ProxyServer is its konnectivity server, and Agents are the agents of that server, if there
+	// is a tunnel.
 	ProxyServer *KonnectivityProcess
 	Agents      []*KonnectivityProcess
 	host        *host
@@ -32,7 +35,7 @@ type KubeAPIServer struct {
 	tunnel      Tunnel
 }
 
-// startKubeAPIServer starts a kube-apiserver with the aggregation layer on.
+// startKubeAPIServer starts a kube-apiserver with the aggregation layer enabled.
 func (e *Environment) startKubeAPIServer(ctx context.Context, h *host, name string) (*KubeAPIServer, error) {
 	port, err := h.port(6443)
 	if err != nil {
@@ -53,7 +56,8 @@ func (e *Environment) startKubeAPIServer(ctx context.Context, h *host, name stri
 		"--etcd-keyfile=" + e.pki.key(e.etcd.client),
 		"--authorization-mode=RBAC",
 		"--client-ca-file=" + e.pki.cert("client-ca"),
-		// The aggregation layer: a CA of its own, and the UID header, which kube-apiserver does not publish by default.
+		// The aggregation layer has a CA of its own. kube-apiserver does not publish the UID
+		// header by default.
 		"--requestheader-client-ca-file=" + e.pki.cert(certs.FrontProxyCADir),
 		"--requestheader-allowed-names=" + certs.FrontProxyUser,
 		"--requestheader-username-headers=X-Remote-User",
@@ -66,8 +70,8 @@ func (e *Environment) startKubeAPIServer(ctx context.Context, h *host, name stri
 		"--service-account-key-file=" + filepath.Join(e.pki.dir, "service-account", "tls.pub"),
 		"--service-account-signing-key-file=" + e.pki.key("service-account"),
 		"--service-cluster-ip-range=" + serviceNetwork,
-		// Open watches are ended at shutdown; without the first flag its own, and without the second those of
-		// aggregated APIs, hold it up for a minute.
+		// End open watches at shutdown. Without the first flag, its own watches delay the
+		// shutdown for a minute, and without the second those of aggregated APIs do.
 		"--shutdown-watch-termination-grace-period=2s",
 		"--shutdown-send-retry-after=true",
 	}, e.routingArgs(h)...)
@@ -85,7 +89,8 @@ func (e *Environment) startKubeAPIServer(ctx context.Context, h *host, name stri
 	return k, e.runKubeAPIServer(ctx, k, name)
 }
 
-// setFrontProxy makes a kube-apiserver read a pair of its own, and its CA beside it, as certgen init says at its end.
+// setFrontProxy makes a kube-apiserver read its own front-proxy key pair and its CA from one
+// directory, as the output of certgen init recommends.
 func (e *Environment) setFrontProxy(k *KubeAPIServer) error {
 	k.FrontProxyClientDir = filepath.Join(e.Dir, k.host.name, certs.FrontProxyClientDir)
 	if err := e.pki.frontProxy(k.FrontProxyClientDir); err != nil {
@@ -106,8 +111,9 @@ func (e *Environment) routingArgs(h *host) []string {
 	case ClusterIPRouting:
 		return []string{"--advertise-address=" + h.address, "--enable-aggregator-routing=false"}
 	default:
-		// The Service "kubernetes" cannot have loopback endpoints, and an ExternalName Service works without routing
-		// only. A machine without a default route has no other address to advertise.
+		// The Service "kubernetes" cannot have loopback endpoints, and an ExternalName Service
+		// works only without aggregator routing. A machine without a default route has no other
+		// address to advertise.
 		return []string{"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
 			"--enable-aggregator-routing=false"}
 	}
@@ -127,7 +133,7 @@ func (e *Environment) runKubeAPIServer(ctx context.Context, k *KubeAPIServer, na
 	})
 }
 
-// askReady asks a server for /readyz and returns what it says when it is not.
+// askReady requests /readyz of a server and returns its failed checks as an error.
 func askReady(ctx context.Context, config *rest.Config) error {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {

@@ -18,13 +18,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Endpoint is a server that a user sends requests to as they are: for what client libraries choose, repair or hide.
+// Endpoint sends unmodified requests of a user to a server, for tests of details that client
+// libraries choose, repair or hide.
 type Endpoint struct {
 	Client *http.Client
 	URL    string
 }
 
-// NewEndpoint is for the user of a client configuration. Redirects are answers, and are not followed.
+// NewEndpoint returns an Endpoint for the user of a client configuration. It does not follow
+// redirects.
 func NewEndpoint(t testing.TB, config *rest.Config) Endpoint {
 	t.Helper()
 	client, err := rest.HTTPClientFor(config)
@@ -36,8 +38,9 @@ func NewEndpoint(t testing.TB, config *rest.Config) Endpoint {
 	return Endpoint{client, config.Host}
 }
 
-// Open sends a request and returns the answer with its body not yet read, as a watch needs it. The caller closes it. A
-// body is JSON unless the header says something else.
+// Open sends a request and returns the response with its body unread, as needed for a watch. The
+// caller must close the body. The content type of the request is JSON unless the header sets
+// another.
 func (e Endpoint) Open(t testing.TB, method, path string, header http.Header, body []byte) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, e.URL+path, bytes.NewReader(body))
@@ -55,19 +58,19 @@ func (e Endpoint) Open(t testing.TB, method, path string, header http.Header, bo
 	return resp
 }
 
-// Do sends a request and reads the answer. A connection that fails fails the test.
+// Do sends a request and reads the response. A connection error fails the test.
 func (e Endpoint) Do(t testing.TB, method, path string, header http.Header, body []byte) Answer {
 	t.Helper()
 	resp := e.Open(t, method, path, header, body)
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
-		t.Fatalf("%s %s: read the answer: %v", method, path, err)
+		t.Fatalf("%s %s: read the response: %v", method, path, err)
 	}
 	return Answer{resp.StatusCode, resp.Header, data}
 }
 
-// Must is Do for an answer of 2xx: for what a test prepares.
+// Must is Do for requests that prepare a test: a response other than 2xx fails the test.
 func (e Endpoint) Must(t testing.TB, method, path string, header http.Header, body []byte) Answer {
 	t.Helper()
 	a := e.Do(t, method, path, header, body)
@@ -83,7 +86,7 @@ func (e Endpoint) Get(t testing.TB, path string, header http.Header) Answer {
 	return e.Must(t, http.MethodGet, path, header, nil)
 }
 
-// Answer is an answer as it came.
+// Answer is an unmodified response.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -92,7 +95,7 @@ type Answer struct {
 
 func (a Answer) String() string { return fmt.Sprintf("%d %.500s", a.Status, a.Body) }
 
-// Failure decodes an error.
+// Failure decodes the Status of an error response.
 func (a Answer) Failure(t testing.TB) metav1.Status {
 	t.Helper()
 	var status metav1.Status
@@ -112,13 +115,13 @@ func (a Answer) List(t testing.TB) *unstructured.UnstructuredList {
 	return list
 }
 
-// WatchEvent is a line of a watch.
+// WatchEvent is one line of a watch.
 type WatchEvent struct {
 	Type   watch.EventType `json:"type"`
 	Object json.RawMessage `json:"object"`
 }
 
-// Events decodes a watch that ended.
+// Events decodes the events of a watch that has ended.
 func (a Answer) Events(t testing.TB) []WatchEvent {
 	t.Helper()
 	if a.Status != http.StatusOK {

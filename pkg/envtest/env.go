@@ -22,17 +22,17 @@ import (
 	"example.com/extension-apiserver/internal/controlplane"
 )
 
-// Environment is a running control plane with our servers behind it.
+// Environment is a running control plane with extension API servers behind it.
 type Environment struct {
-	// Dir holds state, logs and kubeconfigs.
+	// Dir contains state, logs and kubeconfigs.
 	Dir string
-	// KubeAPIServers and Servers are what runs, at least one of each.
+	// KubeAPIServers and Servers are the running servers, at least one of each.
 	KubeAPIServers []*KubeAPIServer
 	Servers        []*Server
 
 	options   Options
 	binaries  *controlplane.Binaries
-	server    string // the file of our servers
+	server    string // the executable of the extension API servers
 	ctx       context.Context
 	fail      context.CancelCauseFunc
 	lock      *os.File
@@ -40,24 +40,25 @@ type Environment struct {
 	processes processes
 	pki       *pki
 	lan       *lan  // nil on loopback
-	node      *host // beside konnectivity: where agents and our servers are
+	node      *host // with konnectivity: the host of agents and extension API servers
 	etcd      *etcd
-	external  *etcd        // that of our servers; nil when it is embedded
-	agents    atomic.Int32 // how many agents of konnectivity were made
-	// users are the kubeconfigs that were made.
+	external  *etcd        // the etcd of the extension API servers; nil if it is embedded
+	agents    atomic.Int32 // the number of konnectivity agents that were created
+	// users contains the kubeconfigs that were created.
 	users struct {
 		sync.Mutex
 		made sets.Set[string]
 	}
 	controllers controllers
-	// serverKubeconfig is what our servers run with.
+	// serverKubeconfig is the kubeconfig of the extension API servers.
 	serverKubeconfig string
 	stopOnce         sync.Once
 	stopErr          error
 }
 
-// Start starts everything and returns when the API is registered and a write to it succeeds. On an error, and when ctx
-// ends, all that was started is stopped; so it is by Stop, which the caller must call.
+// Start starts an environment and returns when the API is registered and a write to it succeeds.
+// If Start fails or ctx is done before it returns, it stops everything that it has started.
+// Otherwise the caller must call Stop.
 func Start(ctx context.Context, options Options) (_ *Environment, err error) {
 	if err := options.complete(); err != nil {
 		return nil, err
@@ -95,8 +96,8 @@ func Start(ctx context.Context, options Options) (_ *Environment, err error) {
 	return e, nil
 }
 
-// withFailure names the process that ended where a step failed for it: what the step says, such as that kubectl was
-// killed, tells nobody why.
+// withFailure adds the failed process to the error of a step, because the error itself, such as
+// that kubectl was killed, does not show the cause.
 func withFailure(err, failure error) error {
 	if failure == nil || errors.Is(failure, context.Canceled) || errors.Is(err, failure) {
 		return err
@@ -104,27 +105,29 @@ func withFailure(err, failure error) error {
 	return fmt.Errorf("%w\nwhich ended: %w", failure, err)
 }
 
-// withDiskSpace says what helps where the state does not fit: other things than a file system have no space left too.
+// withDiskSpace adds a hint if the disk is full. It checks the file system first, because other
+// resources can also report that no space is left.
 func (e *Environment) withDiskSpace(err error) error {
-	const needed = 512 // MiB, where 126 were used
+	const needed = 512 // MiB; 126 MiB were used
 	dir := cmp.Or(e.Dir, os.TempDir())
 	var fs syscall.Statfs_t
 	if !strings.Contains(err.Error(), syscall.ENOSPC.Error()) || syscall.Statfs(dir, &fs) != nil {
 		return err
 	}
 	if left := fs.Bavail * uint64(fs.Bsize) >> 20; left < needed { //nolint:gosec // no size is negative
-		return fmt.Errorf("%w\nthe state needs %d MiB in %s, which has %d: free some, or use another directory", err,
-			needed, dir, left)
+		return fmt.Errorf("%w\nthe state needs %d MiB in %s, which has %d MiB; free some space, or use another directory",
+			err, needed, dir, left)
 	}
 	return err
 }
 
-// prepare makes the directories and what is missing of the programs.
+// prepare creates the directories and finds or builds the programs.
 func (e *Environment) prepare() (err error) {
 	if e.Dir == "" {
-		// Not t.TempDir: the path of a Unix socket in it may have 107 bytes at most.
+		// t.TempDir is not used, because the path of a Unix socket in it can have at most 107
+		// bytes.
 		if e.Dir, err = os.MkdirTemp("", "apienv-"); err != nil {
-			return fmt.Errorf("make state directory: %w", err)
+			return fmt.Errorf("create state directory: %w", err)
 		}
 	}
 	if e.Dir, err = filepath.Abs(e.Dir); err != nil {
@@ -133,21 +136,21 @@ func (e *Environment) prepare() (err error) {
 	e.processes = processes{logDir: filepath.Join(e.Dir, "logs"), fail: e.fail}
 	for _, dir := range []string{e.Dir, e.processes.logDir, filepath.Join(e.Dir, "users")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("make state directory: %w", err)
+			return fmt.Errorf("create state directory: %w", err)
 		}
 	}
 	if e.lock, err = os.OpenFile(filepath.Join(e.Dir, ".env.lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return fmt.Errorf("lock state directory: %w", err)
 	}
 	if err := syscall.Flock(int(e.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return fmt.Errorf("lock state directory %s: it is in use by another run; stop that one first", e.Dir)
+		return fmt.Errorf("lock state directory %s: it is in use by another run; stop the other run first", e.Dir)
 	}
 	if e.options.Network == ClusterIPRouting {
 		if _, err := exec.LookPath("nft"); err != nil {
 			return fmt.Errorf("find nft, which kube-proxy runs: %w; install nftables", err)
 		}
 	}
-	if e.options.Network != Loopback { // before minutes of building
+	if e.options.Network != Loopback { // before a build that can take minutes
 		if e.lan, err = newLAN(); err != nil {
 			return err
 		}
@@ -155,8 +158,8 @@ func (e *Environment) prepare() (err error) {
 	return e.findPrograms()
 }
 
-// findPrograms builds our server, and what is missing of what the environment cannot start without. The modules of the
-// latter are downloaded meanwhile.
+// findPrograms builds the extension API server and the missing programs that the environment
+// needs to start. It downloads the modules of the latter concurrently.
 func (e *Environment) findPrograms() (err error) {
 	if e.binaries, err = controlplane.Find(e.ctx, e.options.buildProgress()); err != nil {
 		return err
@@ -182,11 +185,11 @@ func (e *Environment) findPrograms() (err error) {
 	return e.binaries.Ensure(e.ctx, names...)
 }
 
-// findServer builds our server, unless the options name a program.
+// findServer builds the extension API server unless the options set the path of a program.
 func (e *Environment) findServer() (err error) {
 	if e.server = e.options.Server; filepath.IsAbs(e.server) {
 		if !controlplane.Executable(e.server) {
-			return fmt.Errorf("find our server: Options.Server is %s, which is no file that can be run", e.server)
+			return fmt.Errorf("find the server: Options.Server is %s, which is not an executable file", e.server)
 		}
 		return nil
 	}
@@ -194,14 +197,14 @@ func (e *Environment) findServer() (err error) {
 	return err
 }
 
-// Binary is the path of a program of the control plane, such as kubectl. One that the environment did not start may not
-// be built yet.
+// Binary returns the path of a program of the control plane, such as kubectl. A program that the
+// environment did not start may not have been built.
 func (e *Environment) Binary(name string) string { return e.binaries.Path(name) }
 
-// ServerBinary is the path of our servers' program.
+// ServerBinary returns the path of the extension API server's program.
 func (e *Environment) ServerBinary() string { return e.server }
 
-// step shows what was done and how long it took, in one piece: something may be built meanwhile.
+// step runs f and prints its duration as one line, because builds may print concurrently.
 func (e *Environment) step(what string, f func() error) error {
 	began := time.Now()
 	if err := f(); err != nil {
@@ -212,8 +215,8 @@ func (e *Environment) step(what string, f func() error) error {
 	return nil
 }
 
-// startControlPlane starts the cluster: hosts, etcd, the kube-apiservers, the controllers and, for ClusterIPs,
-// kube-proxy.
+// startControlPlane starts the cluster: hosts, etcd, the kube-apiservers, the controllers and,
+// for ClusterIPRouting, kube-proxy.
 func (e *Environment) startControlPlane() error {
 	hosts, err := e.controlPlaneHosts()
 	if err != nil {
@@ -243,7 +246,7 @@ func (e *Environment) startControlPlane() error {
 		if err := e.step("konnectivity", func() error { return e.startKonnectivity(e.ctx) }); err != nil {
 			return err
 		}
-		// ClusterIPs are turned into endpoints where the agents connect to them.
+		// With konnectivity, kube-proxy must run where the agents connect to ClusterIPs.
 		hosts = []*host{e.node}
 	}
 	if e.options.Network != ClusterIPRouting {
@@ -276,24 +279,28 @@ func (e *Environment) controlPlaneHosts() ([]*host, error) {
 	return hosts, nil
 }
 
-// PKI is the directory of the certificates and keys; its layout is that of certs.Init, with client-ca, whose leaves are
-// users, beside.
+// PKI returns the directory of the certificates and keys. Its layout is that of certs.Init, with
+// an additional client-ca, which issues the certificates of users.
 func (e *Environment) PKI() string { return e.pki.dir }
 
-// Done is closed when a process ended that should not have, or when the context of Start ended. Failure tells which.
+// Done is closed when a process exits unexpectedly or the context of Start is done. Failure
+// returns the cause.
 func (e *Environment) Done() <-chan struct{} { return e.ctx.Done() }
 
-// Failure returns why Done was closed, with the end of the log of the process that ended. It is nil while all is well.
+// Failure returns the cause of Done with the end of the log of the process that exited, or nil
+// while Done is open.
 func (e *Environment) Failure() error { return context.Cause(e.ctx) }
 
-// Stop stops everything that was started, the last first, and removes the directory if Start made it.
+// Stop stops all processes in reverse order of their start. It removes the directory if Start
+// created it.
 func (e *Environment) Stop() error {
 	e.stopOnce.Do(func() {
 		e.controllers.stopBuilding()
 		if cause := e.Failure(); cause == nil || errors.Is(cause, context.Canceled) {
 			e.stopErr = e.processes.stopAll(stopTimeout)
 		} else {
-			// Something is gone already: what depends on it cannot stop in order, and that is no further error.
+			// A process has already exited. Processes that depend on it cannot stop in order,
+			// which is not a further error.
 			_ = e.processes.stopAll(time.Second)
 		}
 		e.fail(nil)

@@ -25,7 +25,8 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// asParent makes the test binary the parent of an environment that ends in a way a test cannot survive.
+// asParent makes the test binary the parent of an environment that exits in a way that a test
+// cannot survive.
 const asParent = "ENV_TEST_PARENT"
 
 func TestMain(m *testing.M) {
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// parent starts an environment, tells its directory, and ends badly.
+// parent starts an environment, prints its directory, and then panics or waits to be killed.
 func parent(how string) {
 	e, err := Start(context.Background(), Options{})
 	if err != nil {
@@ -48,7 +49,7 @@ func parent(how string) {
 	select {} // until killed
 }
 
-// TestNothingSurvives: when the parent panics or is killed, so are its children.
+// TestNothingSurvives: child processes exit when their parent panics or is killed.
 func TestNothingSurvives(t *testing.T) {
 	for _, how := range []string{"panic", "kill"} {
 		t.Run(how, func(t *testing.T) {
@@ -89,7 +90,7 @@ func TestNothingSurvives(t *testing.T) {
 	}
 }
 
-// processesWith returns the command lines that name the directory, but for our own.
+// processesWith returns the programs whose command lines contain the directory.
 func processesWith(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -107,12 +108,12 @@ func processesWith(t *testing.T, dir string) []string {
 	return found
 }
 
-// TestChildDies: a child that ends by itself is noticed at once, with the end of its log, whenever that is.
+// TestChildDies: the exit of a child process is reported at once, with the end of its log.
 func TestChildDies(t *testing.T) {
 	t.Run("at start", func(t *testing.T) {
 		began := time.Now()
 		_, err := Start(t.Context(), Options{KubeAPIServerArgs: []string{"--no-such-flag"}})
-		if err == nil || !strings.Contains(err.Error(), "kube-apiserver ended without being told to") ||
+		if err == nil || !strings.Contains(err.Error(), "kube-apiserver exited unexpectedly") ||
 			!strings.Contains(err.Error(), "unknown flag: --no-such-flag") {
 			t.Errorf("start: %v, want an error that names kube-apiserver and has the end of its log", err)
 		}
@@ -134,16 +135,17 @@ func TestChildDies(t *testing.T) {
 			t.Fatal("not noticed within 10 s")
 		}
 		if err := e.Failure(); err == nil || !strings.Contains(err.Error(),
-			"etcd ended without being told to (signal: killed)") {
+			"etcd exited unexpectedly (signal: killed)") {
 			t.Errorf("failure: %v, want one that names etcd", err)
 		}
-		// kube-apiserver without its etcd does not drain; that it is killed is not an error of this test.
+		// Without its etcd, kube-apiserver does not drain and is killed, which is not an error of
+		// this test.
 		_ = e.Stop()
 	})
 }
 
-// TestPartEnds: when a part ends while the environment starts, the error shows its log, and not only the step that
-// could not go on.
+// TestPartEnds: if a process exits during the start of the environment, the error contains the
+// end of its log, and not only the failed step.
 func TestPartEnds(t *testing.T) {
 	dir, _ := giveBinaries(t)
 	ends := "#!/bin/sh\n[ \"$1\" = --version ] && exec echo Kubernetes v" + Minor() +
@@ -155,7 +157,7 @@ func TestPartEnds(t *testing.T) {
 	if err == nil {
 		t.Fatal("the environment started", e.Stop())
 	}
-	for _, want := range []string{"kube-controller-manager ended without being told to (exit status 3)",
+	for _, want := range []string{"kube-controller-manager exited unexpectedly (exit status 3)",
 		"it lacks a tool"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -163,7 +165,7 @@ func TestPartEnds(t *testing.T) {
 	}
 }
 
-// TestPartHangs: a part that is not ready in time shows its log, too.
+// TestPartHangs: the error for a process that is not ready in time contains the end of its log.
 func TestPartHangs(t *testing.T) {
 	ps := processes{logDir: t.TempDir(), fail: func(error) {}}
 	p, err := ps.start(loopbackHost(&ports{}), "part", []string{"/bin/sh", "-c",
@@ -181,11 +183,11 @@ func TestPartHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = p.ready(t.Context(), time.Millisecond, func(context.Context) error { return errors.New("not ready") })
-	wantError(t, err, "wait for part: not within 1ms: not ready; the end of "+p.log, "it waits for a tool")
+	wantError(t, err, "wait for part: timed out after 1ms: not ready; the end of "+p.log, "it waits for a tool")
 }
 
-// TestSeveralAtOnce: environments that start at the same moment do not take each other's ports or directories, and one
-// directory serves one at a time.
+// TestSeveralAtOnce: concurrent environments use different ports and directories, and a directory
+// can be used by only one environment at a time.
 func TestSeveralAtOnce(t *testing.T) {
 	var group sync.WaitGroup
 	environments := make([]*Environment, 2)
@@ -218,13 +220,13 @@ func TestSeveralAtOnce(t *testing.T) {
 	}
 }
 
-// TestNoSpace: where the state does not fit, the error names the directory or shows the log of the part that found out,
-// and says what helps.
+// TestNoSpace: if the disk is full, the error names the directory or contains the log of the
+// failed process, and states the required space.
 func TestNoSpace(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounts need root: run the tests as root")
 	}
-	for _, size := range []string{"32k", "2m"} { // too small for certificates, and for etcd
+	for _, size := range []string{"32k", "2m"} { // too small for certificates and for etcd
 		dir := t.TempDir()
 		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
 			t.Fatal(err)
@@ -250,7 +252,7 @@ func TestNoSpace(t *testing.T) {
 	}
 }
 
-// TestOptions: what cannot work is refused before anything starts.
+// TestOptions: Start rejects invalid options.
 func TestOptions(t *testing.T) {
 	for name, options := range map[string]Options{
 		"two servers on loopback":         {Servers: 2},
@@ -266,8 +268,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestOverride: an argument takes the place of those of the same flag, or a flag that is a list would have the values
-// of both.
+// TestOverride: an argument replaces earlier arguments of the same flag. Otherwise a list flag
+// would get the values of both.
 func TestOverride(t *testing.T) {
 	got := override([]string{"program", "--headers=a", "--port=1", "--headers-prefix=b"},
 		[]string{"--headers=", "--more", "--headers=c"})
@@ -277,8 +279,8 @@ func TestOverride(t *testing.T) {
 	}
 }
 
-// TestServer: a server that was built from a package, or is a file, serves its API to a user with the rights that were
-// granted.
+// TestServer: a server that is built from a package, or is a file, serves its API to a user with
+// the granted permissions.
 func TestServer(t *testing.T) {
 	file, err := Build(t.Context(), "../../cmd/extension-apiserver")
 	if err != nil {
@@ -320,12 +322,12 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestBadServer: what is no server is refused with what go, or the file system, says of it.
+// TestBadServer: an invalid server is rejected with the error of go or of the file system.
 func TestBadServer(t *testing.T) {
 	for server, want := range map[string]string{
 		"../../docs":         "no Go files in",
 		"example.org/nobody": "example.org/nobody",
-		"/nowhere/server":    "Options.Server is /nowhere/server, which is no file that can be run",
+		"/nowhere/server":    "Options.Server is /nowhere/server, which is not an executable file",
 	} {
 		_, err := Start(t.Context(), Options{Server: server})
 		wantError(t, err, want)

@@ -17,20 +17,20 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// etcd is one etcd with its client's certificate.
+// etcd is one etcd process and its client certificate.
 type etcd struct {
 	*process
 	host    *host
 	url     string
-	client  string // name of the client's certificate in the pki
+	client  string // name of the client certificate in the pki
 	command []string
 	member  EtcdMember
 }
 
-// EtcdMember is what a restore of an etcd needs to know of its only member.
+// EtcdMember describes the only member of an etcd, for a restore.
 type EtcdMember struct{ Name, DataDir, PeerURL string }
 
-// startEtcd starts an etcd that answers to clients of the etcd client CA only.
+// startEtcd starts an etcd that accepts only clients with a certificate of the etcd client CA.
 func (e *Environment) startEtcd(ctx context.Context, h *host, name string) (*etcd, error) {
 	clientPort, err := h.port(2379)
 	if err != nil {
@@ -55,7 +55,7 @@ func (e *Environment) startEtcd(ctx context.Context, h *host, name string) (*etc
 		"--data-dir=" + et.member.DataDir,
 		"--listen-client-urls=" + et.url,
 		"--advertise-client-urls=" + et.url,
-		// One member has no peers; nobody needs the address.
+		// A single member has no peers, so the address is not used.
 		"--listen-peer-urls=" + peer,
 		"--initial-advertise-peer-urls=" + peer,
 		"--initial-cluster=" + name + "=" + peer,
@@ -63,7 +63,8 @@ func (e *Environment) startEtcd(ctx context.Context, h *host, name string) (*etc
 		"--key-file=" + e.pki.key(name),
 		"--client-cert-auth",
 		"--trusted-ca-file=" + e.pki.cert("etcd-client-ca"),
-		// The HTTP gateway is a client of its own server and would need a client certificate; nobody uses it.
+		// The HTTP gateway is a client of its own server and would need a client certificate. It
+		// is not used.
 		"--enable-grpc-gateway=false",
 		"--log-level=warn",
 	}
@@ -78,8 +79,8 @@ func (e *Environment) runEtcd(ctx context.Context, et *etcd) error {
 	return et.ready(ctx, startTimeout, func(ctx context.Context) error { return e.askEtcd(ctx, et) })
 }
 
-// StopEtcd stops the etcd of our servers, which must be an external one and have no running servers, and returns its
-// member.
+// StopEtcd stops the external etcd of the extension API servers and returns its member. Stop all
+// servers first. It returns an error if the etcd is embedded.
 func (e *Environment) StopEtcd() (EtcdMember, error) {
 	if e.external == nil {
 		return EtcdMember{}, errEmbedded
@@ -87,7 +88,7 @@ func (e *Environment) StopEtcd() (EtcdMember, error) {
 	return e.external.member, e.external.stop()
 }
 
-// StartEtcd starts it again at the same place. It returns when it answers.
+// StartEtcd starts the external etcd again at the same address. It returns when etcd responds.
 func (e *Environment) StartEtcd(ctx context.Context) error {
 	if e.external == nil {
 		return errEmbedded
@@ -130,9 +131,10 @@ func (e *Environment) etcdTLS(et *etcd) (*tls.Config, error) {
 }
 
 var errEmbedded = errors.New(
-	"connect to the etcd of the servers: it is embedded; start the environment with ExternalEtcd")
+	"connect to the etcd of the servers: it is embedded; set ExternalEtcd in the options")
 
-// EtcdClient returns a client of the etcd of our servers, which must be an external one. The caller closes it.
+// EtcdClient returns a client of the external etcd of the extension API servers. The caller must
+// close it.
 func (e *Environment) EtcdClient(ctx context.Context) (*clientv3.Client, error) {
 	if e.external == nil {
 		return nil, errEmbedded
@@ -140,7 +142,7 @@ func (e *Environment) EtcdClient(ctx context.Context) (*clientv3.Client, error) 
 	return e.etcdClient(ctx, e.external)
 }
 
-// EtcdMetrics returns the metrics of that etcd.
+// EtcdMetrics returns the metrics of the external etcd.
 func (e *Environment) EtcdMetrics(ctx context.Context) ([]byte, error) {
 	if e.external == nil {
 		return nil, errEmbedded

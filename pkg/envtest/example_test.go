@@ -11,7 +11,7 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// A test of a server's own kind through a real kube-apiserver, as a user who may do nothing else.
+// A test of a server's kind through a real kube-apiserver, as a user with no other permissions.
 func ExampleNew() {
 	var t *testing.T // of the test
 	e := envtest.New(t, envtest.Options{Server: "example.org/notes/cmd/notes-apiserver", ExternalEtcd: true})

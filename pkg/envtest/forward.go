@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Forward connects each connection that the listener accepts to the next of the targets, in turn. It ends with the
-// test.
+// Forward connects each connection that the listener accepts to one of the targets, in rotation.
+// It stops at the end of the test.
 func Forward(t testing.TB, listener net.Listener, targets ...func(context.Context) (net.Conn, error)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -25,19 +25,19 @@ func Forward(t testing.TB, listener net.Listener, targets ...func(context.Contex
 		for i := 0; ; i++ {
 			in, err := listener.Accept()
 			if err != nil {
-				return // closed
+				return // the listener is closed
 			}
 			all.Go(func() { join(ctx, in, targets[i%len(targets)]) })
 		}
 	})
 }
 
-// join copies both ways until either side, or the test, ends.
+// join copies data in both directions until one side closes the connection or the test ends.
 func join(ctx context.Context, in net.Conn, dial func(context.Context) (net.Conn, error)) {
 	defer in.Close()
 	out, err := dial(ctx)
 	if err != nil {
-		return // the client sees its connection closed, as behind any load balancer
+		return // the client sees a closed connection, as behind any load balancer
 	}
 	defer out.Close()
 	end := func() {

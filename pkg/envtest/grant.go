@@ -14,11 +14,13 @@ import (
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// grantTimeout is how long a kube-apiserver may take to know a new role. It watches them: a second is much.
+// grantTimeout is how long a kube-apiserver may take to apply a new role. It watches roles and
+// usually needs less than a second.
 const grantTimeout = 20 * time.Second
 
-// Grant gives a user more rights, in all namespaces. It returns when every kube-apiserver knows them, which is within a
-// second. An error says why the rights could not be written, or which rule is not known after 20 seconds.
+// Grant grants a user additional permissions in all namespaces. It returns when every
+// kube-apiserver applies them, usually within a second. It returns an error if the role cannot be
+// written or a rule is not applied after 20 seconds.
 func (e *Environment) Grant(ctx context.Context, user string, rules ...rbacv1.PolicyRule) error {
 	admin, err := e.AdminClient()
 	if err != nil {
@@ -28,14 +30,14 @@ func (e *Environment) Grant(ctx context.Context, user string, rules ...rbacv1.Po
 	role, err := admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules},
 		metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("grant rights to %s: %w", user, err)
+		return fmt.Errorf("grant permissions to %s: %w", user, err)
 	}
 	if _, err := admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: meta,
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("grant rights to %s: %w", user, err)
+		return fmt.Errorf("grant permissions to %s: %w", user, err)
 	}
 	for _, k := range e.KubeAPIServers {
 		config, err := e.adminOf(k)
@@ -46,7 +48,7 @@ func (e *Environment) Grant(ctx context.Context, user string, rules ...rbacv1.Po
 		if err != nil {
 			return err
 		}
-		if err := eventually(ctx, "the rights of "+user, grantTimeout,
+		if err := eventually(ctx, "the permissions of "+user, grantTimeout,
 			func(ctx context.Context) error { return allowed(ctx, client, user, rules) }); err != nil {
 			return err
 		}
@@ -54,7 +56,7 @@ func (e *Environment) Grant(ctx context.Context, user string, rules ...rbacv1.Po
 	return nil
 }
 
-// allowed asks for the first of each rule: a role is known as a whole.
+// allowed checks the first permission of each rule, because a role takes effect as a whole.
 func allowed(ctx context.Context, client authorizationv1client.SubjectAccessReviewsGetter, user string,
 	rules []rbacv1.PolicyRule) error {
 	first := func(values []string) string { return strings.Join(values[:min(1, len(values))], "") }
@@ -76,7 +78,7 @@ func allowed(ctx context.Context, client authorizationv1client.SubjectAccessRevi
 			return err
 		}
 		if !review.Status.Allowed {
-			return fmt.Errorf("it may not do %v", rule)
+			return fmt.Errorf("it has no permission for %v", rule)
 		}
 	}
 	return nil

@@ -17,57 +17,62 @@ import (
 	"example.com/extension-apiserver/konnectivity"
 )
 
-// Mode is how kube-apiserver speaks with its konnectivity server: the name of a file in konnectivity/egress.
+// Mode is the protocol between kube-apiserver and its konnectivity server: the name of a file in
+// konnectivity/egress.
 type Mode string
 
-// The modes that kube-apiserver can use.
+// The modes that kube-apiserver supports.
 const (
 	GRPCOverUDS        Mode = "grpc-uds"
 	HTTPConnectOverUDS Mode = "http-connect-uds"
 	HTTPConnectOverTCP Mode = "http-connect-tcp"
 )
 
-// Modes are all modes.
+// Modes returns all modes.
 func Modes() []Mode { return []Mode{GRPCOverUDS, HTTPConnectOverUDS, HTTPConnectOverTCP} }
 
-// Tunnel is how one kube-apiserver reaches our servers.
+// Tunnel defines how one kube-apiserver reaches the extension API servers.
 type Tunnel struct {
-	// Mode is empty for no egress selector and no konnectivity server: kube-apiserver connects by itself.
+	// Mode is empty for no egress selector and no konnectivity server: kube-apiserver connects
+	// directly.
 	Mode Mode
-	// Routed gives its host a route to our servers, which is what a tunnel must not need.
+	// Routed gives its host a route to the extension API servers, which a tunnel must not need.
 	Routed bool
-	// Network is EndpointRouting or ClusterIPRouting: who picks the endpoint, kube-apiserver or kube-proxy on the node.
-	// Default that of the environment.
+	// Network is EndpointRouting or ClusterIPRouting: kube-apiserver or kube-proxy on the node
+	// selects the endpoint. Default: the network of the environment.
 	Network Network
-	// MutualTLS lets agents prove themselves by certificates instead of tokens.
+	// MutualTLS authenticates agents by certificates instead of tokens.
 	MutualTLS bool
-	// ServerCount tells agents how many servers there are. 0 means that they count Leases, as the manifests have it,
-	// and then look for all: with agents of its own behind no load balancer, each of several tunnels needs 1.
+	// ServerCount is the number of servers that agents expect. With 0 they count Leases, as in
+	// the manifests, and connect to that many servers. Several tunnels with their own agents and
+	// no load balancer each need 1.
 	ServerCount int
-	// Agents is how many are started.
+	// Agents is the number of agents to start.
 	Agents int
-	// ServerArgs are added to the konnectivity server's arguments, and replace those of the same flag.
+	// ServerArgs are added to the arguments of the konnectivity server and replace those of the
+	// same flag.
 	ServerArgs []string
 }
 
 const (
 	nodeNumber = 100
-	// Ports of konnectivity's servers, as the manifests have them.
+	// Ports of the konnectivity servers, as in the manifests.
 	agentPort, healthPort = 8132, 8134
 
 	konnectivityUser     = "system:konnectivity-server"
 	konnectivityAudience = "system:konnectivity-server"
 	agentNamespace       = "kube-system"
 	agentAccount         = "konnectivity-agent"
-	// LeaseNamespace is where the manifests put the servers' Leases.
+	// LeaseNamespace is the namespace of the servers' Leases in the manifests.
 	LeaseNamespace = "konnectivity-leases"
 )
 
-// NodeAddress is the address of the host of agents and our servers, seen from all hosts.
+// NodeAddress is the address of the host of agents and extension API servers, as seen from all
+// hosts.
 var NodeAddress = fmt.Sprintf("%s%d", hostNetwork, nodeNumber)
 
-// agentServerNames are the addresses at which agents reach konnectivity's servers: that of each kube-apiserver, and the
-// node's for what a test puts in between.
+// agentServerNames returns the addresses at which agents reach the konnectivity servers: that of
+// each kube-apiserver, and the node's address for a load balancer of a test.
 func (o *Options) agentServerNames() []string {
 	if len(o.Tunnels) == 0 {
 		return nil
@@ -79,8 +84,9 @@ func (o *Options) agentServerNames() []string {
 	return names
 }
 
-// controlPlaneEndpoint is the address of what a test puts in front of several kube-apiservers, without which kubeadm
-// adds no second one. kubeadm has it in each one's certificate.
+// controlPlaneEndpoint returns the address of the load balancer that a test runs for several
+// kube-apiservers. kubeadm requires such an endpoint for a second kube-apiserver, and adds it to
+// each certificate.
 func (o *Options) controlPlaneEndpoint() []string {
 	if len(o.Tunnels) > 1 {
 		return []string{NodeAddress}
@@ -88,7 +94,7 @@ func (o *Options) controlPlaneEndpoint() []string {
 	return nil
 }
 
-// startKonnectivity starts, for each kube-apiserver that runs already, its konnectivity server and agents.
+// startKonnectivity starts the konnectivity server and agents of each running kube-apiserver.
 func (e *Environment) startKonnectivity(ctx context.Context) error {
 	if err := e.grantKonnectivity(ctx); err != nil {
 		return err
@@ -102,8 +108,8 @@ func (e *Environment) startKonnectivity(ctx context.Context) error {
 	return nil
 }
 
-// SetTunnel gives a kube-apiserver another tunnel: its agents and its konnectivity server are started anew, and itself
-// too. It returns when each is ready.
+// SetTunnel changes the tunnel of a kube-apiserver. It restarts the agents, the konnectivity
+// server and the kube-apiserver, and returns when all are ready.
 func (e *Environment) SetTunnel(ctx context.Context, k *KubeAPIServer, t Tunnel) error {
 	for _, a := range k.Agents {
 		a.Kill()
@@ -118,7 +124,8 @@ func (e *Environment) SetTunnel(ctx context.Context, k *KubeAPIServer, t Tunnel)
 	if err := e.setTunnel(k, t); err != nil {
 		return err
 	}
-	// The server first: a dial to a socket that is not there holds kube-apiserver up for 30 s.
+	// Start the konnectivity server first: dialing a missing socket blocks kube-apiserver for 30
+	// s.
 	return errors.Join(e.setRoute(k, t.Routed), e.startProxyServer(ctx, k), e.RestartKubeAPIServer(ctx, k),
 		e.startAgents(ctx, k))
 }
@@ -140,7 +147,8 @@ func (e *Environment) setTunnel(k *KubeAPIServer, t Tunnel) error {
 	return nil
 }
 
-// egressFile writes the shipped configuration with the paths of this machine, if kube-apiserver has a tunnel.
+// egressFile writes the shipped configuration with local paths, if the kube-apiserver has a
+// tunnel.
 func (e *Environment) egressFile(k *KubeAPIServer) (string, error) {
 	if k.tunnel.Mode == "" {
 		return "", nil
@@ -150,7 +158,7 @@ func (e *Environment) egressFile(k *KubeAPIServer) (string, error) {
 		return "", fmt.Errorf("read the egress selector configuration: %w", err)
 	}
 	if err := os.MkdirAll(e.socketDir(k), 0o700); err != nil {
-		return "", fmt.Errorf("make the directory of the socket: %w", err)
+		return "", fmt.Errorf("create socket directory: %w", err)
 	}
 	path := filepath.Join(e.Dir, k.host.name+"-egress.yaml")
 	if err := os.WriteFile(path, []byte(e.localPaths(k).Replace(string(data))), 0o600); err != nil {
@@ -159,7 +167,8 @@ func (e *Environment) egressFile(k *KubeAPIServer) (string, error) {
 	return path, nil
 }
 
-// localPaths replaces paths of the manifests by those of this machine, and before them what else is given.
+// localPaths returns a Replacer from paths of the manifests to local paths. The replacements in
+// first take precedence.
 func (e *Environment) localPaths(k *KubeAPIServer, first ...string) *strings.Replacer {
 	return strings.NewReplacer(append(first, "/etc/kubernetes/konnectivity-server/", e.socketDir(k)+"/",
 		"/etc/kubernetes/konnectivity/", e.pki.dir+"/")...)
@@ -167,7 +176,7 @@ func (e *Environment) localPaths(k *KubeAPIServer, first ...string) *strings.Rep
 
 func (e *Environment) socketDir(k *KubeAPIServer) string { return filepath.Join(e.Dir, k.host.name) }
 
-// serverComponents are those of konnectivity/server/static-pod for a tunnel.
+// serverComponents returns the components of konnectivity/server/static-pod for a tunnel.
 func (t *Tunnel) serverComponents() []string {
 	var out []string
 	if t.MutualTLS {
@@ -179,7 +188,8 @@ func (t *Tunnel) serverComponents() []string {
 	return out
 }
 
-// startProxyServer starts the konnectivity server with the arguments of its manifest, and the paths of this machine.
+// startProxyServer starts the konnectivity server with the arguments of its manifest and local
+// paths.
 func (e *Environment) startProxyServer(ctx context.Context, k *KubeAPIServer) error {
 	if k.tunnel.Mode == "" {
 		return nil
@@ -195,9 +205,9 @@ func (e *Environment) startProxyServer(ctx context.Context, k *KubeAPIServer) er
 		return err
 	}
 	args := []string{
-		// A test need not wait for tunnels that are held open. Zero would wait without end.
+		// A test need not wait for tunnels that are held open. Zero would wait forever.
 		"--graceful-shutdown-timeout=1s",
-		"--v=3", // names each connection
+		"--v=3", // logs each connection
 	}
 	if n := k.tunnel.ServerCount; n > 0 {
 		args = append(args, "--enable-lease-controller=false", fmt.Sprintf("--server-count=%d", n))
@@ -210,8 +220,8 @@ func (e *Environment) startProxyServer(ctx context.Context, k *KubeAPIServer) er
 	return k.ProxyServer.Start(ctx)
 }
 
-// shippedCommand renders a folder of konnectivity/ with components, and returns a program with the arguments of a
-// container, as they are here.
+// shippedCommand renders a folder of konnectivity/ with components. It returns the program with
+// the arguments of a container and local paths.
 func (e *Environment) shippedCommand(ctx context.Context, here *strings.Replacer, program, container, folder string,
 	components ...string) ([]string, error) {
 	dir, err := os.MkdirTemp(filepath.Join(e.Dir, "konnectivity"), "env-")
@@ -231,13 +241,13 @@ func (e *Environment) shippedCommand(ctx context.Context, here *strings.Replacer
 	}
 	for object := range strings.SplitSeq(rendered, "\n---\n") {
 		var workload struct {
-			Spec struct { // of a Pod, or of what makes Pods
+			Spec struct { // of a Pod, or of a controller that creates Pods
 				Containers []corev1.Container
 				Template   corev1.PodTemplateSpec
 			}
 		}
 		if err := yaml.Unmarshal([]byte(object), &workload); err != nil {
-			return nil, fmt.Errorf("read what %s renders to: %w", folder, err)
+			return nil, fmt.Errorf("read the rendered %s: %w", folder, err)
 		}
 		for _, c := range slices.Concat(workload.Spec.Containers, workload.Spec.Template.Spec.Containers) {
 			if c.Name == container {

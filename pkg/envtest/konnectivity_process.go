@@ -21,36 +21,37 @@ type KonnectivityProcess struct {
 	agent   bool
 }
 
-// Start starts it, again after Stop or Kill. It returns when the process is alive, which an agent is without a server
-// too.
+// Start starts the process, also again after Stop or Kill. It returns when the process is alive.
+// An agent can be alive without a server.
 func (p *KonnectivityProcess) Start(ctx context.Context) (err error) {
 	if p.process, err = p.env.processes.start(p.host, p.Name, p.command); err != nil {
 		return err
 	}
-	// SIGTERM makes an agent drain, and no more: kubelet kills it at the end of the grace period.
+	// An agent only drains after SIGTERM. The kubelet kills it at the end of the grace period.
 	p.killed, p.tunnel = p.agent, true
 	return p.ready(ctx, startTimeout, func(ctx context.Context) error { _, err := p.get(ctx, "/healthz"); return err })
 }
 
-// Stop ends a server as kubelet does, and kills an agent.
+// Stop stops a server as the kubelet does, and kills an agent.
 func (p *KonnectivityProcess) Stop() error { return p.stop() }
 
-// Kill ends it at once.
+// Kill kills the process at once.
 func (p *KonnectivityProcess) Kill() { p.kill() }
 
-// Freeze stops it from doing anything, with its connections open, until Thaw.
+// Freeze suspends the process with its connections open, until Thaw.
 func (p *KonnectivityProcess) Freeze() error { return p.signal(syscall.SIGSTOP) }
 
-// Thaw lets it go on.
+// Thaw resumes the process.
 func (p *KonnectivityProcess) Thaw() error { return p.signal(syscall.SIGCONT) }
 
-// Ready returns nil when it says that it is ready: a server that has an agent, an agent that has a server.
+// Ready returns nil if the process is ready: a server that has an agent, or an agent that has a
+// server.
 func (p *KonnectivityProcess) Ready(ctx context.Context) error {
 	_, err := p.get(ctx, "/readyz")
 	return err
 }
 
-// Metrics returns its metrics.
+// Metrics returns the metrics of the process.
 func (p *KonnectivityProcess) Metrics(ctx context.Context) ([]byte, error) {
 	return p.get(ctx, "/metrics")
 }
@@ -74,18 +75,18 @@ func (p *KonnectivityProcess) get(ctx context.Context, path string) ([]byte, err
 	return data, err
 }
 
-// NewAgent returns an agent on the node that is not started yet. Its server is that of the kube-apiserver, unless args,
-// which replace its arguments, name another.
+// NewAgent returns an agent on the node, which is not started. It connects to the server of the
+// kube-apiserver unless args, which replace its arguments, name another.
 func (e *Environment) NewAgent(ctx context.Context, k *KubeAPIServer, args ...string) (*KonnectivityProcess, error) {
 	number := int(e.agents.Add(1))
 	name := fmt.Sprintf("konnectivity-agent-%d", number)
-	// All agents share the node's addresses.
+	// All agents share the addresses of the node.
 	port := 18000 + 2*number
 	var components []string
 	if k.tunnel.MutualTLS {
 		components = []string{"agents/components/mtls"}
 	}
-	token, err := e.AgentToken(ctx, konnectivityAudience) // which is in no argument with mtls
+	token, err := e.AgentToken(ctx, konnectivityAudience) // unused with mutual TLS
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func (e *Environment) NewAgent(ctx context.Context, k *KubeAPIServer, args ...st
 		"--health-server-host=127.0.0.1", fmt.Sprintf("--health-server-port=%d", port),
 		"--admin-bind-address=127.0.0.1", fmt.Sprintf("--admin-server-port=%d", port+1),
 		fmt.Sprintf("--count-server-leases=%t", k.tunnel.ServerCount == 0), "--kubeconfig=" + kubeconfig,
-		"--v=3", // names each connection
+		"--v=3", // logs each connection
 	})
 	return &KonnectivityProcess{
 		env: e, Name: name, host: e.node, command: override(command, args),
@@ -111,7 +112,7 @@ func (e *Environment) NewAgent(ctx context.Context, k *KubeAPIServer, args ...st
 	}, nil
 }
 
-// startAgents starts the agents of a kube-apiserver's tunnel. It returns when each has its server.
+// startAgents starts the agents of a kube-apiserver's tunnel. It returns when all are ready.
 func (e *Environment) startAgents(ctx context.Context, k *KubeAPIServer) error {
 	for range k.tunnel.Agents {
 		a, err := e.NewAgent(ctx, k)

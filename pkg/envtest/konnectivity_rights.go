@@ -16,14 +16,15 @@ import (
 	"example.com/extension-apiserver/konnectivity"
 )
 
-// grantKonnectivity applies what konnectivity/ grants the servers and the agents, with Leases, and no more of it.
+// grantKonnectivity applies only the namespaces, ServiceAccounts and RBAC of konnectivity/ for
+// the servers and the agents, with Leases.
 func (e *Environment) grantKonnectivity(ctx context.Context) error {
 	client, err := e.AdminClient()
 	if err != nil {
 		return err
 	}
 	namespaces := client.CoreV1().Namespaces()
-	// kube-apiserver makes it too, a moment later.
+	// kube-apiserver also creates it, a moment later.
 	if err := createOrUpdate(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: agentNamespace}},
 		namespaces.Create, namespaces.Update); err != nil {
 		return fmt.Errorf("apply namespace %s: %w", agentNamespace, err)
@@ -33,8 +34,8 @@ func (e *Environment) grantKonnectivity(ctx context.Context) error {
 	})
 }
 
-// AgentToken writes a token of the agents' ServiceAccount for an audience into a file, and returns its path. The file
-// ends without a newline: the agent sends what it reads.
+// AgentToken writes a token of the agents' ServiceAccount for an audience to a file and returns
+// its path. The file has no trailing newline, because the agent sends its unmodified content.
 func (e *Environment) AgentToken(ctx context.Context, audience string) (string, error) {
 	client, err := e.AdminClient()
 	if err != nil {
@@ -55,7 +56,7 @@ func (e *Environment) AgentToken(ctx context.Context, audience string) (string, 
 	return path, nil
 }
 
-// InitPKI makes the certificates that are missing, as certgen init does.
+// InitPKI creates the missing certificates, like certgen init.
 func (e *Environment) InitPKI(ctx context.Context) error {
 	_, err := certs.Init(ctx, e.pki.options)
 	return err

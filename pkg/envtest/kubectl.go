@@ -12,20 +12,20 @@ import (
 	"example.com/extension-apiserver/internal/controlplane"
 )
 
-// Kubectl is one run of the real kubectl, on the host of the first kube-apiserver and in the root of the module of the
-// working directory.
+// Kubectl is one run of kubectl, on the host of the first kube-apiserver and in the root of the
+// module of the working directory.
 type Kubectl struct {
-	// User is who runs it; empty means Admin.
+	// User is the user who runs it. Empty means Admin.
 	User string
-	// Stdin is what it reads.
+	// Stdin is the standard input.
 	Stdin string
-	// Stdout gets its output while it runs; nil means that Run returns it.
+	// Stdout receives the output while kubectl runs. If it is nil, Run returns the output.
 	Stdout io.Writer
-	// Env are variables besides those of this process.
+	// Env contains additional environment variables.
 	Env []string
 }
 
-// Run runs kubectl to its end, or until ctx ends.
+// Run runs kubectl until it exits or ctx is done.
 func (k Kubectl) Run(ctx context.Context, e *Environment, args ...string) (stdout, stderr string, err error) {
 	kubeconfig, err := e.AdminKubeconfig()
 	if k.User != "" {
@@ -43,7 +43,8 @@ func (k Kubectl) Run(ctx context.Context, e *Environment, args ...string) (stdou
 	if k.Stdout != nil {
 		cmd.Stdout = k.Stdout
 	}
-	// A cache of its own: discovery that was cached for another cluster at the same address would be wrong.
+	// Use a separate cache: discovery that was cached for another cluster at the same address is
+	// invalid.
 	cmd.Env = append(append(withoutProxies(cmd.Environ()), "HOME="+e.Dir,
 		"KUBECACHEDIR="+filepath.Join(e.Dir, "kubectl-cache")), k.Env...)
 	controlplane.LaunchChild(func() { err = e.KubeAPIServers[0].host.inNamespace(cmd.Start) })

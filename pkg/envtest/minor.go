@@ -4,9 +4,9 @@ package envtest
 
 import "example.com/extension-apiserver/internal/controlplane"
 
-// DefaultMinor is the version of Kubernetes whose control plane is started, unless the variable ENVTEST_K8S_VERSION
-// names another. The libraries of the kit are of it.
+// DefaultMinor is the default version of Kubernetes of the control plane. The variable
+// ENVTEST_K8S_VERSION selects another. The libraries of the kit have this version.
 const DefaultMinor = controlplane.DefaultMinor
 
-// Minor is the version of Kubernetes whose control plane is started, such as 1.36.
+// Minor returns the version of Kubernetes of the control plane, such as 1.36.
 func Minor() string { return controlplane.Minor() }

@@ -22,8 +22,8 @@ const (
 	embeddedEtcd = "go.etcd.io/etcd/server/v3/embed"
 )
 
-// TestForeignModule: a project of its own gets the kit from a module proxy, with no checkout in reach, and its server
-// knows its own kind.
+// TestForeignModule: a separate project gets the kit from a module proxy without a checkout, and
+// its server serves its own kind.
 func TestForeignModule(t *testing.T) {
 	proxy := scripttest.NewModuleProxy(t)
 	version := proxy.Publish(t, scripttest.CopyTree(t, filepath.Join("..", "..")))
@@ -76,8 +76,8 @@ func TestForeignModule(t *testing.T) {
 			}
 		})
 	}
-	// A test that starts the server, and does not import it, is run again when the server has changed. Of files that
-	// are new go test takes nothing from its cache.
+	// A test that starts the server without importing it runs again after the server has changed.
+	// go test does not cache results of tests whose files were modified recently.
 	const test = `find . -exec touch -d "$1" {} + && GOFLAGS=${GOFLAGS/-count=1/} go test ./built`
 	for _, tc := range []struct {
 		command string
@@ -93,7 +93,7 @@ func TestForeignModule(t *testing.T) {
 	}
 }
 
-// project writes the files of an archive in testdata.
+// project writes the files of an archive in testdata to a new directory.
 func project(t *testing.T, name string) string {
 	t.Helper()
 	archive, err := txtar.ParseFile(filepath.Join("testdata", name))

@@ -17,30 +17,31 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// Addresses of the hosts and of Services. They exist in the namespaces of one environment only, so every environment
-// can use the same.
+// Addresses of the hosts and of Services. They exist only in the namespaces of one environment,
+// so all environments can use the same addresses.
 const (
 	hostNetwork    = "10.130.0."
 	hostPrefix     = 24
 	serviceNetwork = "10.131.0.0/24"
 	firstService   = "10.131.0.1" // of the Service kubernetes
-	// podNetwork exists on the node only, beside konnectivity: no other host has a route to it.
+	// podNetwork exists only on the node, with konnectivity. No other host has a route to it.
 	podNetwork = "10.132.0."
 )
 
-// host is where processes run: this machine's loopback, or a network namespace with an address of its own.
+// host is the network of a process: the loopback of this machine, or a network namespace with its
+// own address.
 type host struct {
 	name    string
 	address string
 	ns      netns.NsHandle // none on loopback
-	ports   *ports         // none with a namespace: there every port is free
+	ports   *ports         // nil with a namespace, in which every port is free
 }
 
 func loopbackHost(ports *ports) *host {
 	return &host{name: "localhost", address: "127.0.0.1", ns: netns.None(), ports: ports}
 }
 
-// port returns the wanted port, or on loopback one that is free.
+// port returns the wanted port, or a free port on loopback.
 func (h *host) port(want int) (int, error) {
 	if h.ports == nil {
 		return want, nil
@@ -48,7 +49,8 @@ func (h *host) port(want int) (int, error) {
 	return h.ports.take()
 }
 
-// inNamespace calls f in the host's network namespace. It must run on a locked OS thread.
+// inNamespace calls f in the network namespace of the host. The caller must have locked the OS
+// thread.
 func (h *host) inNamespace(f func() error) error {
 	if !h.ns.IsOpen() {
 		return f()
@@ -62,7 +64,7 @@ func (h *host) inNamespace(f func() error) error {
 		return fmt.Errorf("enter network namespace of %s: %w", h.name, err)
 	}
 	defer func() {
-		// A thread that stays in the wrong namespace would do the next work there.
+		// A thread that stayed in the wrong namespace would run other goroutines there.
 		if err := netns.Set(before); err != nil {
 			panic(fmt.Sprintf("leave network namespace of %s: %v", h.name, err))
 		}
@@ -70,8 +72,9 @@ func (h *host) inNamespace(f func() error) error {
 	return f()
 }
 
-// dial connects from the host, so that a test reaches addresses that exist in its namespace only. A socket stays in the
-// namespace in which it was made. The address must be numeric: looking up a name would happen on another thread.
+// dial connects from the host, so that a test reaches addresses that exist only in its namespace.
+// A socket stays in the namespace in which it was created. The address must be numeric, because
+// name resolution would run on another thread.
 func (h *host) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -82,8 +85,9 @@ func (h *host) dial(ctx context.Context, network, address string) (conn net.Conn
 	return conn, err
 }
 
-// lan is a bridge in a namespace of its own, to which hosts are connected by veth pairs. Namespaces have no names: the
-// kernel removes them with the last process and file descriptor that use them, so nothing is left after a crash.
+// lan is a bridge in its own namespace, to which hosts are connected by veth pairs. The
+// namespaces have no names, so the kernel removes them with the last process and file descriptor
+// that use them. Nothing is left after a crash.
 type lan struct {
 	bridge netns.NsHandle
 	hosts  []*host
@@ -97,12 +101,13 @@ func newLAN() (*lan, error) {
 	})
 	if err != nil {
 		l.close()
-		return nil, fmt.Errorf("make network of hosts (needs root, or CAP_NET_ADMIN and CAP_SYS_ADMIN): %w", err)
+		return nil, fmt.Errorf("create network of hosts (needs root, or CAP_NET_ADMIN and CAP_SYS_ADMIN): %w", err)
 	}
 	return l, nil
 }
 
-// addHost makes a namespace with the address 10.130.0.<number>, which reaches the other hosts and nothing else.
+// addHost creates a namespace with the address 10.130.0.<number>, which reaches only the other
+// hosts.
 func (l *lan) addHost(name string, number int) (*host, error) {
 	h := &host{name: name, address: fmt.Sprintf("%s%d", hostNetwork, number), ns: netns.None()}
 	port := fmt.Sprintf("port%d", number)
@@ -136,8 +141,8 @@ func (l *lan) addHost(name string, number int) (*host, error) {
 	return h, nil
 }
 
-// addRoutedHost makes a host that sends any address out. kube-proxy's rules act on packets that are on their way
-// somewhere: a ClusterIP needs a route to be sent at all.
+// addRoutedHost creates a host with a default route. kube-proxy's rules apply to packets that are
+// being sent, and without a route no packet to a ClusterIP is sent.
 func (l *lan) addRoutedHost(name string, number int) (*host, error) {
 	h, err := l.addHost(name, number)
 	if err != nil {
@@ -179,14 +184,15 @@ func (l *lan) close() {
 	}
 }
 
-// onThread calls f in the host's namespace on a thread that is used for nothing else meanwhile.
+// onThread calls f in the namespace of the host on a locked OS thread.
 func (h *host) onThread(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	return h.inNamespace(f)
 }
 
-// onNewNamespace makes a network namespace with loopback up and calls f in it, then returns to the one before.
+// onNewNamespace creates a network namespace with loopback up, calls f in it, and returns to the
+// previous namespace.
 func onNewNamespace(f func(netns.NsHandle) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -209,7 +215,7 @@ func onNewNamespace(f func(netns.NsHandle) error) error {
 		err = netlink.LinkSetUp(lo)
 	}
 	if err == nil {
-		// kube-proxy sends packets on to other hosts.
+		// kube-proxy forwards packets to other hosts.
 		err = os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)
 	}
 	if err != nil {
@@ -226,8 +232,8 @@ func addLink(link netlink.Link) error {
 	return netlink.LinkSetUp(link)
 }
 
-// withoutProxies takes out the variables with which this machine may reach the internet through a proxy: nobody in the
-// network of an environment is reached that way.
+// withoutProxies removes the proxy variables of this machine, because no address in the network
+// of an environment is reached through a proxy.
 func withoutProxies(environ []string) []string {
 	return slices.DeleteFunc(environ, func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")
@@ -235,5 +241,5 @@ func withoutProxies(environ []string) []string {
 	})
 }
 
-// noProxy is the same for clients of this process.
+// noProxy disables proxies for clients of this process.
 func noProxy(*http.Request) (*url.URL, error) { return nil, nil }

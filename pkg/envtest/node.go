@@ -13,7 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// addPod gives the host another address, which no other host has a route to.
+// addPod adds an address to the host, to which no other host has a route.
 func (h *host) addPod(name string, number int) (*host, error) {
 	pod := &host{name: name, address: fmt.Sprintf("%s%d", podNetwork, number), ns: h.ns}
 	err := h.onThread(func() error {
@@ -33,7 +33,7 @@ func (h *host) addPod(name string, number int) (*host, error) {
 	return pod, nil
 }
 
-// setRoute gives the host of a kube-apiserver a route through the node to pods, or takes it away.
+// setRoute adds or removes a route from the host of a kube-apiserver through the node to pods.
 func (e *Environment) setRoute(k *KubeAPIServer, routed bool) error {
 	_, pods, err := net.ParseCIDR(podNetwork + "0/24")
 	if err != nil {
@@ -47,12 +47,12 @@ func (e *Environment) setRoute(k *KubeAPIServer, routed bool) error {
 		return netlink.RouteDel(route)
 	})
 	if !routed && errors.Is(err, syscall.ESRCH) {
-		return nil // there was none
+		return nil // there was no route
 	}
 	return err
 }
 
-// SetLink connects the node to the other hosts, or cuts its cable.
+// SetLink connects the node to the other hosts, or disconnects it.
 func (e *Environment) SetLink(up bool) error {
 	return (&host{name: "bridge", ns: e.lan.bridge}).onThread(func() error {
 		link, err := netlink.LinkByName(fmt.Sprintf("port%d", nodeNumber))
@@ -66,7 +66,8 @@ func (e *Environment) SetLink(up bool) error {
 	})
 }
 
-// BlackHole returns the address of a pod that answers nothing: packets to it leave the node and reach nobody.
+// BlackHole returns the address of a pod that never responds: packets to it leave the node and
+// are lost.
 func (e *Environment) BlackHole() (string, error) {
 	address := podNetwork + "200"
 	return address, e.node.onThread(func() error {
@@ -74,10 +75,11 @@ func (e *Environment) BlackHole() (string, error) {
 		if err != nil {
 			return err
 		}
-		// Without an entry the kernel asks who has the address, and says after 3 s that there is no such host.
+		// Without an entry, the kernel sends ARP requests and reports after 3 s that the host is
+		// unreachable.
 		return netlink.NeighSet(&netlink.Neigh{
 			LinkIndex: link.Attrs().Index, State: netlink.NUD_PERMANENT, IP: net.ParseIP(address),
-			HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 1}, // locally administered, and nobody's
+			HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 1}, // locally administered and unused
 		})
 	})
 }
@@ -87,16 +89,17 @@ func (k *KubeAPIServer) Dial(ctx context.Context, address string) (net.Conn, err
 	return k.host.dial(ctx, "tcp", address)
 }
 
-// Address is where agents reach the konnectivity server beside the kube-apiserver.
+// Address returns the address of the konnectivity server of the kube-apiserver, to which agents
+// connect.
 func (k *KubeAPIServer) Address() string { return fmt.Sprintf("%s:%d", k.host.address, agentPort) }
 
-// Address is where the server listens, without https://.
+// Address returns the host and port on which the server listens.
 func (s *Server) Address() string { return strings.TrimPrefix(s.URL, "https://") }
 
-// Listen listens at a port of the address of the server's host.
+// Listen listens on a port of the server's host.
 func (s *Server) Listen(port int) (net.Listener, error) { return s.host.listen(port) }
 
-// ListenOnNode listens at a port of the node's address.
+// ListenOnNode listens on a port of the node.
 func (e *Environment) ListenOnNode(port int) (net.Listener, error) { return e.node.listen(port) }
 
 func (h *host) listen(port int) (listener net.Listener, err error) {

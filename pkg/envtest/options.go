@@ -15,64 +15,70 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// Network is how the processes reach each other.
+// Network defines how the processes reach each other.
 type Network string
 
 const (
-	// Loopback puts everything on 127.0.0.1, our server behind a Service of type ExternalName. Needs no rights.
+	// Loopback runs everything on 127.0.0.1, with the extension API server behind a Service of
+	// type ExternalName. It needs no privileges.
 	Loopback Network = "Loopback"
-	// EndpointRouting makes every host a network namespace with an address of its own, and kube-apiserver picks one of
-	// the Service's endpoints itself (--enable-aggregator-routing). Needs the right to make network namespaces.
+	// EndpointRouting gives every host a network namespace with its own address. kube-apiserver
+	// selects an endpoint of the Service itself (--enable-aggregator-routing). It needs
+	// permission to create network namespaces.
 	EndpointRouting Network = "EndpointRouting"
-	// ClusterIPRouting is EndpointRouting, but kube-apiserver connects to the Service's ClusterIP and a real kube-proxy
-	// on its host picks the endpoint. Needs nft too.
+	// ClusterIPRouting is like EndpointRouting, but kube-apiserver connects to the Service's
+	// ClusterIP, and a real kube-proxy on its host selects the endpoint. It also needs nft.
 	ClusterIPRouting Network = "ClusterIPRouting"
 )
 
-// Options say what to start. The zero value is a control plane on loopback with one server that embeds its etcd.
+// Options define the processes of an environment. The zero value is a control plane on loopback
+// with one extension API server and its embedded etcd.
 type Options struct {
-	// Dir keeps state, logs and kubeconfigs; a second Start on it finds what the first stored. Empty means a temporary
-	// directory that Stop removes.
+	// Dir contains state, logs and kubeconfigs. A second Start on it reuses the stored state.
+	// Default: a temporary directory that Stop removes.
 	Dir string
-	// Network is Loopback unless set.
+	// Network is the network of the processes. Default: Loopback.
 	Network Network
-	// KubeAPIServers is how many kube-apiservers share the control plane: 1 to 4. Default 1, or one for each tunnel;
-	// more than one needs a network of hosts.
+	// KubeAPIServers is the number of kube-apiservers of the control plane, 1 to 4. Default: 1,
+	// or one for each tunnel. More than one needs EndpointRouting or ClusterIPRouting.
 	KubeAPIServers int
-	// Tunnels says, for each kube-apiserver in its order, how konnectivity carries it to our servers, which are then on
-	// a node that no kube-apiserver has a route to. It needs a network of hosts. Empty means that all reach each other.
+	// Tunnels define, for each kube-apiserver in order, how konnectivity connects it to the
+	// extension API servers, which are then on a node to which no kube-apiserver has a route.
+	// They need EndpointRouting or ClusterIPRouting. Empty means that all hosts reach each other.
 	Tunnels []Tunnel
-	// Servers is how many of our servers stand behind the Service. Default 1; more need a network of hosts and share an
-	// external etcd.
+	// Servers is the number of extension API servers behind the Service. Default: 1. Several
+	// servers need EndpointRouting or ClusterIPRouting, and share an external etcd.
 	Servers int
-	// ExternalEtcd gives our servers an etcd over TLS instead of the embedded one.
+	// ExternalEtcd gives the extension API servers an etcd with TLS instead of the embedded one.
 	ExternalEtcd bool
-	// KubeAPIServerArgs and ServerArgs are added to the arguments of each kube-apiserver and each of our servers, and
-	// replace those of the same flag. Each is one word: --flag=value.
+	// KubeAPIServerArgs and ServerArgs are added to the arguments of each kube-apiserver and each
+	// extension API server, and replace those of the same flag. Each must have the form
+	// --flag=value.
 	KubeAPIServerArgs, ServerArgs []string
-	// ServerEnv is added to the environment of each of our servers: NAME=value.
+	// ServerEnv is added to the environment of each extension API server, as NAME=value.
 	ServerEnv []string
-	// FrontProxyPerHost gives each kube-apiserver its own directory with the front proxy's certificate, key and CA, all
-	// of the same CA, as where each host has a PKI directory: KubeAPIServer.FrontProxyClientDir. Otherwise all read the
-	// one of certgen init.
+	// FrontProxyPerHost gives each kube-apiserver its own directory with the front proxy's
+	// certificate, key and CA, all of the same CA, as if each host had a PKI directory:
+	// KubeAPIServer.FrontProxyClientDir. Otherwise all read the directory of certgen init.
 	FrontProxyPerHost bool
-	// Server is our servers' command: a main package, as Build takes it, or the absolute path of a file. Default: the
-	// server of the sample, which serves workshop.example.com. One that links no embedded etcd needs ExternalEtcd.
+	// Server is the program of the extension API servers: a main package as for Build, or the
+	// absolute path of a file. Default: the server of the sample, which serves
+	// workshop.example.com. A server without an embedded etcd needs ExternalEtcd.
 	Server string
-	// ServerRights are rights that the servers have beside those of the manifests and of their API (apiserver.API's
-	// Permissions).
+	// ServerRights are granted to the servers in addition to the permissions of the manifests and
+	// of their API (apiserver.API's Permissions).
 	ServerRights []rbacv1.PolicyRule
-	// Unregistered stops before the API is registered, for tests of what happens until then.
+	// Unregistered makes Start return before the API is registered, for tests of the time before.
 	Unregistered bool
-	// Progress gets a line for each step; nil means none. Where programs must be built, which can take minutes, nil
-	// means os.Stderr.
+	// Progress receives a line for each step. Default: none, except that builds, which can take
+	// minutes, report their progress on os.Stderr.
 	Progress io.Writer
 }
 
-// sampleServer is the package of the server that serves the sample API.
+// sampleServer is the package of the server of the sample API.
 const sampleServer = kit + "/cmd/extension-apiserver"
 
-// maxKubeAPIServers: the modes of konnectivity and no tunnel at all, side by side.
+// maxKubeAPIServers is one for each konnectivity mode and one without a tunnel.
 const maxKubeAPIServers = 4
 
 func (o *Options) complete() error {
@@ -95,21 +101,20 @@ func (o *Options) complete() error {
 		o.Progress = &lineWriter{to: o.Progress}
 	}
 	if o.Network == Loopback && (o.Servers > 1 || o.KubeAPIServers > 1) {
-		return errors.New("start environment: more than one server or kube-apiserver needs Network EndpointRouting " +
-			"or ClusterIPRouting: " +
-			"on loopback a Service has one address only")
+		return errors.New("start environment: more than one server or kube-apiserver requires the Network EndpointRouting " +
+			"or ClusterIPRouting, because a Service has only one address on loopback")
 	}
 	if o.KubeAPIServers > maxKubeAPIServers {
-		return fmt.Errorf("start environment: KubeAPIServers is at most %d", maxKubeAPIServers)
+		return fmt.Errorf("start environment: KubeAPIServers must be at most %d", maxKubeAPIServers)
 	}
 	if len(o.Tunnels) > 0 && (o.Network == Loopback || len(o.Tunnels) != o.KubeAPIServers) {
-		return errors.New("start environment: Tunnels needs a network of hosts, and one tunnel for each kube-apiserver")
+		return errors.New("start environment: Tunnels requires a network of hosts, and one tunnel for each kube-apiserver")
 	}
 	return nil
 }
 
-// override adds arguments to a command and takes out the earlier ones of the same flags: a flag that is a list would
-// get the values of both.
+// override adds arguments to a command and removes earlier ones of the same flags, because a list
+// flag would get the values of both.
 func override(command, args []string) []string {
 	flag := func(arg string) string { name, _, _ := strings.Cut(arg, "="); return name }
 	command = slices.DeleteFunc(command, func(have string) bool {
@@ -118,7 +123,7 @@ func override(command, args []string) []string {
 	return append(command, args...)
 }
 
-// stepProgress and buildProgress are where the lines about steps, and about what is built, go.
+// stepProgress and buildProgress return the writers for lines about steps and about builds.
 func (o *Options) stepProgress() io.Writer {
 	if o.Progress == nil {
 		return io.Discard
@@ -133,7 +138,7 @@ func (o *Options) buildProgress() io.Writer {
 	return o.Progress
 }
 
-// lineWriter passes on one write at a time: steps and builds tell of themselves at once.
+// lineWriter serializes writes, because steps and builds report their progress concurrently.
 type lineWriter struct {
 	mu sync.Mutex
 	to io.Writer
@@ -145,8 +150,8 @@ func (w *lineWriter) Write(line []byte) (int, error) {
 	return w.to.Write(line)
 }
 
-// moduleRoot is the directory of the module of the working directory, which in a test is that of its package, or the
-// working directory itself where there is none.
+// moduleRoot returns the root of the module of the working directory, which for a test is the
+// directory of its package. Outside a module it returns the working directory.
 func moduleRoot() (string, error) {
 	working, err := os.Getwd()
 	if err != nil {

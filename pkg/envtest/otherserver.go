@@ -18,24 +18,26 @@ import (
 	"example.com/extension-apiserver/internal/registration"
 )
 
-// SampleGroupVersion is what k8s.io/sample-apiserver serves: flunders.
+// SampleGroupVersion is the group and version of k8s.io/sample-apiserver, which serves flunders.
 var SampleGroupVersion = schema.GroupVersion{Group: "wardle.example.com", Version: "v1alpha1"}
 
-// OtherServer is an API server that is not made with the kit, but with k8s.io/apiserver, so it has that library's
-// flags.
+// OtherServer is an API server that is based on k8s.io/apiserver but not on the kit. It must have
+// the flags of that library.
 type OtherServer struct {
-	// Path is that of the program; Args are flags besides those for serving, authentication and authorization.
+	// Path is the path of the program. Args are flags in addition to those for serving,
+	// authentication and authorization.
 	Path string
 	Args []string
 	// KubeconfigFlag is the flag for the kubeconfig of its own clients. Default: kubeconfig.
 	KubeconfigFlag string
-	// GroupVersions are registered. They must be served.
+	// GroupVersions are registered. The server must serve them.
 	GroupVersions []schema.GroupVersion
-	// Environment has variables as KEY=VALUE, besides those of this process.
+	// Environment contains additional environment variables as KEY=VALUE.
 	Environment []string
 }
 
-// StartSampleAPIServer starts k8s.io/sample-apiserver, whose objects are in the etcd of kube-apiserver. See StartOther.
+// StartSampleAPIServer starts k8s.io/sample-apiserver, which stores its objects in the etcd of
+// kube-apiserver. See StartOther.
 func (e *Environment) StartSampleAPIServer(ctx context.Context, environment ...string) (*Server, error) {
 	if err := e.binaries.Ensure(ctx, "sample-apiserver"); err != nil {
 		return nil, err
@@ -49,8 +51,8 @@ func (e *Environment) StartSampleAPIServer(ctx context.Context, environment ...s
 		}})
 }
 
-// StartOther starts a server to compare the kit's with it, and registers its API. It has the rights and the certificate
-// of the kit's servers. Needs the network Loopback.
+// StartOther starts another server, to compare the kit's server with it, and registers its API.
+// It has the permissions and the certificate of the kit's servers. It needs the network Loopback.
 func (e *Environment) StartOther(ctx context.Context, other OtherServer) (*Server, error) {
 	h := loopbackHost(&e.ports)
 	port, err := h.port(serverPort)
@@ -72,7 +74,8 @@ func (e *Environment) StartOther(ctx context.Context, other OtherServer) (*Serve
 	if err := e.runServer(ctx, s); err != nil {
 		return nil, err
 	}
-	// it waits for the watches of kube-controller-manager; nothing that it has is needed
+	// It waits for the watches of kube-controller-manager, and none of its data is needed, so
+	// kill it.
 	s.killed = true
 	return s, e.registerOther(ctx, other.GroupVersions, int32(port)) //nolint:gosec // a port
 }

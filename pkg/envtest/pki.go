@@ -14,24 +14,27 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// The Service in front of our servers. Tests and manifests use the same names.
+// The Service in front of the extension API servers. Tests and manifests use the same names.
 const (
 	Namespace      = "workshop-system"
 	ServiceName    = "extension-apiserver"
 	serviceAccount = "extension-apiserver"
 )
 
-// pki holds the trust of one control plane. The CAs are kept between starts on one directory: kube-apiserver adds each
-// new one to the ConfigMap of trusted CAs and never takes one out before it expires.
+// pki contains the CAs of one control plane. They are reused by later starts on the same
+// directory, because kube-apiserver adds each new CA to the ConfigMap of trusted CAs and does not
+// remove a CA before it expires.
 type pki struct {
 	dir     string
-	options certs.InitOptions // what Init made
-	// clients signs users and the control plane's own clients; it is not the front proxy's CA, which a user's
-	// certificate must not come from. control signs what etcd and kube-apiserver serve; etcd signs etcd's clients.
+	options certs.InitOptions // of certs.Init
+	// clients issues certificates to users and to clients of the control plane. It is not the
+	// front proxy's CA, which must not issue user certificates. control issues the serving
+	// certificates of etcd and kube-apiserver. etcd issues certificates to clients of etcd.
 	clients, control, etcd *certs.CA
 }
 
-// agentServerNames are the addresses at which agents reach konnectivity's servers; without any there is no
+// newPKI creates or reads the CAs and keys in dir. agentServerNames are the addresses at which
+// agents reach the konnectivity servers. Without any, it creates no certificates for
 // konnectivity.
 func newPKI(ctx context.Context, dir string, agentServerNames []string) (*pki, error) {
 	p := &pki{dir: dir}
@@ -53,7 +56,7 @@ func newPKI(ctx context.Context, dir string, agentServerNames []string) (*pki, e
 func (p *pki) cert(name string) string { return filepath.Join(p.dir, name, certs.CertFile) }
 func (p *pki) key(name string) string  { return filepath.Join(p.dir, name, certs.KeyFile) }
 
-// ca reads a CA, or makes it the first time.
+// ca reads a CA, or creates it if it does not exist.
 func (p *pki) ca(name string, usage x509.ExtKeyUsage) (*certs.CA, error) {
 	certPEM, err := os.ReadFile(p.cert(name))
 	if err == nil {
@@ -68,14 +71,14 @@ func (p *pki) ca(name string, usage x509.ExtKeyUsage) (*certs.CA, error) {
 	}
 	ca, err := certs.NewCA(certs.CAOptions{Name: name, Usage: usage})
 	if err != nil {
-		return nil, fmt.Errorf("make %s: %w", name, err)
+		return nil, fmt.Errorf("create %s: %w", name, err)
 	}
 	return ca, ca.Write(filepath.Join(p.dir, name), nil)
 }
 
-// kubeadmNames are all names that kubeadm gives the certificate of a kube-apiserver: the node, the Service kubernetes
-// and its address, the advertised address, and the control plane endpoint if there is one. localhost and 127.0.0.1 are
-// not among them.
+// kubeadmNames returns the names that kubeadm adds to the certificate of a kube-apiserver: the
+// node, the Service kubernetes and its address, the advertised address, and the control plane
+// endpoint if there is one. They do not include localhost and 127.0.0.1.
 func kubeadmNames(h *host, endpoint ...string) certs.ServingOptions {
 	return certs.ServingOptions{
 		DNSNames: []string{h.name, "kubernetes", "kubernetes.default", "kubernetes.default.svc",
@@ -84,30 +87,31 @@ func kubeadmNames(h *host, endpoint ...string) certs.ServingOptions {
 	}
 }
 
-// localNames are those of the other parts.
+// localNames returns the names for the certificates of other components.
 func localNames(h *host) certs.ServingOptions {
 	return certs.ServingOptions{DNSNames: []string{"localhost"}, IPs: []string{h.address, "127.0.0.1"}}
 }
 
-// serving makes the certificate of a part of the control plane.
+// serving issues the serving certificate of a component of the control plane.
 func (p *pki) serving(name string, names certs.ServingOptions) error {
 	pair, err := p.control.IssueServing(names)
 	if err != nil {
-		return fmt.Errorf("make certificate of %s: %w", name, err)
+		return fmt.Errorf("issue certificate of %s: %w", name, err)
 	}
 	return pair.Write(filepath.Join(p.dir, name), nil)
 }
 
-// client makes a client certificate.
+// client issues a client certificate.
 func (p *pki) client(ca *certs.CA, name, user string, groups ...string) error {
 	pair, err := ca.IssueClient(certs.ClientOptions{User: user, Groups: groups, AllowSystemMasters: true})
 	if err != nil {
-		return fmt.Errorf("make client certificate of %s: %w", user, err)
+		return fmt.Errorf("issue client certificate of %s: %w", user, err)
 	}
 	return pair.Write(filepath.Join(p.dir, name), nil)
 }
 
-// frontProxy makes one more client certificate of the front proxy in dir, with its CA.
+// frontProxy issues an additional client certificate of the front proxy and writes it to dir with
+// its CA.
 func (p *pki) frontProxy(dir string) error {
 	ca, err := p.ca(certs.FrontProxyCADir, x509.ExtKeyUsageClientAuth)
 	if err != nil {
@@ -115,12 +119,12 @@ func (p *pki) frontProxy(dir string) error {
 	}
 	pair, err := ca.IssueClient(certs.ClientOptions{User: certs.FrontProxyUser})
 	if err != nil {
-		return fmt.Errorf("make client certificate of the front proxy: %w", err)
+		return fmt.Errorf("issue client certificate of the front proxy: %w", err)
 	}
 	return pair.Write(dir, certs.Bundle{ca.Certificate})
 }
 
-// serviceAccountKey makes the key that signs ServiceAccount tokens, once.
+// serviceAccountKey creates the key that signs ServiceAccount tokens, if it does not exist.
 func (p *pki) serviceAccountKey() error {
 	path := filepath.Join(p.dir, "service-account", certs.KeyFile)
 	if _, err := os.Stat(path); err == nil {

@@ -12,14 +12,14 @@ import (
 	"syscall"
 )
 
-// Ports are taken from below the range from which Linux takes the ports of outgoing connections (32768 and up), so that
-// no client of anybody can sit on one in the moment between our look and the child's bind.
+// Ports are below the range of ephemeral ports of Linux (32768 and up), so that no outgoing
+// connection can use a port between the check and the bind of the child process.
 const firstPort, lastPort = 21000, 30999
 
-// ports hands out loopback ports. Each is locked by a file until release, so that several environments at once, in
-// several processes, do not take the same.
+// ports allocates loopback ports. Each is locked by a file until release, so that concurrent
+// environments in several processes do not use the same port.
 type ports struct {
-	mu    sync.Mutex // the controllers may be started beside all else
+	mu    sync.Mutex // the controllers may start concurrently
 	locks []*os.File
 }
 
@@ -32,7 +32,8 @@ func (ps *ports) takeBetween(first, last int) (int, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return 0, fmt.Errorf("reserve port: %w", err)
 	}
-	// Environments begin at different places, so that most find a free port at the first look.
+	// Environments start the search at different ports, so that most find a free port in the
+	// first attempt.
 	span := last - first + 1
 	for i := range span {
 		port := first + (os.Getpid()*37+i)%span
@@ -44,7 +45,7 @@ func (ps *ports) takeBetween(first, last int) (int, error) {
 			lock.Close()
 			continue
 		}
-		// All addresses: a server of ours may bind 0.0.0.0.
+		// Check all addresses, because an extension API server may bind 0.0.0.0.
 		l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
 		if err != nil {
 			lock.Close()
@@ -54,7 +55,8 @@ func (ps *ports) takeBetween(first, last int) (int, error) {
 		ps.locks = append(ps.locks, lock)
 		return port, nil
 	}
-	return 0, fmt.Errorf("reserve port: none is free between %d and %d; ss -ltnp says who has them", first, last)
+	return 0, fmt.Errorf("reserve port: no port is free between %d and %d; ss -ltnp lists the processes that use them",
+		first, last)
 }
 
 func (ps *ports) release() {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestBusyPort: a port on which somebody listens is not handed out, and where all are taken the error says what to look
-// at.
+// TestBusyPort: a port in use is not allocated, and if all ports are in use, the error names a
+// command that shows by which processes.
 func TestBusyPort(t *testing.T) {
 	var ps ports
 	first, err := ps.take()
@@ -27,6 +27,6 @@ func TestBusyPort(t *testing.T) {
 		t.Errorf("got port %d (%v), on which somebody listens", second, err)
 	}
 	_, err = ps.takeBetween(first, first)
-	wantError(t, err, fmt.Sprintf("reserve port: none is free between %d and %d; ss -ltnp says who has them",
+	wantError(t, err, fmt.Sprintf("reserve port: no port is free between %d and %d; ss -ltnp lists the processes that use them",
 		first, first))
 }

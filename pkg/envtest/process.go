@@ -21,39 +21,41 @@ import (
 )
 
 const (
-	// stopTimeout is how long a child may take to end after SIGTERM: kube-apiserver drains requests for some seconds.
+	// stopTimeout is how long a child process may take to exit after SIGTERM. kube-apiserver
+	// drains requests for some seconds.
 	stopTimeout = 20 * time.Second
-	// tailLines is how much of a log a person needs to see why a process ended.
+	// tailLines is the number of log lines that usually shows why a process exited.
 	tailLines = 25
 )
 
-// process is a child with its log.
+// process is a child process and its log.
 type process struct {
 	name, log string
 	cmd       *exec.Cmd
-	// killed: it does not end at SIGTERM, and is stopped by SIGKILL.
+	// killed is true if the process does not exit at SIGTERM and is stopped by SIGKILL.
 	killed bool
-	// tunnel: it carries what kube-apiserver dials, which for 30 s does not stop dialling a socket that is gone.
+	// tunnel is true if the process carries connections of kube-apiserver, which retries a
+	// missing socket for 30 s. Such processes are stopped last.
 	tunnel   bool
 	stopping atomic.Bool
-	done     chan struct{} // closed when it ended
-	err      error         // why; read after done
+	done     chan struct{} // closed when it has exited
+	err      error         // the result of Wait; read it after done
 }
 
-// Log is the path of its log.
+// Log returns the path of the log.
 func (p *process) Log() string { return p.log }
 
-// processes starts children, watches them and stops them in reverse order.
+// processes starts child processes, watches them and stops them in reverse order.
 type processes struct {
 	logDir string
-	// fail is called once for each child that ends without being told to.
+	// fail is called once for each child process that exits unexpectedly.
 	fail func(error)
 	mu   sync.Mutex
 	all  []*process
 }
 
-// start runs a command in a host's network, with more variables than this process has. Output goes to logDir/name.log,
-// after what is there already.
+// start runs a command in a host's network with additional environment variables. It appends the
+// output to logDir/name.log.
 func (ps *processes) start(h *host, name string, command []string, environ ...string) (*process, error) {
 	p := &process{name: name, log: filepath.Join(ps.logDir, name+".log"), done: make(chan struct{})}
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -65,8 +67,9 @@ func (ps *processes) start(h *host, name string, command []string, environ ...st
 	p.cmd = exec.Command(command[0], command[1:]...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.Env = append(withoutProxies(os.Environ()), environ...)
-	// A group of its own keeps a Ctrl-C of the terminal from us alone to pass on, in order. Pdeathsig ends the child
-	// when we end without stopping it: after a panic, or kill -9.
+	// A separate process group keeps a Ctrl-C of the terminal from the child, so that this
+	// process can stop all children in order. Pdeathsig kills the child if this process exits
+	// without stopping it, after a panic or kill -9.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	controlplane.LaunchChild(func() { err = h.inNamespace(p.cmd.Start) })
 	if err != nil {
@@ -85,8 +88,8 @@ func (ps *processes) start(h *host, name string, command []string, environ ...st
 	return p, nil
 }
 
-// ready waits until check returns nil. An error after the timeout shows the end of the log; that of a process that
-// ended has it already.
+// ready waits until check returns nil. The error after the timeout contains the end of the log.
+// If the process has exited, its failure already contains it.
 func (p *process) ready(ctx context.Context, timeout time.Duration, check func(context.Context) error) error {
 	err := eventually(ctx, p.name, timeout, check)
 	if err != nil && ctx.Err() == nil {
@@ -95,13 +98,13 @@ func (p *process) ready(ctx context.Context, timeout time.Duration, check func(c
 	return err
 }
 
-// ended describes the end of a process, with the tail of its log.
+// ended returns an error for the exit of a process, with the end of its log.
 func (p *process) ended() error {
-	return fmt.Errorf("%s ended without being told to (%v); the end of %s:\n%s", p.name, errOr(p.err, "exit code 0"),
+	return fmt.Errorf("%s exited unexpectedly (%v); the end of %s:\n%s", p.name, errOr(p.err, "exit code 0"),
 		p.log, tail(p.log))
 }
 
-// signal sends a signal to a process that still runs.
+// signal sends a signal to the process if it is still running.
 func (p *process) signal(sig syscall.Signal) error {
 	select {
 	case <-p.done:
@@ -111,7 +114,8 @@ func (p *process) signal(sig syscall.Signal) error {
 	}
 }
 
-// stop ends the process: SIGTERM, and SIGKILL after stopTimeout. It does nothing if it ended before.
+// stop stops the process with SIGTERM, and with SIGKILL after stopTimeout. It does nothing if the
+// process has exited.
 func (p *process) stop() error { return p.stopWithin(stopTimeout) }
 
 func (p *process) stopWithin(timeout time.Duration) error {
@@ -130,18 +134,19 @@ func (p *process) stopWithin(timeout time.Duration) error {
 	}
 	_ = p.signal(syscall.SIGKILL)
 	<-p.done
-	return fmt.Errorf("stop %s: it did not end within %s and was killed; the end of %s:\n%s", p.name, timeout,
+	return fmt.Errorf("stop %s: it did not exit within %s and was killed; the end of %s:\n%s", p.name, timeout,
 		p.log, tail(p.log))
 }
 
-// kill ends the process at once, as a crash does.
+// kill kills the process at once, like a crash.
 func (p *process) kill() {
 	p.stopping.Store(true)
 	_ = p.signal(syscall.SIGKILL)
 	<-p.done
 }
 
-// stopAll stops what still runs, the last started first and tunnels after all else, and gives each so much time.
+// stopAll stops all running processes in reverse order of their start, but tunnels last. The
+// timeout applies to each process.
 func (ps *processes) stopAll(timeout time.Duration) error {
 	ps.mu.Lock()
 	all := ps.all
@@ -166,14 +171,14 @@ func (ps *processes) stopAll(timeout time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// tail returns the last lines of a file.
+// tail returns the last lines of a log file.
 func tail(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
 	}
-	// What it wrote since it started last. A program that panicked says why before the stacks of its goroutines, which
-	// may be long.
+	// Consider only the output since the last start. A program that panicked prints the reason
+	// before the stacks of its goroutines, which may be long.
 	data = data[bytes.LastIndex(data, []byte("\n# "))+1:]
 	data, _, _ = bytes.Cut(data, []byte("\n\ngoroutine "))
 	lines := bytes.Split(bytes.TrimRight(data, "\n"), []byte("\n"))
@@ -190,8 +195,8 @@ func errOr(err error, text string) any {
 	return text
 }
 
-// eventually calls check until it returns nil. It ends early, with the cause, when ctx ends, as it does when a child
-// dies.
+// eventually calls check until it returns nil. It returns early with the cause if ctx is done,
+// which happens when a child process exits.
 func eventually(ctx context.Context, what string, timeout time.Duration, check func(context.Context) error) error {
 	deadline := time.Now().Add(timeout)
 	for {
@@ -204,7 +209,7 @@ func eventually(ctx context.Context, what string, timeout time.Duration, check f
 		case ctx.Err() != nil:
 			return fmt.Errorf("wait for %s: %w", what, context.Cause(ctx))
 		case time.Now().After(deadline):
-			return fmt.Errorf("wait for %s: not within %s: %w", what, timeout, err)
+			return fmt.Errorf("wait for %s: timed out after %s: %w", what, timeout, err)
 		}
 		select {
 		case <-ctx.Done():

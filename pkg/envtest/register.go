@@ -28,12 +28,13 @@ import (
 	"example.com/extension-apiserver/internal/registration"
 )
 
-// registerTimeout: kube-apiserver looks at a new APIService at once, and at discovery that failed only each minute.
+// registerTimeout is long because kube-apiserver checks a new APIService at once, but retries
+// failed discovery only each minute.
 const registerTimeout = 90 * time.Second
 
-// Register makes the Service and, last, the APIServices, and waits at every kube-apiserver until they are Available,
-// are in discovery and OpenAPI, and no write is refused by the server itself: it can be Available and Ready while it
-// refuses all.
+// Register creates the Service and then the APIServices. It waits at every kube-apiserver until
+// they are Available, are in discovery and OpenAPI, and the server accepts writes. A server can
+// be Available and ready while it still rejects all writes.
 func (e *Environment) Register(ctx context.Context) error {
 	if err := e.applyService(ctx); err != nil {
 		return err
@@ -83,7 +84,7 @@ func (e *Environment) Register(ctx context.Context) error {
 	return nil
 }
 
-// apiServices asks the server's binary for the APIServices of its versions.
+// apiServices returns the APIServices that the server's binary prints for its versions.
 func (e *Environment) apiServices(ctx context.Context) ([]*apiregistrationv1.APIService, error) {
 	cmd := exec.CommandContext(ctx, e.server, "apiservices", "--namespace="+Namespace, "--service="+ServiceName,
 		fmt.Sprintf("--port=%d", e.servicePort()), "--ca-file="+e.pki.cert(certs.ServingCADir))
@@ -104,13 +105,15 @@ func (e *Environment) apiServices(ctx context.Context) ([]*apiregistrationv1.API
 	}
 }
 
-// notReady is in what the library responds with 403 before the informers of admission plugins have synced.
+// notReady is part of the library's 403 response before the informers of admission plugins have
+// synced.
 const notReady = "not yet ready to handle request"
 
-// tryWrites creates an empty object of every resource, as a dry run. A kind may find it invalid, before the admission
-// plugins that validate, and a plugin of the API may refuse it; an IdentityReview is complete, and passes all of them.
+// tryWrites creates an empty object of every resource as a dry run. The object may be invalid for
+// its kind, before validating admission plugins run, and a plugin of the API may reject it. An
+// IdentityReview is complete and passes all of them.
 func tryWrites(ctx context.Context, config *rest.Config, versions []schema.GroupVersion) error {
-	// A deprecated version works as well as any.
+	// Do not log warnings about deprecated versions.
 	config = rest.CopyConfig(config)
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	dynamicClient, err := dynamic.NewForConfig(config)
@@ -147,7 +150,7 @@ func tryWrites(ctx context.Context, config *rest.Config, versions []schema.Group
 	return nil
 }
 
-// createOrUpdate applies one object that nobody else changes.
+// createOrUpdate applies an object that no other client changes.
 func createOrUpdate[T any](ctx context.Context, obj T,
 	create func(context.Context, T, metav1.CreateOptions) (T, error),
 	update func(context.Context, T, metav1.UpdateOptions) (T, error)) error {

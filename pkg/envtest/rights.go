@@ -19,12 +19,12 @@ import (
 	"example.com/extension-apiserver/manifests"
 )
 
-// grant applies the namespace and the RBAC of the manifests and of the API, under the names of our servers, and makes
-// the servers' kubeconfig.
+// grant applies the namespace and the RBAC of the manifests and of the API, with the names of the
+// environment, and creates the servers' kubeconfig.
 func (e *Environment) grant(ctx context.Context) (err error) {
 	api, err := exec.CommandContext(ctx, e.server, "apiservices", "--kustomize").Output()
 	if err != nil {
-		return fmt.Errorf("ask %s for the manifest of its API: %w", e.server, err)
+		return fmt.Errorf("print the manifest of the API with %s: %w", e.server, err)
 	}
 	if err := e.applyRights(ctx, "manifests", manifests.FS, map[string]string{
 		"env-names/kustomization.yaml": fmt.Sprintf(
@@ -45,8 +45,9 @@ func (e *Environment) grant(ctx context.Context) (err error) {
 	return err
 }
 
-// applyRights unpacks a folder of the kit's below Dir, again each time, with more files by their paths, and applies
-// what its folder env renders of namespaces, ServiceAccounts and RBAC.
+// applyRights unpacks a folder of the kit below Dir, replacing an earlier copy, and adds files by
+// their paths. It applies the namespaces, ServiceAccounts and RBAC that its folder env renders
+// to.
 func (e *Environment) applyRights(ctx context.Context, name string, folder fs.FS, files map[string]string) error {
 	dir := filepath.Join(e.Dir, name)
 	if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, folder)); err != nil {
@@ -66,7 +67,7 @@ func (e *Environment) applyRights(ctx context.Context, name string, folder fs.FS
 	for object := range strings.SplitSeq(rendered, "\n---\n") {
 		var meta metav1.TypeMeta
 		if err := yaml.Unmarshal([]byte(object), &meta); err != nil {
-			return fmt.Errorf("read what %s/ renders to: %w", name, err)
+			return fmt.Errorf("read the rendered %s/: %w", name, err)
 		}
 		if meta.Kind == "Namespace" || meta.Kind == "ServiceAccount" ||
 			meta.GroupVersionKind().Group == rbacv1.GroupName {
@@ -75,7 +76,7 @@ func (e *Environment) applyRights(ctx context.Context, name string, folder fs.FS
 	}
 	if _, stderr, err := (Kubectl{Stdin: strings.Join(grants, "\n---\n")}).Run(ctx, e, "apply", "--server-side",
 		"--force-conflicts", "-f", "-"); err != nil {
-		return fmt.Errorf("apply the rights of %s/: %w: %s", name, err, stderr)
+		return fmt.Errorf("apply the permissions of %s/: %w: %s", name, err, stderr)
 	}
 	return nil
 }

@@ -21,28 +21,30 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// serverPort is where our servers listen on a host of their own.
+// serverPort is the port of an extension API server on its own host.
 const serverPort = 6443
 
-// tokenLifetime is longer than anybody leaves `make run` running; each start gets a new token.
+// tokenLifetime is longer than `make run` usually runs. Each start requests a new token.
 const tokenLifetime = 7 * 24 * time.Hour
 
-// Server is one of our servers.
+// Server is an extension API server of the environment.
 type Server struct {
 	*process
-	// Name is that of its log, URL where it serves. Its certificate is for ServerName.
+	// Name is the name of its log, URL the address at which it serves. Its certificate is for
+	// ServerName.
 	Name, URL   string
 	host        *host
 	command     []string
 	environment []string
 }
 
-// ServerName is the name in the servers' certificate, which is that of the Service.
+// ServerName is the name in the servers' certificate, which is the name of the Service.
 const ServerName = ServiceName + "." + Namespace + ".svc"
 
-// startServers grants the rights of the manifests, nothing more, and starts our servers with a ServiceAccount token.
+// startServers grants only the permissions of the manifests and starts the servers with a
+// ServiceAccount token.
 func (e *Environment) startServers() error {
-	if err := e.step("rights of the server", func() error { return e.grant(e.ctx) }); err != nil {
+	if err := e.step("permissions of the server", func() error { return e.grant(e.ctx) }); err != nil {
 		return err
 	}
 	if e.options.ExternalEtcd {
@@ -68,7 +70,7 @@ func (e *Environment) startServers() error {
 	return nil
 }
 
-// storageArgs returns the flags that say where the storage of a server is.
+// storageArgs returns the flags that locate the storage of a server.
 func (e *Environment) storageArgs(number int) []string {
 	if e.external == nil {
 		return []string{"--data-dir=" + filepath.Join(e.Dir, fmt.Sprintf("data-%d", number))}
@@ -112,8 +114,8 @@ func (e *Environment) Token(ctx context.Context, namespace, name string) (string
 	return request.Status.Token, nil
 }
 
-// newHost returns a host with its own address, or loopback. The numbers up to 4 are for kube-apiservers, 10 for our
-// etcd.
+// newHost returns a host with its own address, or loopback. Numbers up to 4 are for
+// kube-apiservers, 10 is for the external etcd.
 func (e *Environment) newHost(name string, number int) (*host, error) {
 	switch {
 	case e.lan == nil:
@@ -167,8 +169,8 @@ func (e *Environment) runServer(ctx context.Context, s *Server) error {
 
 var failedCheck = regexp.MustCompile(`\[-\](\S+) failed`)
 
-// checkReady returns why the server is not ready. The response of /readyz withholds the reasons of its checks, which
-// those of the checks have.
+// checkReady returns an error if the server is not ready. The response of /readyz does not
+// contain the reasons of failed checks, so it also requests each failed check.
 func (s *Server) checkReady(ctx context.Context, client *http.Client) error {
 	err := getOK(ctx, client, s.URL+"/readyz?verbose")
 	if err == nil {
@@ -180,7 +182,8 @@ func (s *Server) checkReady(ctx context.Context, client *http.Client) error {
 	return err
 }
 
-// Config returns a client configuration without credentials for the server's own port, past kube-apiserver.
+// Config returns a client configuration without credentials for the server's own port, which
+// bypasses kube-apiserver.
 func (s *Server) Config(e *Environment) *rest.Config {
 	return &rest.Config{
 		Host:            s.URL,
@@ -203,7 +206,8 @@ func (s *Server) Client(e *Environment) (*http.Client, error) { return rest.HTTP
 // StopServer stops a server as a rollout does.
 func (e *Environment) StopServer(s *Server) error { return s.stop() }
 
-// StartServer starts a stopped server again at the same place. It returns when it is ready.
+// StartServer starts a stopped server again at the same address. It returns when the server is
+// ready.
 func (e *Environment) StartServer(ctx context.Context, s *Server) error { return e.runServer(ctx, s) }
 
 // RestartServer stops a server and starts it again.
@@ -214,7 +218,7 @@ func (e *Environment) RestartServer(ctx context.Context, s *Server) error {
 	return e.StartServer(ctx, s)
 }
 
-// KillServer ends a server without a chance to clean up.
+// KillServer kills a server without a graceful shutdown.
 func (e *Environment) KillServer(s *Server) { s.kill() }
 
 // CrashServer kills a server and starts it again.
@@ -223,10 +227,10 @@ func (e *Environment) CrashServer(ctx context.Context, s *Server) error {
 	return e.StartServer(ctx, s)
 }
 
-// VmRSS is the memory that the kernel counts for the server, in KiB (proc(5)).
+// VmRSS returns the resident memory of the server in KiB (proc(5)).
 func (s *Server) VmRSS() (kib int, err error) { return s.status("VmRSS") }
 
-// VmHWM is the most that VmRSS was since the start, or since ResetVmHWM, in KiB.
+// VmHWM returns the maximum of VmRSS since the start or since ResetVmHWM, in KiB.
 func (s *Server) VmHWM() (kib int, err error) { return s.status("VmHWM") }
 
 // ResetVmHWM sets VmHWM to VmRSS (proc_pid_clear_refs(5)).
@@ -234,7 +238,7 @@ func (s *Server) ResetVmHWM() error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.cmd.Process.Pid), []byte("5"), 0)
 }
 
-// Descriptors is how many files and sockets the server has open.
+// Descriptors returns the number of open file descriptors of the server.
 func (s *Server) Descriptors() (int, error) {
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.cmd.Process.Pid))
 	return len(entries), err

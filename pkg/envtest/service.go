@@ -13,18 +13,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// portName ties the Service's port to that of its EndpointSlice.
+// portName links the port of the Service to that of its EndpointSlice.
 const portName = "https"
 
-// servicePort is the port that the APIServices name. An ExternalName Service maps no ports: kube-apiserver connects to
-// the one that it was told.
+// servicePort returns the port for the APIServices. An ExternalName Service maps no ports, so
+// kube-apiserver connects to the port of the APIService.
 func (e *Environment) servicePort() int32 {
 	if e.lan != nil {
 		return 443
 	}
 	u, err := url.Parse(e.Servers[0].URL)
 	if err != nil {
-		panic(err) // we made it
+		panic(err) // the URL is generated
 	}
 	port, err := strconv.ParseInt(u.Port(), 10, 32)
 	if err != nil {
@@ -33,7 +33,7 @@ func (e *Environment) servicePort() int32 {
 	return int32(port)
 }
 
-// applyService makes the Service in front of our servers.
+// applyService creates the Service in front of the extension API servers.
 func (e *Environment) applyService(ctx context.Context) error {
 	client, err := e.AdminClient()
 	if err != nil {
@@ -55,8 +55,8 @@ func (e *Environment) applyService(ctx context.Context) error {
 	return e.SetEndpoints(ctx, e.Servers...)
 }
 
-// SetEndpoints makes exactly these servers the endpoints of the Service. It works with a network of hosts only:
-// endpoints may not be loopback addresses.
+// SetEndpoints makes exactly these servers the endpoints of the Service. It needs EndpointRouting
+// or ClusterIPRouting, because endpoints cannot be loopback addresses.
 func (e *Environment) SetEndpoints(ctx context.Context, servers ...*Server) error {
 	client, err := e.AdminClient()
 	if err != nil {
@@ -83,7 +83,8 @@ func (e *Environment) SetEndpoints(ctx context.Context, servers ...*Server) erro
 	return nil
 }
 
-// startKubeProxies starts a kube-proxy on each host with a kube-apiserver, which turns ClusterIPs into endpoints there.
+// startKubeProxies starts a kube-proxy on each of the hosts, which maps ClusterIPs to endpoints
+// there.
 func (e *Environment) startKubeProxies(ctx context.Context, hosts []*host) error {
 	kubeconfig, err := e.Kubeconfig("system:kube-proxy")
 	if err != nil {
@@ -112,7 +113,7 @@ func (e *Environment) startKubeProxies(ctx context.Context, hosts []*host) error
 			"--kubeconfig=" + kubeconfig,
 			"--hostname-override=" + h.name,
 			"--proxy-mode=nftables",
-			// Zero leaves the kernel's limits alone, which belong to the whole machine.
+			// Zero keeps the kernel's limits, which apply to the whole machine.
 			"--conntrack-max-per-core=0",
 			"--conntrack-tcp-timeout-established=0",
 			"--conntrack-tcp-timeout-close-wait=0",

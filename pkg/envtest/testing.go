@@ -22,11 +22,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// New starts an environment for a test and stops it at its end. When the test fails, or a process died, the ends of the
-// logs are printed.
+// New starts an environment for a test and stops it when the test ends. If the test fails or a
+// process has exited, it prints the ends of the logs.
 func New(t testing.TB, options Options) *Environment {
 	t.Helper()
-	// Not t.Context: it ends before the cleanup, and the processes shall be stopped in order.
+	// t.Context is not used: it is done before the cleanup, but the processes must be stopped in
+	// order.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	e, err := Start(ctx, options)
 	if err != nil {
@@ -50,8 +51,8 @@ func New(t testing.TB, options Options) *Environment {
 	return e
 }
 
-// Main is the TestMain of a package whose tests share one environment: it starts it, puts it into shared, runs the
-// tests and stops it. It returns the exit code.
+// Main implements TestMain for a package whose tests share one environment. It starts the
+// environment, stores it in shared, runs the tests and stops it. It returns the exit code.
 func Main(m *testing.M, options Options, shared **Environment) int {
 	code, err := runMain(m, options, shared)
 	if err != nil {
@@ -84,8 +85,8 @@ func (e *Environment) logs() []string {
 	return logs
 }
 
-// Eventually waits until check returns nil, and fails the test with the last error after timeout, or at once when a
-// process of the environment died.
+// Eventually waits until check returns nil. It fails the test with the last error after timeout,
+// or at once when a process of the environment exits.
 func (e *Environment) Eventually(t testing.TB, what string, timeout time.Duration, check func(context.Context) error) {
 	t.Helper()
 	if err := eventually(e.ctx, what, timeout, check); err != nil {
@@ -93,12 +94,13 @@ func (e *Environment) Eventually(t testing.TB, what string, timeout time.Duratio
 	}
 }
 
-// Patience is how long a condition may take to come true on a busy machine. Tests wait for it, and end as soon as it
-// is.
+// Patience is the timeout for a condition on a busy machine. Tests continue as soon as the
+// condition is true.
 const Patience = time.Minute
 
-// FreePort is a port of loopback for a process of the test, until the environment stops: no other environment is given
-// it, and it is none that Linux gives to outgoing connections.
+// FreePort returns a loopback port for a process of the test. The port is reserved until the
+// environment stops: no other environment gets it, and Linux does not use it for outgoing
+// connections.
 func (e *Environment) FreePort(t testing.TB) string {
 	t.Helper()
 	port, err := e.ports.take()
@@ -108,7 +110,7 @@ func (e *Environment) FreePort(t testing.TB) string {
 	return strconv.Itoa(port)
 }
 
-// Admin is AdminConfig for a test, which fails without it.
+// Admin is AdminConfig for tests. An error fails the test.
 func (e *Environment) Admin(t testing.TB) *rest.Config {
 	t.Helper()
 	config, err := e.AdminConfig()
@@ -118,7 +120,7 @@ func (e *Environment) Admin(t testing.TB) *rest.Config {
 	return config
 }
 
-// Client is AdminClient for a test, which fails without it.
+// Client is AdminClient for tests. An error fails the test.
 func (e *Environment) Client(t testing.TB) kubernetes.Interface {
 	t.Helper()
 	client, err := e.AdminClient()
@@ -128,8 +130,8 @@ func (e *Environment) Client(t testing.TB) kubernetes.Interface {
 	return client
 }
 
-// User makes a user who has the rights and no others, and returns its client configuration. Another user of the same
-// name gets them too.
+// User creates a user with exactly these permissions and returns its client configuration.
+// Permissions that were granted to a user of the same name before also apply.
 func (e *Environment) User(t testing.TB, name string, rules ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	if err := e.Grant(t.Context(), name, rules...); err != nil {
@@ -142,7 +144,7 @@ func (e *Environment) User(t testing.TB, name string, rules ...rbacv1.PolicyRule
 	return config
 }
 
-// NewNamespace makes a namespace, and deletes it at the end of the test.
+// NewNamespace creates a namespace and deletes it at the end of the test.
 func (e *Environment) NewNamespace(t testing.TB) string {
 	t.Helper()
 	namespaces := e.Client(t).CoreV1().Namespaces()

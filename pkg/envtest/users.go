@@ -18,14 +18,14 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Admin is a user of the group system:masters, which may do anything.
+// Admin is a user in the group system:masters, which has all permissions.
 const (
 	Admin      = "admin"
 	adminGroup = "system:masters"
 )
 
-// Kubeconfig makes a user, known by a client certificate, and returns the path of its kubeconfig. The user has no
-// rights but those of every authenticated user, unless its groups give it some.
+// Kubeconfig creates a user with a client certificate and returns the path of its kubeconfig. The
+// user has only the permissions of every authenticated user and of its groups.
 func (e *Environment) Kubeconfig(user string, groups ...string) (string, error) {
 	return e.kubeconfig(e.KubeAPIServers[0], user, groups)
 }
@@ -35,7 +35,7 @@ func (e *Environment) kubeconfig(k *KubeAPIServer, user string, groups []string)
 	path := filepath.Join(e.Dir, "users", name+".kubeconfig")
 	e.users.Lock()
 	defer e.users.Unlock()
-	// Once: parallel tests read the files of the same user.
+	// Create it only once, because parallel tests read the files of the same user.
 	if e.users.made.Has(path) {
 		return path, nil
 	}
@@ -64,7 +64,8 @@ func (e *Environment) writeKubeconfig(path string, k *KubeAPIServer, namespace s
 	return nil
 }
 
-// Config makes a user as Kubeconfig does and returns a client configuration that works from any host.
+// Config creates a user like Kubeconfig and returns a client configuration that works from any
+// host.
 func (e *Environment) Config(user string, groups ...string) (*rest.Config, error) {
 	return e.ConfigAt(e.KubeAPIServers[0], user, groups...)
 }
@@ -80,7 +81,7 @@ func (e *Environment) ConfigAt(k *KubeAPIServer, user string, groups ...string) 
 		return nil, err
 	}
 	config.Dial, config.Proxy = k.host.dial, noProxy
-	// Tests send what they send at once; the default of 5 requests per second would make them wait.
+	// The default of 5 requests per second would throttle tests.
 	config.QPS, config.Burst = 1000, 1000
 	return config, nil
 }
@@ -89,7 +90,7 @@ func (e *Environment) adminOf(k *KubeAPIServer) (*rest.Config, error) {
 	return e.ConfigAt(k, Admin, adminGroup)
 }
 
-// AdminConfigs are configurations for the user Admin, one through each kube-apiserver.
+// AdminConfigs returns client configurations of the user Admin, one for each kube-apiserver.
 func (e *Environment) AdminConfigs() ([]*rest.Config, error) {
 	var configs []*rest.Config
 	for _, k := range e.KubeAPIServers {
@@ -102,10 +103,10 @@ func (e *Environment) AdminConfigs() ([]*rest.Config, error) {
 	return configs, nil
 }
 
-// AdminKubeconfig is the path of the kubeconfig of the user Admin.
+// AdminKubeconfig returns the path of the kubeconfig of the user Admin.
 func (e *Environment) AdminKubeconfig() (string, error) { return e.Kubeconfig(Admin, adminGroup) }
 
-// AdminClient is a client of the user Admin at the first kube-apiserver.
+// AdminClient returns a client of the user Admin at the first kube-apiserver.
 func (e *Environment) AdminClient() (kubernetes.Interface, error) {
 	config, err := e.AdminConfig()
 	if err != nil {
@@ -114,12 +115,12 @@ func (e *Environment) AdminClient() (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// AdminConfig is the client configuration of the user Admin at the first kube-apiserver.
+// AdminConfig returns the client configuration of the user Admin at the first kube-apiserver.
 func (e *Environment) AdminConfig() (*rest.Config, error) { return e.adminOf(e.KubeAPIServers[0]) }
 
 var notFileName = regexp.MustCompile(`[^a-zA-Z0-9.-]+`)
 
-// fileName makes a file name of a user's name: readable, and different for different users.
+// fileName converts a user name to a readable file name that is unique per user.
 func fileName(s string) string {
 	readable := notFileName.ReplaceAllString(s, "_")
 	if len(readable) > 60 {
@@ -132,7 +133,7 @@ func dialer(h *host) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, address string) (net.Conn, error) { return h.dial(ctx, "tcp", address) }
 }
 
-// failedChecks keeps of a verbose health answer only the lines that say what is wrong.
+// failedChecks returns only the lines of a verbose health response that report failed checks.
 func failedChecks(body io.Reader) string {
 	data, err := io.ReadAll(io.LimitReader(body, 64<<10))
 	if err != nil {

@@ -22,28 +22,32 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Action returns a subresource that changes an object on request, such as cancel. A client sends a POST with a B, for
-// which it needs the permission to create the subresource. B and R are registered in each version of the group that
-// serves the kind; those that are served convert to the hub, as the kind does.
+// Action returns a subresource that changes an object on request, such as cancel. A client sends
+// a POST with a B. The client needs permission to create the subresource. B and R must be
+// registered in each version of the group that serves the kind. Each served version of B and R
+// converts to the hub, like the kind.
 //
-// do changes obj, which is a copy of the stored object, and returns the response. If R is T, the response is the stored
-// object. do may change the status, too. The change is stored if the object passes the validation of the kind and of
-// its status. do is called again if others change the object meanwhile, and in dry runs, which store nothing: it
-// changes nothing but obj. An error of k8s.io/apimachinery/pkg/api/errors is sent to the client; any other is 500.
+// do changes obj, which is a copy of the stored object, and returns the response. If R is T, the
+// response is the stored object. do may also change the status. The server stores the change if
+// the object passes the validation of the kind and of its status. The server calls do again if
+// the object changed concurrently, and also calls it for dry runs, which store nothing. Therefore
+// do must not change anything but obj. An error of k8s.io/apimachinery/pkg/api/errors is sent to
+// the client. Any other error is sent as 500.
 //
-// metadata.uid and metadata.resourceVersion of the body, if they are set, must be those of the object; otherwise the
-// response is 409. metadata.name, if it is set, is the name in the URL. Admission plugins and webhooks get the body
-// with the verb create, which is refused in a namespace that is being deleted; those for updates of the kind are not
-// called, and neither is PrepareForUpdate. metadata.managedFields of the object do not change, as for the subresource
-// binding of pods.
+// If metadata.uid or metadata.resourceVersion is set in the body, it must match the object;
+// otherwise the response is 409. If metadata.name is set, it must match the name in the URL.
+// Admission plugins and webhooks receive the body with the verb create. Kubernetes rejects that
+// verb in a namespace that is being deleted. Admission for updates of the kind and
+// PrepareForUpdate are not called. As for the subresource binding of pods, metadata.managedFields
+// of the object does not change.
 func Action[T, B Object, R runtime.Object](do func(ctx context.Context, obj T, body B) (R, error)) Subresource[T] {
 	return action[T, B, R](do)
 }
 
 type action[T, B Object, R runtime.Object] func(ctx context.Context, obj T, body B) (R, error)
 
-// verbs are those of requests, which an action in a role or an audit event would be taken for, and the names of
-// subresources that mean something to Kubernetes.
+// reservedActions contains the verbs of requests, which would be ambiguous in a role or an audit
+// event, and the subresource names that have a meaning in Kubernetes.
 var reservedActions = sets.New("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection",
 	"connect", "apply", "bind", "escalate", "impersonate", "proxy", "status", "scale", "log", "exec", "attach",
 	"portforward", "binding", "eviction", "finalize", "token", "approval", "ephemeralcontainers")
@@ -78,8 +82,8 @@ func (do action[T, B, R]) newStorage(d *description[T], store *genericregistry.S
 	return &actionREST[T, B, R]{d: d, store: &actionStore, do: do}
 }
 
-// checkServed registers the type of a body, a response or options as the internal one of its kind, and returns an error
-// for each version that serves the kind and does not register the type.
+// checkServed registers the type of a body, a response or options as the internal version of its
+// kind. It returns an error for each version that serves the kind but does not register the type.
 func (d *description[T]) checkServed(example runtime.Object) []error {
 	if reflect.TypeOf(example) == reflect.TypeFor[*metav1.Status]() {
 		return nil
@@ -107,27 +111,28 @@ func (d *description[T]) checkServed(example runtime.Object) []error {
 	return problems
 }
 
-// actionREST is the storage of an action.
+// actionREST implements the storage of an action.
 type actionREST[T, B Object, R runtime.Object] struct {
 	d       *description[T]
 	store   *genericregistry.Store
 	do      action[T, B, R]
-	version schema.GroupVersion // in which it is served
+	version schema.GroupVersion // the served version
 }
 
-// inVersion implements inVersions: OpenAPI shows the type of the response.
+// inVersion implements inVersions. OpenAPI needs the version to show the type of the response.
 func (r actionREST[T, B, R]) inVersion(gv schema.GroupVersion) rest.Storage {
 	r.version = gv
 	return &r
 }
 
-// New returns a body.
+// New returns a new body.
 func (r *actionREST[T, B, R]) New() runtime.Object { return newObject[B]() }
 
 // Destroy does nothing: the store belongs to the main resource.
 func (r *actionREST[T, B, R]) Destroy() {}
 
-// PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate implements rest.SubresourceObjectMetaPreserver.
+// PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate implements
+// rest.SubresourceObjectMetaPreserver.
 func (r *actionREST[T, B, R]) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool {
 	return true
 }
@@ -179,7 +184,8 @@ func (r *actionREST[T, B, R]) Create(ctx context.Context, name string, obj runti
 	return change.result, nil
 }
 
-// asMain returns the context of the same request for the main resource, for which the generated validation has rules.
+// asMain returns a copy of ctx whose request is for the main resource, because the generated
+// validation is registered for the main resource.
 func asMain(ctx context.Context) context.Context {
 	info, ok := genericapirequest.RequestInfoFrom(ctx)
 	if !ok {
@@ -221,7 +227,8 @@ func (c *changedBy[T, B, R]) UpdatedObject(ctx context.Context, old runtime.Obje
 	return obj, err
 }
 
-// actionRules are the strategy of an action: it changes the status, too.
+// actionRules is the update strategy of an action. Unlike the main resource, it lets the status
+// change.
 type actionRules[T Object] struct {
 	rules[T]
 }

@@ -25,7 +25,7 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/v1alpha1"
 )
 
-// resize is an action whose body is a Gadget: it sets the replicas, and a status.
+// resize is an action whose body is a Gadget. It sets the replicas and a status field.
 func resize(_ context.Context, w *v1.Widget, body *v1.Gadget) (*v1.Widget, error) {
 	if body.Spec.Purpose == "wrong" {
 		return nil, apierrors.NewConflict(v1.Resource("widgets"), w.Name, errors.New("it cannot be"))
@@ -34,7 +34,8 @@ func resize(_ context.Context, w *v1.Widget, body *v1.Gadget) (*v1.Widget, error
 	return w, nil
 }
 
-// TestActionChange: an action changes spec and status, and the generation counts the spec. What it is given are copies.
+// TestActionChange: an action changes spec and status, the generation counts changes of the spec,
+// and the stored object is not modified.
 func TestActionChange(t *testing.T) {
 	body := &v1.Gadget{ObjectMeta: metav1.ObjectMeta{UID: "7", ResourceVersion: "5"}, Spec: v1.GadgetSpec{Precision: new(int32(4))}}
 	change := &changedBy[*v1.Widget, *v1.Gadget, *v1.Widget]{do: resize, body: body}
@@ -61,7 +62,8 @@ func TestActionChange(t *testing.T) {
 	}
 }
 
-// TestActionValidate: the rules of the kind, of its status and of the type hold for what an action changes.
+// TestActionValidate: the validation of the kind, of its status and of the type applies to a
+// change by an action.
 func TestActionValidate(t *testing.T) {
 	kind := widgets
 	kind.Validate = func(_ context.Context, w, _ *v1.Widget) field.ErrorList {
@@ -85,7 +87,7 @@ func TestActionValidate(t *testing.T) {
 	}
 }
 
-// TestActionBody: a body that is none is refused before anything is changed.
+// TestActionBody: an action rejects an invalid body before it changes anything.
 func TestActionBody(t *testing.T) {
 	kind := widgets
 	kind.Subresources = map[string]Subresource[*v1.Widget]{"resize": Action(resize)}
@@ -129,7 +131,7 @@ func TestActionOpenAPI(t *testing.T) {
 	}
 }
 
-// TestActionContradictions: an action or a log that cannot be served is named.
+// TestActionContradictions: NewStorage reports each action or log that cannot be served.
 func TestActionContradictions(t *testing.T) {
 	kind := widgets
 	kind.Subresources = map[string]Subresource[*v1.Widget]{
@@ -168,7 +170,8 @@ func TestActionContradictions(t *testing.T) {
 	}
 }
 
-// actionScheme has the body of resize, and the options of a log, in each version.
+// actionScheme returns a scheme that has the body of resize and the options of a log in each
+// version.
 func actionScheme() *runtime.Scheme {
 	scheme := sampleScheme()
 	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
@@ -181,7 +184,7 @@ func actionScheme() *runtime.Scheme {
 
 func writeNothing(context.Context, *v1.Widget, *logOptions, io.Writer) error { return nil }
 
-// logOptions are options with each type of fields that a query can have.
+// logOptions has a field of each type that a query can set.
 type logOptions struct {
 	metav1.TypeMeta
 	Follow    bool         `json:"follow,omitempty"`
@@ -196,7 +199,8 @@ func (o *logOptions) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// TestQueryOptions: options of a query are read in each version that has their type. An empty query has defaults, too.
+// TestQueryOptions: query options are decoded in each version that registers their type, and an
+// empty query gets defaults.
 func TestQueryOptions(t *testing.T) {
 	scheme, kind := actionScheme(), widgets
 	scheme.AddTypeDefaultingFunc(&logOptions{}, func(obj any) {

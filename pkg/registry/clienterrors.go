@@ -22,9 +22,10 @@ import (
 	"example.com/extension-apiserver/internal/restoptions"
 )
 
-// clientErrors makes 4xx of the faults of a client that the library answers with 500, for built-in kinds too: 422 of a
-// resourceVersion that is no number in get, watch and update, and of any in create; 400 of an apply patch that does not
-// fit the schema. A negative limit, which it takes for none, is 422 too.
+// clientErrors replaces responses of 500 with 4xx where the client caused the error, for built-in
+// kinds too. The response is 422 if the resourceVersion of a get, watch or update is not a
+// number, or if a create sets one. It is 400 if an apply patch does not match the schema. A
+// negative limit, which the library treats as no limit, is also 422.
 type clientErrors struct{ generic.RESTOptionsGetter }
 
 func (c clientErrors) GetRESTOptions(resource schema.GroupResource,
@@ -38,16 +39,17 @@ func (c clientErrors) GetRESTOptions(resource schema.GroupResource,
 type clientErrorStorage struct {
 	storage.Interface
 	resource schema.GroupResource
-	// reached is a resourceVersion that etcd has reached.
+	// reached is a resourceVersion that etcd is known to have reached.
 	reached *atomic.Uint64
 }
 
-// checkReached returns an error if etcd has not reached a resourceVersion. The library returns the same error after
-// 3 s, for which the request would hold its seats of priority and fairness.
+// checkReached returns an error if etcd has not reached a resourceVersion. The library returns
+// the same error only after 3 s, during which the request would occupy its API Priority and
+// Fairness seats.
 func (s clientErrorStorage) checkReached(ctx context.Context, resourceVersion string) error {
 	requested, err := s.Interface.Versioner().ParseResourceVersion(resourceVersion)
 	if err != nil || requested <= s.reached.Load() {
-		return nil // the storage reports what cannot be parsed
+		return nil // the storage reports versions that cannot be parsed
 	}
 	current, err := s.GetCurrentResourceVersion(ctx)
 	if err != nil {
@@ -86,7 +88,7 @@ func (s clientErrorStorage) Get(ctx context.Context, key string, opts storage.Ge
 	if err := s.Interface.Get(ctx, key, opts, out); err != nil {
 		return s.explain(key, err)
 	}
-	return patch.CheckStored(ctx, out) // a dry run patches what it gets
+	return patch.CheckStored(ctx, out) // a dry run patches the object that Get returns
 }
 
 func (s clientErrorStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
@@ -121,7 +123,7 @@ func (s clientErrorStorage) GuaranteedUpdate(ctx context.Context, key string, ou
 	return withStatus(patch.StatusError(err, s.resource, path.Base(key)), true)
 }
 
-// explain makes an answer of the error that the storage returns for a bad parameter.
+// explain converts the error that the storage returns for an invalid parameter to an API status.
 func (s clientErrorStorage) explain(key string, err error) error {
 	var bad storage.InvalidError
 	if !errors.As(err, &bad) {

@@ -20,7 +20,7 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// refusing is a storage that answers everything with one error.
+// refusing is a storage that returns the same error for every call.
 type refusing struct {
 	storage.Interface
 	err error
@@ -45,7 +45,8 @@ func (r refusing) GuaranteedUpdate(context.Context, string, runtime.Object, bool
 	return r.err
 }
 
-// TestClientErrors: what the client did wrong is answered as that, with the field; what it did not, is not.
+// TestClientErrors: an error that the client caused is Invalid and names the field; any other
+// error is unchanged.
 func TestClientErrors(t *testing.T) {
 	garbage := &v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "g", ResourceVersion: "abc"}}
 	_, parse := storage.APIObjectVersioner{}.ParseResourceVersion("abc")
@@ -122,7 +123,8 @@ func TestClientErrors(t *testing.T) {
 	}
 }
 
-// atRevision is a storage whose etcd is at a revision. It waits for later ones until the request ends.
+// atRevision is a storage whose etcd is at a fixed revision. asked counts the reads of the
+// revision.
 type atRevision struct {
 	refusing
 	revision uint64
@@ -134,8 +136,8 @@ func (a atRevision) GetCurrentResourceVersion(context.Context) (uint64, error) {
 	return a.revision, nil
 }
 
-// TestFutureVersion: a resourceVersion that etcd has not reached is an error at once, and etcd is asked for its
-// revision only if a request needs a later one than any before.
+// TestFutureVersion: a resourceVersion that etcd has not reached is an error at once. The storage
+// reads etcd's revision only for a later version than any before.
 func TestFutureVersion(t *testing.T) {
 	asked := 0
 	s := clientErrorStorage{atRevision{revision: 7, asked: &asked}, workshop.Resource("gadgets"), &atomic.Uint64{}}

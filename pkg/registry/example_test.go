@@ -16,7 +16,8 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// A kind is described by its Go type and a value. Its method NewStorage is listed in the Kinds of an apiserver.Group.
+// A Kind is described by its Go type and a value. Add its method NewStorage to the Kinds of an
+// apiserver.Group.
 func ExampleKind() {
 	kind := registry.Kind[*v1.Gadget]{
 		ClusterScoped: true,
@@ -44,7 +45,7 @@ func ExampleKind() {
 	// Output: [gadgets] <nil>
 }
 
-// Clients can select gadgets by their purpose. The storage of the kind calls its field "purpose".
+// Clients can select gadgets by their purpose. The storage of the kind names the field "purpose".
 func ExampleAddSelectableFields() {
 	scheme := runtime.NewScheme()
 	kind := v1.SchemeGroupVersion.WithKind("Gadget")

@@ -29,72 +29,83 @@ type Object interface {
 	metav1.Object
 }
 
-// Kind describes a kind by the Go type T of one served version, the hub. Its method NewStorage is for the Kinds of an
-// API group. The other versions convert to the hub; requests in the hub's version need no conversion, and there is no
-// internal type. AddToScheme registers T with a list that has the name of the kind and "List".
+// Kind describes a kind by the Go type T of one served version, the hub. Add its method
+// NewStorage to the Kinds of an API group. The other versions convert to the hub. Requests in the
+// hub's version need no conversion, and there is no separate internal type. AddToScheme must
+// register T and a list type whose name is the kind followed by "List".
 //
-// The zero value behaves as most built-in kinds do:
-//   - Metadata, the generated validation of the request's version and Validate must have no errors.
-//   - metadata.generation counts the changes of everything but metadata and, if the kind has the subresource status,
-//     the status.
-//   - An update creates nothing and needs no resourceVersion. A finalizer without a domain is warned of.
+// The zero value behaves like most built-in kinds:
+//   - Metadata, the generated validation of the request's version and Validate must pass.
+//   - metadata.generation counts changes of everything except metadata and, if the kind has the
+//     subresource status, the status.
+//   - An update never creates an object and needs no resourceVersion. A finalizer without a domain
+//     causes a warning.
 //   - kubectl get shows the name and the age.
 //
-// Hooks may be called by several goroutines at a time. A panic in one ends its request with 500.
+// Hooks may be called concurrently. If a hook panics, its request fails with 500.
 type Kind[T Object] struct {
-	// Resource is the name of the resource in URLs. Default: the kind as an English plural in lower case.
+	// Resource is the name of the resource in URLs. Default: the English plural of the kind in
+	// lower case.
 	Resource string
-	// ClusterScoped kinds have no namespace.
+	// ClusterScoped is true for kinds without a namespace.
 	ClusterScoped bool
-	// ShortNames and Categories are names under which kubectl finds the resource.
+	// ShortNames and Categories are additional names by which kubectl finds the resource.
 	ShortNames, Categories []string
-	// Columns are shown by kubectl get between the name and the age; those of a priority above 0 follow the age and are
-	// shown with -o wide only.
+	// Columns are shown by kubectl get between the name and the age. Columns with a priority
+	// above 0 follow the age and are shown only with -o wide.
 	Columns []Column[T]
-	// SelectableFields return the values by which objects can be selected, by the path of the field in the hub, such as
-	// spec.model. All objects can be selected by metadata.name and metadata.namespace.
+	// SelectableFields maps the path of a field in the hub, such as spec.model, to a function
+	// that returns its value for field selectors. metadata.name and metadata.namespace are always
+	// selectable.
 	SelectableFields map[string]func(T) string
-	// Paths are the names that other versions have for fields of the hub, by version: {"v1alpha1": {"spec.model":
-	// "spec.design"}}. They are used for selectable fields, the replicas of the subresource scale and the errors of
-	// Validate, and hold for the fields inside of a field, too. Other fields have the same path in all versions.
+	// Paths maps field paths of the hub to the paths of the same fields in another version, by
+	// version: {"v1alpha1": {"spec.model": "spec.design"}}. They apply to selectable fields, the
+	// replicas of the subresource scale and the errors of Validate. A path also applies to the
+	// fields below it. Fields that are not listed have the same path in all versions.
 	Paths map[string]map[string]string
 	// ValidateName validates metadata.name on create. Default: a DNS subdomain.
 	ValidateName apivalidation.ValidateNameFunc
-	// Validate returns the errors of rules that tags of the type cannot state, with the paths of the hub. old is nil on
-	// create. On update, errors that the stored object has too are ignored, so that an object that was stored before a
-	// rule existed can still be updated elsewhere. It must not change the objects.
+	// Validate returns validation errors that the tags of the type cannot express, with paths of
+	// the hub. old is nil on create. On update, errors that the stored object also has are
+	// ignored. Objects that were stored before a check existed can therefore still be updated.
+	// Validate must not change the objects.
 	Validate func(ctx context.Context, obj, old T) field.ErrorList
-	// Authorize returns an error, such as that of subresource.Authorize, unless the caller may create the object or change
-	// old to it: for fields that need another permission than the verb of the request. old is nil on create, where
-	// metadata.name may be empty. It is called for each change that is stored, also by subresources, before Validate. It
+	// Authorize returns an error, such as that of subresource.Authorize, unless the caller may
+	// create obj or change old to obj. Use it for fields that need a permission beyond the verb
+	// of the request. old is nil on create, where metadata.name may be empty. Authorize is called
+	// before Validate for each change that is stored, including changes through subresources. It
 	// must not change the objects.
 	Authorize func(ctx context.Context, a authorizer.Authorizer, obj, old T) error
 	// Warn returns warnings for the client. old is nil on create.
 	Warn func(ctx context.Context, obj, old T) []string
-	// PrepareForCreate and PrepareForUpdate change an object before it is validated. The status is reset already. With
-	// Authorize they are called once more before, with a copy, and must do the same each time.
+	// PrepareForCreate and PrepareForUpdate change an object before validation, after the status
+	// has been reset. If Authorize is set, they are first called an additional time with a copy
+	// of the object, and must have the same effect each time.
 	PrepareForCreate func(ctx context.Context, obj T)
 	PrepareForUpdate func(ctx context.Context, obj, old T)
-	// Subresources are served below each object, by name: Status, Scale, Action, Log, Stream, or CustomSubresource.
+	// Subresources are served below each object, by name. Use Status, Scale, Action, Log, Stream
+	// or CustomSubresource.
 	Subresources map[string]Subresource[T]
 }
 
 // Column is a column of kubectl get.
 type Column[T Object] struct {
-	// Name is the heading. Required.
+	// Name is the column heading. Required.
 	Name string
-	// Type is that of OpenAPI: string, integer, number, boolean or date. Default: string.
+	// Type is the OpenAPI type: string, integer, number, boolean or date. Default: string.
 	Type string
-	// Description says what is shown.
+	// Description describes the content of the column.
 	Description string
-	// Priority above 0 hides the column without -o wide.
+	// Priority above 0 shows the column only with -o wide.
 	Priority int32
-	// Value returns the content of a cell: a text, a number, a bool, a pointer to one of them, or a time, which is shown
-	// as the time since then. Nothing is shown for nil. Required.
+	// Value returns the content of a cell: a string, a number, a bool, a pointer to one of them,
+	// or a time, which is shown as the time since then. A nil value shows an empty cell.
+	// Required.
 	Value func(T) any
 }
 
-// NewStorage is a NewStorage. The error has all contradictions in the description, as a utilerrors.Aggregate.
+// NewStorage implements the function type NewStorage. It returns all contradictions in the
+// description as one utilerrors.Aggregate.
 func (k Kind[T]) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptionsGetter,
 	a authorizer.Authorizer) (map[string]rest.Storage, error) {
 	d, err := k.describe(scheme)
@@ -129,7 +140,7 @@ func (k Kind[T]) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptio
 	return storage, nil
 }
 
-// kindREST adds to the store the names under which kubectl finds the resource.
+// kindREST adds the names by which kubectl finds the resource to the store.
 type kindREST struct {
 	*genericregistry.Store
 	shortNames, categories []string
@@ -143,7 +154,7 @@ func newObject[P runtime.Object]() P {
 	return reflect.New(reflect.TypeFor[P]().Elem()).Interface().(P) //nolint:forcetypeassert // it is a P
 }
 
-// description is a Kind with what its scheme says of it.
+// description is a Kind with the properties that its scheme defines.
 type description[T Object] struct {
 	Kind[T]
 	scheme   *runtime.Scheme
@@ -151,7 +162,7 @@ type description[T Object] struct {
 	resource schema.GroupResource
 	versions []schema.GroupVersion // that serve the kind
 	list     reflect.Type
-	// hasStatus is whether there is the subresource status.
+	// hasStatus reports whether the kind has the subresource status.
 	hasStatus bool
 }
 
@@ -159,7 +170,7 @@ func (d *description[T]) newList() runtime.Object {
 	return reflect.New(d.list).Interface().(runtime.Object) //nolint:forcetypeassert // the scheme has it
 }
 
-// describe registers the hub as the internal version.
+// describe registers the hub as the internal version and returns the description of the kind.
 func (k Kind[T]) describe(scheme *runtime.Scheme) (*description[T], error) {
 	d := &description[T]{Kind: k, scheme: scheme}
 	example := reflect.TypeFor[T]()
@@ -203,7 +214,8 @@ func (k Kind[T]) describe(scheme *runtime.Scheme) (*description[T], error) {
 	return d, d.check()
 }
 
-// addInternal registers a type as the internal one of its kind, too, unless it is.
+// addInternal also registers a type as the internal version of its kind, unless it already is. It
+// returns an error if another type is registered as the internal version.
 func addInternal(scheme *runtime.Scheme, obj runtime.Object) error {
 	gvks, _, err := scheme.ObjectKinds(obj)
 	if err != nil {
@@ -220,7 +232,7 @@ func addInternal(scheme *runtime.Scheme, obj runtime.Object) error {
 	return nil
 }
 
-// check returns all contradictions.
+// check returns all contradictions in the description as one error.
 func (d *description[T]) check() error {
 	var problems []error
 	if wrong := validation.IsDNS1123Label(d.resource.Resource); len(wrong) > 0 {

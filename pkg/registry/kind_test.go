@@ -29,7 +29,7 @@ import (
 	validation "example.com/extension-apiserver/sample/validation/workshop"
 )
 
-// widgets is a Kind with all that there is.
+// widgets is a Kind with a selectable field, paths, and the subresources status and scale.
 var widgets = Kind[*v1.Widget]{
 	SelectableFields: map[string]func(*v1.Widget) string{
 		"spec.model": func(w *v1.Widget) string { return w.Spec.Model },
@@ -57,7 +57,7 @@ func mustDescribe[T Object](t *testing.T, kind Kind[T]) *description[T] {
 	return d
 }
 
-// inVersion is the context of a request in a version.
+// inVersion returns the context of a request in a version.
 func inVersion(t *testing.T, version string) context.Context {
 	t.Helper()
 	ctx := genericapirequest.WithNamespace(t.Context(), "demo")
@@ -66,7 +66,7 @@ func inVersion(t *testing.T, version string) context.Context {
 	})
 }
 
-// storedWidget returns a valid widget as the store has it.
+// storedWidget returns a valid widget in the form in which the store has it.
 func storedWidget(change func(*v1.Widget)) *v1.Widget {
 	w := &v1.Widget{
 		ObjectMeta: metav1.ObjectMeta{
@@ -96,7 +96,8 @@ func TestKindCreate(t *testing.T) {
 	}
 }
 
-// TestKindUpdate: the main resource leaves the status alone, and the generation counts changes of the rest.
+// TestKindUpdate: the main resource does not change the status, and the generation counts other
+// changes outside metadata.
 func TestKindUpdate(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
@@ -126,7 +127,8 @@ func TestKindUpdate(t *testing.T) {
 	}
 }
 
-// TestKindWithoutStatus: without the subresource, the field Status is one like others.
+// TestKindWithoutStatus: without the subresource status, the field Status is updated like any
+// other field.
 func TestKindWithoutStatus(t *testing.T) {
 	rules := newRules(mustDescribe(t, Kind[*v1.Widget]{}))
 	got := storedWidget(func(w *v1.Widget) { w.Status.ReadyReplicas = 0 })
@@ -142,7 +144,7 @@ func TestKindWithoutStatus(t *testing.T) {
 	}
 }
 
-// TestKindStatus: the subresource status changes the status and nothing else.
+// TestKindStatus: the subresource status changes only the status.
 func TestKindStatus(t *testing.T) {
 	d := mustDescribe(t, widgets)
 	status := func(w *v1.Widget) { w.Status = v1.WidgetStatus{Replicas: 4, ReadyReplicas: 4} }
@@ -179,8 +181,8 @@ func TestKindStatus(t *testing.T) {
 	}
 }
 
-// TestKindValidate: Validate is called beside the other rules, its errors have the paths of the request's version, and
-// those that the stored object has too are ignored.
+// TestKindValidate: Validate runs in addition to the generated validation. Its errors have the
+// paths of the request's version, and errors that the stored object also has are ignored.
 func TestKindValidate(t *testing.T) {
 	kind := widgets
 	kind.Validate = func(ctx context.Context, obj, old *v1.Widget) field.ErrorList {
@@ -230,8 +232,8 @@ func TestKindValidate(t *testing.T) {
 	}
 }
 
-// TestKindSelectablePanic: an object for which the function of a selectable field panics is not stored. One that is
-// stored does not stop the server.
+// TestKindSelectablePanic: an object is not stored if the function of a selectable field panics
+// for it. If such an object is already stored, the panic does not stop the server.
 func TestKindSelectablePanic(t *testing.T) {
 	kind := widgets
 	kind.SelectableFields = map[string]func(*v1.Widget) string{
@@ -250,7 +252,7 @@ func TestKindSelectablePanic(t *testing.T) {
 	newRules(d).Validate(t.Context(), storedWidget(nil))
 }
 
-// TestKindSelectableFields: each version selects by its own names.
+// TestKindSelectableFields: clients select by the field names of the version they use.
 func TestKindSelectableFields(t *testing.T) {
 	d := mustDescribe(t, widgets)
 	utilruntime.Must(d.addSelectableFields())
@@ -276,7 +278,8 @@ func TestKindSelectableFields(t *testing.T) {
 	}
 }
 
-// TestKindTable: the columns stand between the name and the age, and those of -o wide behind it.
+// TestKindTable: the columns are between the name and the age, and columns for -o wide follow the
+// age.
 func TestKindTable(t *testing.T) {
 	kind := Kind[*v1.Widget]{Columns: []Column[*v1.Widget]{
 		{Name: "Wide", Priority: 1, Value: func(*v1.Widget) any { return true }},
@@ -308,7 +311,7 @@ func TestKindTable(t *testing.T) {
 	}
 }
 
-// TestKindScale: the scale has the fields of the object, and a change of it changes one.
+// TestKindScale: the scale shows the fields of the object, and scaling changes only the replicas.
 func TestKindScale(t *testing.T) {
 	storage, err := widgets.NewStorage(sampleScheme(), Unconnected{}, nil)
 	if err != nil {
@@ -341,7 +344,7 @@ func TestKindScale(t *testing.T) {
 	}
 }
 
-// TestKindDefaults: the zero value is a namespaced resource with the plural of its kind.
+// TestKindDefaults: the zero value is a namespaced resource named after the plural of its kind.
 func TestKindDefaults(t *testing.T) {
 	storage, err := Kind[*v1.Widget]{}.NewStorage(sampleScheme(), Unconnected{}, nil)
 	if err != nil {
@@ -358,7 +361,7 @@ func TestKindDefaults(t *testing.T) {
 	}
 }
 
-// TestKindContradictions: all of them are in one error.
+// TestKindContradictions: one error contains all contradictions.
 func TestKindContradictions(t *testing.T) {
 	kind := Kind[*v1.Gadget]{
 		Resource:         "Gad/gets",

@@ -11,8 +11,9 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 )
 
-// authorizeCreate returns a hook that calls Authorize with the object that is to be stored, or nil without Authorize.
-// The library calls it before the strategy prepares the object, which an error of validation would precede otherwise.
+// authorizeCreate returns a hook that calls Authorize with the object to be stored, or nil if the
+// kind has no Authorize. The library calls the hook before the strategy prepares the object. A
+// later check would run after validation, whose errors would then precede it.
 func (d *description[T]) authorizeCreate(a authorizer.Authorizer,
 	strategy interface {
 		PrepareForCreate(context.Context, runtime.Object)
@@ -28,7 +29,7 @@ func (d *description[T]) authorizeCreate(a authorizer.Authorizer,
 	}
 }
 
-// authorizeUpdate does the same for an update.
+// authorizeUpdate returns the hook of authorizeCreate for updates.
 func (d *description[T]) authorizeUpdate(a authorizer.Authorizer,
 	strategy interface {
 		PrepareForUpdate(ctx context.Context, obj, old runtime.Object)

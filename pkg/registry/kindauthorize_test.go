@@ -19,8 +19,8 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// TestKindAuthorize: a field that needs a verb of its own is refused with 403 on each way by which it would be stored,
-// and is not looked at where it would not.
+// TestKindAuthorize: a change of a field that needs its own verb is rejected with 403 by every
+// subresource that would store it, and is not authorized where it would not be stored.
 func TestKindAuthorize(t *testing.T) {
 	kind := widgets
 	kind.Authorize = func(ctx context.Context, a authorizer.Authorizer, w, old *v1.Widget) error {

@@ -16,7 +16,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
-// pathIn returns the path that a version has for a field of the hub.
+// pathIn returns the path of a hub field in another version.
 func (d *description[T]) pathIn(version, path string) string {
 	longest := ""
 	for field := range d.Paths[version] {
@@ -33,7 +33,8 @@ func (d *description[T]) typeIn(gv schema.GroupVersion) reflect.Type {
 	return d.scheme.AllKnownTypes()[gv.WithKind(d.gvk.Kind)]
 }
 
-// fieldOf returns the index of the field of a struct that has the name in JSON, or nil.
+// fieldOf returns the index of the struct field with the given JSON name, or nil if there is
+// none.
 func fieldOf(typ reflect.Type, name string) []int {
 	for i := range typ.NumField() {
 		f := typ.Field(i)
@@ -50,7 +51,8 @@ func fieldOf(typ reflect.Type, name string) []int {
 	return nil
 }
 
-// fieldAt returns the type of the field at a path such as spec.replicas, or nil.
+// fieldAt returns the type of the field at a path such as spec.replicas, or nil if it does not
+// exist.
 func fieldAt(typ reflect.Type, path string) reflect.Type {
 	for name := range strings.SplitSeq(path, ".") {
 		for typ.Kind() == reflect.Pointer {
@@ -68,8 +70,8 @@ func fieldAt(typ reflect.Type, path string) reflect.Type {
 	return typ
 }
 
-// valueAt returns the field at a path that fieldAt finds. Pointers on the way that are nil are set if create is true;
-// otherwise the result is invalid.
+// valueAt returns the field at a path that fieldAt finds. If a pointer on the path is nil,
+// valueAt allocates it if create is true, and otherwise returns an invalid value.
 func valueAt(value reflect.Value, path string, create bool) reflect.Value {
 	for name := range strings.SplitSeq(path, ".") {
 		for value.Kind() == reflect.Pointer {
@@ -86,7 +88,8 @@ func valueAt(value reflect.Value, path string, create bool) reflect.Value {
 	return value
 }
 
-// topLevelFields returns the names in JSON of the fields of a kind, without apiVersion and kind.
+// topLevelFields returns the JSON names of the top-level fields of a kind, without apiVersion and
+// kind.
 func topLevelFields(scheme *runtime.Scheme, gvk schema.GroupVersionKind) []string {
 	var names []string
 	typ := scheme.AllKnownTypes()[gvk]
@@ -99,7 +102,8 @@ func topLevelFields(scheme *runtime.Scheme, gvk schema.GroupVersionKind) []strin
 	return names
 }
 
-// selectable returns the fields by which objects of a version can be selected, by their names in the version.
+// selectable maps the selectable fields of a version to their hub paths, by their paths in the
+// version.
 func (d *description[T]) selectable(gv schema.GroupVersion) map[string]string {
 	names := map[string]string{}
 	for path := range d.SelectableFields {
@@ -121,7 +125,7 @@ func (d *description[T]) addSelectableFields() error {
 	return nil
 }
 
-// attributes returns by what an object is selected.
+// attributes returns the labels and fields by which an object can be selected.
 func (d *description[T]) attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	object, ok := obj.(T)
 	if !ok {
@@ -138,8 +142,9 @@ func (d *description[T]) attributes(obj runtime.Object) (labels.Set, fields.Set,
 	return object.GetLabels(), set, nil
 }
 
-// valueOf returns the value of a selectable field. The watch cache asks for those of stored objects, where a panic
-// would end the process: then the value is empty. Validation calls the function, too, so that its request fails.
+// valueOf returns the value of a selectable field, or an empty value if its function panics. The
+// watch cache calls it for stored objects, where a panic would stop the process. Validation calls
+// the function directly, so that the panic fails the request that stores the object.
 func (d *description[T]) valueOf(object T, path string) (value string) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -151,7 +156,8 @@ func (d *description[T]) valueOf(object T, path string) (value string) {
 	return d.SelectableFields[path](object)
 }
 
-// checkPaths returns an error for each path that the hub or another version does not have.
+// checkPaths returns an error for each path that does not exist in the hub or in the other
+// version.
 func (d *description[T]) checkPaths() []error {
 	var problems []error
 	hub := reflect.TypeFor[T]().Elem()

@@ -17,7 +17,7 @@ import (
 	"example.com/extension-apiserver/pkg/registry/strategy"
 )
 
-// rules are the strategy of the main resource of a Kind.
+// rules is the strategy of the main resource of a Kind.
 type rules[T Object] struct {
 	strategy.Base
 	*description[T]
@@ -56,7 +56,7 @@ func (r rules[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object)
 	}
 }
 
-// counted returns whether metadata.generation counts the difference between the objects.
+// counted reports whether the difference between the objects increments metadata.generation.
 func (r rules[T]) counted(obj, old T) bool {
 	after, before := reflect.ValueOf(obj).Elem(), reflect.ValueOf(old).Elem()
 	for i := range after.NumField() {
@@ -99,12 +99,12 @@ func (r rules[T]) validateUpdate(ctx context.Context, obj, old runtime.Object,
 	return r.Enforce(ctx, obj, old, append(errs, r.handwritten(ctx, validate, object, oldObject)...))
 }
 
-// handwritten returns the errors of hand-written rules that the old object does not have, with the paths of the
-// request's version.
+// handwritten returns the errors of validate that the old object does not have, with the paths of
+// the request's version.
 func (r rules[T]) handwritten(ctx context.Context, validate func(context.Context, T, T) field.ErrorList,
 	obj, old T) field.ErrorList {
 	for _, value := range r.SelectableFields {
-		value(obj) // an object for which it panics is not stored
+		value(obj) // if the function panics, the object is not stored
 	}
 	if validate == nil {
 		return nil
@@ -115,7 +115,7 @@ func (r rules[T]) handwritten(ctx context.Context, validate func(context.Context
 	}
 	path := func(path string) string { return r.pathIn(version, path) }
 	ctx = context.WithValue(ctx, fieldPathKey{}, path)
-	errs := slices.Clone(validate(ctx, obj, old)) // the rule may return the same errors again
+	errs := slices.Clone(validate(ctx, obj, old)) // validate may return the same slice again
 	if len(errs) > 0 && !reflect.ValueOf(old).IsNil() {
 		stored := validate(ctx, old, old)
 		errs = slices.DeleteFunc(errs, func(err *field.Error) bool {
@@ -135,8 +135,9 @@ func (r rules[T]) handwritten(ctx context.Context, validate func(context.Context
 
 type fieldPathKey struct{}
 
-// FieldPath returns the path that the version of the request has for a field of the hub, for the text of an error. The
-// context is that of Validate. The library does the same to the Field of each error.
+// FieldPath returns the path of a hub field in the version of the request, for use in the text of
+// an error. ctx must be the context that Validate receives. The server converts the Field of each
+// error in the same way.
 func FieldPath(ctx context.Context, path string) string {
 	if in, ok := ctx.Value(fieldPathKey{}).(func(string) string); ok {
 		return in(path)
@@ -163,8 +164,8 @@ func (r rules[T]) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object)
 	return warnings
 }
 
-// GetResetFields implements rest.ResetFieldsStrategy: server-side apply does not own what the main resource does not
-// let a client set.
+// GetResetFields implements rest.ResetFieldsStrategy. With the subresource status, server-side
+// apply through the main resource does not own the status.
 func (r rules[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	if !r.hasStatus {
 		return nil
@@ -172,13 +173,14 @@ func (r rules[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return r.ResetFields("status")
 }
 
-// statusRules are the strategy of the subresource status.
+// statusRules is the strategy of the subresource status.
 type statusRules[T Object] struct {
 	rules[T]
 	status Status[T]
 }
 
-// PrepareForUpdate implements rest.RESTUpdateStrategy. It restores all but the status, and what the library checks.
+// PrepareForUpdate implements rest.RESTUpdateStrategy. It restores everything except the status
+// and the metadata that the library checks.
 func (r statusRules[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	object, oldObject := obj.(T), old.(T) //nolint:forcetypeassert // a panic is counted
 	after, before := reflect.ValueOf(object).Elem(), reflect.ValueOf(oldObject).Elem()
@@ -205,8 +207,8 @@ func (r statusRules[T]) WarningsOnUpdate(ctx context.Context, obj, old runtime.O
 	return r.Base.WarningsOnUpdate(ctx, obj, old)
 }
 
-// GetResetFields implements rest.ResetFieldsStrategy. It has the metadata too: who applies a status with labels neither
-// owns them nor conflicts with who does.
+// GetResetFields implements rest.ResetFieldsStrategy. It includes the metadata, so that status
+// applies do not own metadata and cause no conflicts about it.
 func (r statusRules[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	fields := map[fieldpath.APIVersion]*fieldpath.Set{}
 	for _, gv := range r.versions {

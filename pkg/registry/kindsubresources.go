@@ -25,18 +25,20 @@ import (
 
 // Subresource is served below each object of a Kind.
 type Subresource[T Object] interface {
-	// check returns an error for each contradiction.
+	// check returns an error for each contradiction in the subresource.
 	check(d *description[T], name string) []error
 	newStorage(d *description[T], store *genericregistry.Store, a authorizer.Authorizer, name string) rest.Storage
 }
 
-// Status is the subresource status: it changes the field Status of the type, and the main resource does not.
+// Status is the subresource status. It updates the field Status of the type, which the main
+// resource then cannot change.
 type Status[T Object] struct {
-	// Validate returns the errors of a changed status, as Validate of the Kind does for other fields. old is never nil.
+	// Validate returns the errors of a changed status, like Validate of the Kind for other
+	// fields. old is never nil.
 	Validate func(ctx context.Context, obj, old T) field.ErrorList
 }
 
-// statusOf returns the field Status.
+// statusOf returns the field Status of an object.
 func statusOf[T Object](obj T) reflect.Value {
 	return reflect.ValueOf(obj).Elem().FieldByName("Status")
 }
@@ -56,19 +58,20 @@ func (s Status[T]) newStorage(d *description[T], store *genericregistry.Store, a
 	return subresource.NewStatus(&statusStore, rules)
 }
 
-// Scale is the subresource scale, which kubectl scale and the HorizontalPodAutoscaler use. The paths are those of the
-// hub; see Paths of the Kind for other versions.
+// Scale is the subresource scale, which kubectl scale and the HorizontalPodAutoscaler use. The
+// paths are paths of the hub. Set Paths of the Kind for other versions.
 type Scale[T Object] struct {
-	// SpecReplicas is the path of the number that is wanted, an int32 or a pointer to one. Default: spec.replicas.
+	// SpecReplicas is the path of the desired number of replicas, an int32 or a pointer to one.
+	// Default: spec.replicas.
 	SpecReplicas string
-	// StatusReplicas is the path of the number that there is. Default: status.replicas.
+	// StatusReplicas is the path of the observed number of replicas. Default: status.replicas.
 	StatusReplicas string
-	// Selector is the path of the label selector of what is scaled, as a string. The HorizontalPodAutoscaler needs it.
-	// Default: status.selector if there is such a field.
+	// Selector is the path of the label selector of the scaled objects, a string. The
+	// HorizontalPodAutoscaler needs it. Default: status.selector if that field exists.
 	Selector string
 }
 
-// withDefaults returns the paths.
+// withDefaults returns the Scale with default paths for empty fields.
 func (s Scale[T]) withDefaults() Scale[T] {
 	if s.SpecReplicas == "" {
 		s.SpecReplicas = "spec.replicas"
@@ -153,8 +156,9 @@ func (s Scale[T]) scaling(d *description[T]) subresource.Scaling {
 	}
 }
 
-// Stream is a subresource that connects clients with a session each, as subresource.NewStream does. The function
-// returns what such a session does; get reads objects of the kind, without asking whether the caller may.
+// Stream is a subresource that opens a streaming session for each client, like
+// subresource.NewStream. The function returns the Session that runs for each of them. get reads
+// objects of the kind without authorizing the caller.
 type Stream[T Object] func(get rest.Getter, a authorizer.Authorizer) subresource.Session
 
 func (s Stream[T]) check(*description[T], string) []error {
@@ -169,8 +173,9 @@ func (s Stream[T]) newStorage(_ *description[T], store *genericregistry.Store, a
 	return subresource.NewStream(store, a, name, s(store, a))
 }
 
-// CustomSubresource makes a subresource of any kind, on the store of the main resource. With Authorize of the Kind, an
-// object that is stored through it is authorized before a strategy prepares it: also fields that the strategy resets.
+// CustomSubresource creates any other subresource on the store of the main resource. If the Kind
+// has Authorize, it is called before the strategy prepares an object, so it also sees changes of
+// fields that the strategy resets.
 type CustomSubresource[T Object] func(store *genericregistry.Store, a authorizer.Authorizer) rest.Storage
 
 func (s CustomSubresource[T]) check(*description[T], string) []error {
@@ -187,13 +192,13 @@ func (s CustomSubresource[T]) newStorage(d *description[T], store *genericregist
 	return s(&own, a)
 }
 
-// unprepared is a strategy that changes nothing.
+// unprepared is a strategy that does not change objects.
 type unprepared struct{}
 
 // PrepareForUpdate implements rest.RESTUpdateStrategy.
 func (unprepared) PrepareForUpdate(context.Context, runtime.Object, runtime.Object) {}
 
-// checkSubresources returns an error for each contradiction, in the order of the names.
+// checkSubresources returns an error for each contradiction, ordered by subresource name.
 func (d *description[T]) checkSubresources() []error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(d.Subresources)) {

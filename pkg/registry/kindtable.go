@@ -14,10 +14,10 @@ import (
 	"example.com/extension-apiserver/pkg/registry/table"
 )
 
-// columnTypes are the types of Column.
+// columnTypes are the valid types of a Column.
 var columnTypes = []string{"string", "integer", "number", "boolean", "date"}
 
-// table returns what kubectl get shows.
+// table returns the converter for the Table that kubectl get shows.
 func (d *description[T]) table() rest.TableConvertor {
 	columns := []Column[T]{{Name: "Name", Description: "Name of the object"}}
 	for _, c := range d.Columns {
@@ -62,7 +62,7 @@ func (d *description[T]) table() rest.TableConvertor {
 	return convertor
 }
 
-// cell returns what a Table can contain: a text, an int64, a float64, a bool, or nil.
+// cell converts a value to a type that a Table can contain: string, int64, float64, bool or nil.
 func cell(value any) any {
 	switch t := value.(type) {
 	case nil:

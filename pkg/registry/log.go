@@ -18,12 +18,14 @@ import (
 	"example.com/extension-apiserver/pkg/registry/subresource"
 )
 
-// Log returns the subresource log: a GET that responds with text, for as long as write writes and the client reads.
-// O are the options of the query, such as follow and tailLines. They are registered in each version of the group that
-// serves the kind; fields are texts, bools, int32 and int64, times, pointers to these, and lists of texts. A query that
-// does not fit is 400.
+// Log returns the subresource log: a GET with a text response that lasts until write returns or
+// the client disconnects. O is the type of the query options, such as follow and tailLines. It
+// must be registered in each version of the group that serves the kind. Its fields are strings,
+// bools, int32 and int64, times, pointers to these, and lists of strings. A query that cannot be
+// decoded returns 400.
 //
-// The name is log: kube-apiserver ends GETs of other subresources after 60 s. See subresource.NewLog for the rest.
+// The name must be log, because kube-apiserver ends GETs of other subresources after 60 s. See
+// subresource.NewLog for the remaining behavior.
 func Log[T Object, O runtime.Object](
 	write func(ctx context.Context, obj T, options O, w io.Writer) error) Subresource[T] {
 	return log[T, O](write)

@@ -12,8 +12,9 @@ import (
 	"example.com/extension-apiserver/internal/queryoptions"
 )
 
-// addQueryOptions registers what the library needs to read the options of a storage, such as those of a log, from the
-// query of a request: the type as an internal one, and its conversion from a query, unless the scheme has them.
+// addQueryOptions registers the options type of a storage, such as that of a log, so that the
+// library can decode it from the query of a request. It registers the type as an internal one and
+// its conversion from a query, unless the scheme already has them.
 func addQueryOptions(scheme *runtime.Scheme, storage rest.Storage, versions []schema.GroupVersion) error {
 	options := queryoptions.Of(storage)
 	if options == nil {

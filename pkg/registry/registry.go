@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package registry describes kinds, and builds the API group of a server from them.
+// Package registry describes kinds and builds the API group of a server from them.
 package registry
 
 import (
@@ -24,14 +24,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// NewStorage makes the storage of one kind, by resource path ("gadgets", "gadgets/status"). The authorizer
-// is for subresources that ask for more than the verb of their request. It is called twice with the same scheme: the
-// first time to check the API and to register what the scheme lacks, without an authorizer and with the options of
-// Unconnected. A Kind has one as its method.
+// NewStorage creates the storage of one kind, by resource path ("gadgets", "gadgets/status"). The
+// authorizer is for subresources that need permissions beyond the verb of their request. The
+// server calls it twice with the same scheme. The first call checks the API and completes the
+// scheme; it passes no authorizer and the options of Unconnected. A Kind has a method of this
+// type.
 type NewStorage func(*runtime.Scheme, generic.RESTOptionsGetter, authorizer.Authorizer) (map[string]rest.Storage, error)
 
-// NewAPIGroupInfo makes the storage of every kind once and serves it under each version of the group that
-// knows the kind. The error is a utilerrors.Aggregate of all that is wrong with the kinds.
+// NewAPIGroupInfo creates the storage of every kind once and serves it under each version of the
+// group that registers the kind. It returns all errors in the kinds as one utilerrors.Aggregate.
 func NewAPIGroupInfo(name string, kinds []NewStorage, scheme *runtime.Scheme, codecs serializer.CodecFactory,
 	optsGetter generic.RESTOptionsGetter, a authorizer.Authorizer) (*genericapiserver.APIGroupInfo, error) {
 	group := &group{versions: scheme.PrioritizedVersionsForGroup(name), scheme: scheme,
@@ -49,7 +50,7 @@ func NewAPIGroupInfo(name string, kinds []NewStorage, scheme *runtime.Scheme, co
 			}
 		}
 	}
-	// A kind that is wrong may be the only one of a version.
+	// A kind with an error may be the only kind of a version.
 	if len(problems) == 0 {
 		problems = group.empty()
 	}
@@ -68,8 +69,9 @@ type group struct {
 	kinds     map[string]string // of each resource and subresource
 }
 
-// add serves one resource under each version that knows its kind. A subresource follows its parent: its own
-// kind (autoscaling/v1 Scale, for example) can belong to another group.
+// add serves one resource under each version that registers its kind. A subresource is served
+// where its parent is, because its own kind, such as autoscaling/v1 Scale, can belong to another
+// group.
 func (g *group) add(path string, resources map[string]rest.Storage) error {
 	parent, _, _ := strings.Cut(path, "/")
 	main, ok := resources[parent]
@@ -110,13 +112,13 @@ func (g *group) add(path string, resources map[string]rest.Storage) error {
 	return nil
 }
 
-// inVersions is a storage that differs by the version in which it is served.
+// inVersions is implemented by storage that depends on the version in which it is served.
 type inVersions interface {
 	inVersion(schema.GroupVersion) rest.Storage
 }
 
-// checkList returns an error when the list of a kind is not registered: the library would answer 500 to
-// each list.
+// checkList returns an error if the list type of a kind is not registered. Otherwise the library
+// would respond to each list request with 500.
 func (g *group) checkList(gv schema.GroupVersion, path string, main rest.Storage) error {
 	lister, ok := main.(rest.Lister)
 	if !ok {
@@ -136,7 +138,7 @@ func (g *group) checkList(gv schema.GroupVersion, path string, main rest.Storage
 	return nil
 }
 
-// empty returns an error for each version that no kind is served in.
+// empty returns an error for each version that serves no kind.
 func (g *group) empty() []error {
 	var problems []error
 	for _, gv := range g.versions {
@@ -156,7 +158,7 @@ func (g *group) hubKind(obj runtime.Object) (string, error) {
 	return gvks[0].Kind, nil
 }
 
-// Unconnected makes stores that have no storage behind them.
+// Unconnected creates stores without a storage backend.
 type Unconnected struct{}
 
 // GetRESTOptions implements generic.RESTOptionsGetter.

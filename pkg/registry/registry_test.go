@@ -26,10 +26,10 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// kinds are one with a store and one without.
+// kinds contains one kind with a store and one without.
 var kinds = []NewStorage{Kind[*v1.Gadget]{ClusterScoped: true}.NewStorage, identityreview.NewStorage}
 
-// counting makes stores that have no storage behind them, and counts them.
+// counting creates stores without a storage backend and counts them.
 type counting struct{ stores int }
 
 func (c *counting) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
@@ -37,7 +37,7 @@ func (c *counting) GetRESTOptions(resource schema.GroupResource, example runtime
 	return Unconnected{}.GetRESTOptions(resource, example)
 }
 
-// newScheme knows the kinds in v1, and more versions that know nothing but Gadget.
+// newScheme registers all kinds in v1, and only Gadget in the additional versions.
 func newScheme(t *testing.T, more ...string) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -58,7 +58,7 @@ func newGroup(scheme *runtime.Scheme, getter generic.RESTOptionsGetter) (*generi
 	return NewAPIGroupInfo(workshop.GroupName, kinds, scheme, serializer.NewCodecFactory(scheme), getter, nil)
 }
 
-// TestVersions: each version serves the kinds that it knows, and no others.
+// TestVersions: each version serves exactly the kinds that it registers.
 func TestVersions(t *testing.T) {
 	scheme := newScheme(t, "v99")
 	group, err := newGroup(scheme, Unconnected{})
@@ -78,7 +78,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestOneStorePerResource: a second version costs no second watch of etcd.
+// TestOneStorePerResource: an additional version does not create an additional watch of etcd.
 func TestOneStorePerResource(t *testing.T) {
 	count := func(more ...string) (int, *genericapiserver.APIGroupInfo) {
 		getter := &counting{}
@@ -100,13 +100,13 @@ func TestOneStorePerResource(t *testing.T) {
 	}
 }
 
-// virtual is a storage of the kind of its object.
+// virtual is a storage whose New returns the object.
 type virtual struct{ object runtime.Object }
 
 func (v *virtual) New() runtime.Object { return v.object }
 func (*virtual) Destroy()              {}
 
-// listed is a storage with a list.
+// listed is a storage that also supports lists.
 type listed struct {
 	rest.Lister
 	object, list runtime.Object
@@ -116,14 +116,14 @@ func (l listed) New() runtime.Object     { return l.object }
 func (l listed) NewList() runtime.Object { return l.list }
 func (listed) Destroy()                  {}
 
-// of is a kind that has these resources.
+// of returns the NewStorage of a kind with these resources.
 func of(resources map[string]rest.Storage) NewStorage {
 	return func(*runtime.Scheme, generic.RESTOptionsGetter, authorizer.Authorizer) (map[string]rest.Storage, error) {
 		return resources, nil
 	}
 }
 
-// TestKindErrors: all mistakes in the kinds are found at start, and named.
+// TestKindErrors: NewAPIGroupInfo reports all errors in the kinds.
 func TestKindErrors(t *testing.T) {
 	scheme := newScheme(t)
 	type unknown struct{ v1.Gadget }
@@ -172,8 +172,8 @@ func TestKindErrors(t *testing.T) {
 	}
 }
 
-// TestSubresourceFollowsItsParent: its own kind can be one that no version of the group knows, such as autoscaling's
-// Scale.
+// TestSubresourceFollowsItsParent: a subresource is served in the versions of its parent, even if
+// no version of the group registers its own kind, such as autoscaling/v1 Scale.
 func TestSubresourceFollowsItsParent(t *testing.T) {
 	scale := &virtual{&metav1.PartialObjectMetadata{}}
 	group := &group{versions: []schema.GroupVersion{v1.SchemeGroupVersion}, scheme: newScheme(t),
@@ -193,7 +193,7 @@ func (f failing) GetRESTOptions(schema.GroupResource, runtime.Object) (generic.R
 	return generic.RESTOptions{}, f.err
 }
 
-// TestStoreError: a store that cannot be made stops the server.
+// TestStoreError: NewAPIGroupInfo returns the error of a store that cannot be created.
 func TestStoreError(t *testing.T) {
 	want := errors.New("no etcd")
 	if group, err := newGroup(newScheme(t), failing{want}); !errors.Is(err, want) || group != nil {

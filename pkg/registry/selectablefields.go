@@ -12,8 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// AddSelectableFields lets clients select objects of the kind by the fields (at least one), beside metadata.name and
-// metadata.namespace. Each is given by its name in the version and the one that the storage of the kind has for it.
+// AddSelectableFields lets clients select objects of the kind by the given fields, in addition to
+// metadata.name and metadata.namespace. fields maps the name of a field in the version to the
+// name in the storage of the kind, and must not be empty.
 func AddSelectableFields(scheme *runtime.Scheme, kind schema.GroupVersionKind, fields map[string]string) error {
 	return scheme.AddFieldLabelConversionFunc(kind, func(name, value string) (string, string, error) {
 		if internal, ok := fields[name]; ok {

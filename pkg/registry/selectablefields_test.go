@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestSelectableFields: a field that is made selectable is so by its name in the version, for that kind only; the
-// message about any other says which there are.
+// TestSelectableFields: a field is selectable by its name in the version, for its kind only. The
+// error for any other field lists the selectable fields.
 func TestSelectableFields(t *testing.T) {
 	scheme := runtime.NewScheme()
 	thing := schema.GroupVersionKind{Group: "things.example.org", Version: "v99", Kind: "Thing"}
@@ -29,7 +29,7 @@ func TestSelectableFields(t *testing.T) {
 		{thing, "spec.color", "spec.color", ""},
 		{thing, "metadata.name", "metadata.name", ""},
 		{thing, "metadata.namespace", "metadata.namespace", ""},
-		// The internal name is none of the version.
+		// The internal name is not a name of the version.
 		{thing, "spec.dimensions.size", "", `"spec.dimensions.size"` + refused},
 		{thing, "spec.weight", "", `"spec.weight"` + refused},
 		{thing, "", "", `""` + refused},

@@ -14,12 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// StatusReasonInsufficientStorage is the reason of the status 507: the database of etcd has no space left. Reads and
-// deletions are served.
+// StatusReasonInsufficientStorage is the reason of status 507: the etcd database has no space
+// left. Reads and deletions are still served.
 const StatusReasonInsufficientStorage metav1.StatusReason = "InsufficientStorage"
 
-// storageError is an error of etcd's client with the status that a client of the server gets. It keeps what the library
-// looks for: it stores an object that is too large without its managed fields.
+// storageError is an error of etcd's client with the status for the client of the server. It
+// wraps the original error, because the library inspects it: the library stores an object that is
+// too large without its managed fields.
 type storageError struct {
 	error
 	code   codes.Code
@@ -31,8 +32,9 @@ func (e *storageError) Status() metav1.Status          { return e.status }
 func (e *storageError) Code() codes.Code               { return e.code }
 func (e *storageError) GRPCStatus() *grpcstatus.Status { return grpcstatus.New(e.code, e.Error()) }
 
-// withStatus gives an error of etcd's client a status. The library responds to it with 500 and without a reason. If
-// write is set, a write that got no response from etcd may have been done.
+// withStatus adds a status to an error of etcd's client, to which the library responds with 500
+// and no reason. write is true for writes, which etcd may have performed although it sent no
+// response.
 func withStatus(err error, write bool) error {
 	code := etcdCode(err)
 	if status := apierrors.APIStatus(nil); code == codes.OK || errors.As(err, &status) {
@@ -61,7 +63,7 @@ func withStatus(err error, write bool) error {
 	return &storageError{err, code, status.ErrStatus}
 }
 
-// etcdCode returns the code of an error of etcd's client, or OK for another error.
+// etcdCode returns the gRPC code of an error of etcd's client, or OK for any other error.
 func etcdCode(err error) codes.Code {
 	var known interface{ Code() codes.Code } // rpctypes.EtcdError
 	var other interface{ GRPCStatus() *grpcstatus.Status }

@@ -19,8 +19,8 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop"
 )
 
-// TestStorageErrors: each error of etcd's client has a status with a reason, another for reads and writes where a write
-// may have been done.
+// TestStorageErrors: each error of etcd's client has a status with a reason. Reads and writes
+// have different statuses where a write may have been performed.
 func TestStorageErrors(t *testing.T) {
 	const internal = metav1.StatusReasonInternalError
 	unavailable := []error{

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package calibrator shows how a server does work that takes longer than a request may, which is 34 seconds for a
-// write: the action calibrate of a Widget stores what is wanted, one of the servers does it, and the status and the log
-// of the Widget tell how far it is.
+// Package calibrator shows how a server does work that takes longer than a request may, which is
+// 34 seconds for a write. The action calibrate of a Widget stores the request, one of the servers
+// does the work, and the status and the log of the Widget report the progress.
 package calibrator
 
 import (
@@ -65,8 +65,8 @@ func (c *Calibrator) Validate() []error {
 	return nil
 }
 
-// Permissions returns what the Lease needs in the namespace of the server. No rule can restrict the name of what is
-// created.
+// Permissions returns the permissions that the Lease needs in the namespace of the server. RBAC
+// cannot restrict create by resource name.
 func (c *Calibrator) Permissions() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
@@ -75,7 +75,7 @@ func (c *Calibrator) Permissions() []rbacv1.PolicyRule {
 	}
 }
 
-// Start is a post-start hook: it calibrates Widgets whenever this server has the Lease.
+// Start is a post-start hook. It calibrates Widgets while this server holds the Lease.
 func (c *Calibrator) Start(ctx context.Context, server *apiserver.Runtime) error {
 	widgets, err := versioned.NewForConfig(server.LoopbackConfig)
 	if err != nil {

@@ -24,13 +24,13 @@ import (
 )
 
 const (
-	// conditionReady is true when all copies are usable.
+	// conditionReady is true when all copies are ready.
 	conditionReady = "Ready"
-	// fieldManager owns what the controller writes.
+	// fieldManager owns the fields that the controller writes.
 	fieldManager = "widget-controller"
 )
 
-// controller brings the status of widgets up to their specs.
+// controller updates the status of widgets to match their specs.
 type controller struct {
 	clients versioned.Interface
 	factory externalversions.SharedInformerFactory
@@ -48,12 +48,12 @@ func newController(clients versioned.Interface) *controller {
 	}
 }
 
-// run works until the context ends. A controller with several replicas also wants leader election, and rights for
-// leases.
+// run reconciles widgets until the context ends. A controller with several replicas also needs
+// leader election, and permissions for Leases.
 func (c *controller) run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, c.queue.ShutDown)()
-	// No filter for changes of the generation: a status that somebody else overwrote is put right too. What is gone
-	// needs no status.
+	// Changes are not filtered by generation, so that a status that another client overwrote is
+	// corrected too. Deletions need no handler, because a deleted widget has no status.
 	enqueue := func(obj any) { c.queue.Add(cache.MetaObjectToName(obj.(*v1.Widget))) }
 	handler, err := c.factory.Workshop().V1().Widgets().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: enqueue, UpdateFunc: func(_, obj any) { enqueue(obj) },
@@ -71,7 +71,7 @@ func (c *controller) run(ctx context.Context) error {
 	return nil
 }
 
-// processNext waits for a widget that may need a new status. It returns false when there will be none.
+// processNext reconciles the next queued widget. It returns false when the queue is shut down.
 func (c *controller) processNext(ctx context.Context) bool {
 	name, shutdown := c.queue.Get()
 	if shutdown {
@@ -87,7 +87,7 @@ func (c *controller) processNext(ctx context.Context) bool {
 	return true
 }
 
-// reconcile writes the status of one widget if it is not what it must be, and nothing else.
+// reconcile writes the status of one widget if it is out of date. It writes nothing else.
 func (c *controller) reconcile(ctx context.Context, name cache.ObjectName) error {
 	widget, err := c.widgets.Widgets(name.Namespace).Get(name.Name)
 	if apierrors.IsNotFound(err) {
@@ -101,8 +101,9 @@ func (c *controller) reconcile(ctx context.Context, name cache.ObjectName) error
 		return nil
 	}
 	ready := meta.FindStatusCondition(status.Conditions, conditionReady)
-	// With the resourceVersion that was read, an old status is never written over a new one: that is a conflict, and
-	// tried again. Conditions of others are left out, and stay theirs.
+	// The resourceVersion that was read prevents overwriting a newer status: the server responds
+	// with a conflict, and the widget is retried. Conditions of other owners are left out, so
+	// they stay unchanged.
 	patch := v1ac.Widget(widget.Name, widget.Namespace).WithUID(widget.UID).WithResourceVersion(
 		widget.ResourceVersion).WithStatus(v1ac.WidgetStatus().
 		WithObservedGeneration(status.ObservedGeneration).WithReplicas(status.Replicas).WithReadyReplicas(
@@ -118,8 +119,8 @@ func (c *controller) reconcile(ctx context.Context, name cache.ObjectName) error
 	return err
 }
 
-// observe returns the status that the widget must have. A real controller would count copies; here there are always as
-// many as were wanted.
+// observe returns the desired status of the widget. A real controller would count copies; this
+// one reports as many as the spec requests.
 func observe(widget *v1.Widget) *v1.WidgetStatus {
 	status := widget.Status.DeepCopy()
 	status.ObservedGeneration = widget.Generation
@@ -129,7 +130,8 @@ func observe(widget *v1.Widget) *v1.WidgetStatus {
 	}
 	status.ReadyReplicas = status.Replicas
 	status.Selector = labels.Set{v1.SchemeGroupVersion.Group + "/widget": widget.Name}.String()
-	// The time changes with the status of the condition only.
+	// SetStatusCondition changes the transition time only when the status of the condition
+	// changes.
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: conditionReady, Status: metav1.ConditionTrue, ObservedGeneration: widget.Generation,
 		Reason: "AllCopiesReady", Message: fmt.Sprintf("%d of %d copies are ready", status.ReadyReplicas,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command controller is a controller for the kind Widget, to copy from: an aggregated API is an API like any other to a
-// controller. It uses the generated clients, as those of built-in kinds do; with controller-runtime it would be as for
-// a CustomResourceDefinition. rbac.yaml has the rights that it needs, all of them.
+// Command controller is an example controller for the kind Widget: for a controller, an aggregated
+// API is like any other API. It uses the generated clients, as controllers of built-in kinds do;
+// with controller-runtime it would look as for a CustomResourceDefinition. rbac.yaml has all the
+// permissions that it needs.
 //
 // Against make run: go run ./sample/controller --kubeconfig .run/kubeconfig
 package main
@@ -32,7 +33,7 @@ func main() {
 	}
 }
 
-// run controls widgets until the context ends.
+// run reconciles widgets until the context ends.
 func run(ctx context.Context, kubeconfig string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

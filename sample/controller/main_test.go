@@ -28,7 +28,8 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// asController makes the test binary the controller, so that it runs as a process of its own.
+// asController is the environment variable that makes the test binary run the controller, in a
+// process of its own.
 const asController = "WIDGET_CONTROLLER_TEST"
 
 func TestMain(m *testing.M) {
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestController runs the controller with the rights of rbac.yaml and nothing more.
+// TestController runs the controller with only the permissions of rbac.yaml.
 func TestController(t *testing.T) {
 	e := envtest.New(t, envtest.Options{Server: "example.com/extension-apiserver/cmd/extension-apiserver"})
 	if stdout, stderr, err := (envtest.Kubectl{}).Run(t.Context(), e, "apply", "-f",
@@ -64,7 +65,8 @@ func TestController(t *testing.T) {
 	t.Run("process", func(t *testing.T) { process(t, e, kubeconfig, admin) })
 }
 
-// leastRights: with the rights of the manifest, a status can be written and nothing else.
+// leastRights checks that the permissions of the manifest allow writing the status and nothing
+// else.
 func leastRights(t *testing.T, controller, admin workshopv1.WidgetInterface) {
 	t.Helper()
 	w := create(t, admin, "rights")
@@ -81,8 +83,8 @@ func leastRights(t *testing.T, controller, admin workshopv1.WidgetInterface) {
 	}
 }
 
-// conflict: a write that is based on an old state is refused, and made again from the new one; what is right is not
-// written.
+// conflict checks that a write based on an old state is rejected and repeated from the new one,
+// and that a correct status is not written again.
 func conflict(t *testing.T, config *rest.Config, admin workshopv1.WidgetInterface) {
 	t.Helper()
 	old := create(t, admin, "conflict")
@@ -98,7 +100,7 @@ func conflict(t *testing.T, config *rest.Config, admin workshopv1.WidgetInterfac
 		})
 	})
 	c := newController(newClient(t, config))
-	// The cache is filled by hand, and behind.
+	// Fill the cache by hand, so that it is out of date.
 	store := c.factory.Workshop().V1().Widgets().Informer().GetIndexer()
 	current := func() *v1.Widget {
 		t.Helper()
@@ -134,8 +136,8 @@ func conflict(t *testing.T, config *rest.Config, admin workshopv1.WidgetInterfac
 	}
 }
 
-// process runs the command. It keeps up with changes, puts right what others write, and needs no restart when a server
-// that it talks to has one.
+// process checks that the command follows changes, corrects a status that others overwrite, and
+// needs no restart when kube-apiserver or the extension API server restarts.
 func process(t *testing.T, e *envtest.Environment, kubeconfig string, admin workshopv1.WidgetInterface) {
 	w := create(t, admin, "w")
 	stop := start(t, kubeconfig)
@@ -145,7 +147,7 @@ func process(t *testing.T, e *envtest.Environment, kubeconfig string, admin work
 			func(ctx context.Context) error { return ready(ctx, admin, w, want) })
 	}
 	follow("of a widget from before", 2)
-	// As kubectl scale and the HorizontalPodAutoscaler do.
+	// Scale as kubectl scale and the HorizontalPodAutoscaler do.
 	scale, err := admin.GetScale(t.Context(), w.Name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +180,8 @@ func process(t *testing.T, e *envtest.Environment, kubeconfig string, admin work
 	stop()
 }
 
-// start runs this program as the controller. The function that it returns ends it as a rollout does.
+// start runs this program as the controller. The returned function terminates it as a rollout
+// does.
 func start(t *testing.T, kubeconfig string) (stop func()) {
 	t.Helper()
 	log, err := os.CreateTemp(t.TempDir(), "log")
@@ -220,7 +223,8 @@ func start(t *testing.T, kubeconfig string) (stop func()) {
 	}
 }
 
-// ready returns nil when the status is what the controller makes of so many replicas.
+// ready returns nil if the status is the one that the controller writes for that number of
+// replicas.
 func ready(ctx context.Context, widgets workshopv1.WidgetInterface, w *v1.Widget, replicas int32) error {
 	got, err := widgets.Get(ctx, w.Name, metav1.GetOptions{})
 	if err != nil {

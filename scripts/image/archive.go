@@ -11,12 +11,13 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// archive puts the OCI layout into one tar file. containerd reads index.json in it and so keeps the digest; docker
-// before version 25 reads only manifest.json, which knows one platform.
+// archive writes the OCI layout and a manifest.json into one tar file. containerd reads its
+// index.json and so keeps the digest. Docker before version 25 reads only manifest.json, which
+// supports one platform.
 func archive(o options, images []platformImage) error {
 	var files []file
 	layout := os.DirFS(o.out)
-	// WalkDir goes in the order of the names.
+	// WalkDir visits files in lexical order.
 	err := fs.WalkDir(layout, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
@@ -46,7 +47,8 @@ func archive(o options, images []platformImage) error {
 	return out.Close()
 }
 
-// dockerManifest is the manifest.json of docker save, with the files of the OCI layout.
+// dockerManifest returns the manifest.json of docker save, which refers to the files of the OCI
+// layout.
 func dockerManifest(ref string, image v1.Image) ([]byte, error) {
 	manifest, err := image.Manifest()
 	if err != nil {

@@ -17,16 +17,16 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// file is one of an archive.
+// file is a file of an archive.
 type file struct {
 	name string
 	mode int64
 	data []byte
 }
 
-// usersLayer is all that is there beside the binary: the names of the user and group that it runs as. There is no
-// shell, no package, and no root certificate: what the binaries trust comes from the cluster. 65532 is the "nonroot" of
-// distroless images.
+// usersLayer returns the only layer besides the binary: the names of the user and group that the
+// binary runs as. There is no shell, no package, and no root certificate, because the binaries
+// get their trusted CAs from the cluster. 65532 is the "nonroot" of distroless images.
 func usersLayer(created time.Time) (v1.Layer, error) {
 	return layer(created, []file{
 		{"etc/group", 0o644, []byte("root:x:0:\nnonroot:x:65532:\n")},
@@ -34,7 +34,7 @@ func usersLayer(created time.Time) (v1.Layer, error) {
 	})
 }
 
-// binaryLayer puts the binary into the root directory, and returns its path there.
+// binaryLayer returns a layer with the binary in the root directory, and the binary's path there.
 func binaryLayer(path string, created time.Time) (v1.Layer, string, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -45,7 +45,8 @@ func binaryLayer(path string, created time.Time) (v1.Layer, string, error) {
 	return binary, "/" + name, err
 }
 
-// layer is a gzipped tar of files that belong to root, so that the user of the container cannot change them.
+// layer returns a gzipped tar of files that root owns, so that the user of the container cannot
+// change them.
 func layer(created time.Time, files []file) (v1.Layer, error) {
 	var b bytes.Buffer
 	if err := writeTar(&b, created, files); err != nil {
@@ -55,8 +56,8 @@ func layer(created time.Time, files []file) (v1.Layer, error) {
 	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
 }
 
-// writeTar writes the files, each directory before the first file in it. Everything belongs to 0:0 and has the same
-// time.
+// writeTar writes the files, each directory before the first file in it. All entries belong to
+// 0:0 and have the same modification time.
 func writeTar(w io.Writer, created time.Time, files []file) error {
 	t := tar.NewWriter(w)
 	made := map[string]bool{}
@@ -84,7 +85,7 @@ func writeTar(w io.Writer, created time.Time, files []file) error {
 	return t.Close()
 }
 
-// parents returns the directories above name, the highest first.
+// parents returns the directories above name, outermost first.
 func parents(name string) []string {
 	var dirs []string
 	for dir := filepath.Dir(name); dir != "."; dir = filepath.Dir(dir) {

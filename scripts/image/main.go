@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command image writes a container image with one static binary: as an OCI layout, which `crane push` and `skopeo copy`
-// read, and the same in a tar file, which `kind load image-archive`, `ctr images import` and `docker load` read.
-// It needs no Docker and no registry. The same binary and flags give the same bytes.
+// Command image writes a container image with one static binary. It writes an OCI layout, which
+// `crane push` and `skopeo copy` read, and a tar file with the same content, which `kind load
+// image-archive`, `ctr images import` and `docker load` read. It needs no Docker and no registry.
+// The same binary and flags give the same bytes.
 package main
 
 import (
@@ -20,23 +21,23 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// options are the flags.
+// options holds the flags.
 type options struct {
-	ref      string            // full name with tag, as the containers' image: will say it
+	ref      string            // full name with tag, as in the field image of a container
 	out      string            // directory of the layout; the archive is out + ".tar"
-	created  int64             // seconds since 1970: of the image and of every file in it
-	binaries map[string]string // by platform, such as linux/amd64
+	created  int64             // seconds since 1970, for the image and every file in it
+	binaries map[string]string // files by platform, such as linux/amd64
 	labels   map[string]string
 }
 
 func main() {
 	o := options{binaries: map[string]string{}, labels: map[string]string{}}
-	flag.StringVar(&o.ref, "ref", "", "name of the image with its tag")
-	flag.StringVar(&o.out, "out", "", "directory for the OCI layout, written anew; the archive gets .tar after it")
-	flag.Int64Var(&o.created, "created", 0, "time of the image and of its files, in seconds since 1970")
-	flag.Func("binary", "PLATFORM=FILE, such as linux/amd64=bin/server; more than one makes an index",
+	flag.StringVar(&o.ref, "ref", "", "Name of the image with its tag. Required.")
+	flag.StringVar(&o.out, "out", "", "Directory for the OCI layout, which is replaced. The archive is this name with .tar. Required.")
+	flag.Int64Var(&o.created, "created", 0, "Time of the image and of its files, in seconds since 1970.")
+	flag.Func("binary", "Binary as PLATFORM=FILE, such as linux/amd64=bin/server. Several create an index. Required.",
 		keyValue(o.binaries))
-	flag.Func("label", "KEY=VALUE", keyValue(o.labels))
+	flag.Func("label", "Label as KEY=VALUE.", keyValue(o.labels))
 	flag.Parse()
 	digest, err := write(o)
 	if err != nil {
@@ -57,7 +58,8 @@ func keyValue(into map[string]string) func(string) error {
 	}
 }
 
-// write makes the layout and the archive, and returns the digest: that of the image, or of the index of several.
+// write writes the layout and the archive, and returns the digest of the image, or of the index
+// if there are several platforms.
 func write(o options) (digest v1.Hash, err error) {
 	repository, tag, ok := strings.Cut(o.ref[strings.LastIndex(o.ref, "/")+1:], ":")
 	if !ok || repository == "" || tag == "" || o.out == "" || len(o.binaries) == 0 {
@@ -78,13 +80,14 @@ func write(o options) (digest v1.Hash, err error) {
 		}
 		named = index
 	}
-	// containerd takes the whole name from the first, skopeo and docker the tag from the second.
+	// containerd reads the full name from the first annotation, skopeo and docker the tag from
+	// the second.
 	annotations := map[string]string{"io.containerd.image.name": o.ref, "org.opencontainers.image.ref.name": tag}
 	descriptor := v1.Descriptor{Annotations: annotations}
 	if len(images) == 1 {
 		descriptor.Platform = images[0].platform
 	}
-	// Blobs of an earlier image would stay.
+	// Blobs of an earlier image would remain.
 	if err := os.RemoveAll(o.out); err != nil {
 		return digest, err
 	}
@@ -104,7 +107,7 @@ type platformImage struct {
 	image    v1.Image
 }
 
-// build makes one image for each platform, in the order of their names.
+// build returns one image for each platform, ordered by platform name.
 func build(o options) ([]platformImage, error) {
 	created := time.Unix(o.created, 0).UTC()
 	users, err := usersLayer(created)
@@ -127,7 +130,8 @@ func build(o options) ([]platformImage, error) {
 		image, err := mutate.ConfigFile(mutate.MediaType(empty.Image, types.OCIManifestSchema1), &v1.ConfigFile{
 			OS: platform.OS, Architecture: platform.Architecture, Variant: platform.Variant,
 			Created: v1.Time{Time: created},
-			// A number, because kubelet cannot tell whether a name is root's (runAsNonRoot).
+			// The user is a number, because the kubelet cannot tell whether a named user is root
+			// (runAsNonRoot).
 			Config: v1.Config{User: "65532:65532", Entrypoint: []string{entrypoint}, WorkingDir: "/", Labels: o.labels},
 			RootFS: v1.RootFS{Type: "layers"},
 		})

@@ -24,7 +24,7 @@ func testOptions(t *testing.T, platforms ...string) options {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		// The mode in the image does not come from that of the file.
+		// The mode in the image must not depend on the mode of the file.
 		if err := os.WriteFile(path, []byte("binary of "+platform), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +33,7 @@ func testOptions(t *testing.T, platforms ...string) options {
 	return o
 }
 
-// wantEntries is all that may be in an image.
+// wantEntries returns the only entries that an image may contain.
 func wantEntries(binary string, created int64) []entry {
 	return []entry{
 		{"etc/", 0o755, 0, 0, created},
@@ -115,7 +115,8 @@ func TestWriteIndex(t *testing.T) {
 	}
 }
 
-// TestWriteTwice: the second image replaces the first; no blob of the first stays.
+// TestWriteTwice checks that the second image replaces the first, and that no blob of the first
+// remains.
 func TestWriteTwice(t *testing.T) {
 	o := testOptions(t, "linux/amd64")
 	first, err := write(o)

@@ -17,7 +17,8 @@ import (
 	"testing"
 )
 
-// The archives are read with the standard library alone: what wrote them must not be what finds them right.
+// The tests read the archives with the standard library only, so that they do not share code with
+// the writer.
 
 type descriptor struct {
 	MediaType   string
@@ -26,7 +27,7 @@ type descriptor struct {
 	Annotations map[string]string
 }
 
-// entry is one of an archive, without its content.
+// entry is an entry of an archive, without its content.
 type entry struct {
 	Name     string
 	Mode     int64
@@ -34,7 +35,7 @@ type entry struct {
 	ModTime  int64
 }
 
-// image is what a container runtime sees.
+// image is an image as a container runtime reads it.
 type image struct {
 	descriptor
 	OS, Architecture string
@@ -49,7 +50,7 @@ type image struct {
 	contents map[string][]byte
 }
 
-// readTar returns the entries in their order, and the contents of the files.
+// readTar returns the entries in archive order, and the contents of the files.
 func readTar(t *testing.T, r io.Reader) (entries []entry, contents map[string][]byte) {
 	t.Helper()
 	contents = map[string][]byte{}
@@ -71,7 +72,7 @@ func readTar(t *testing.T, r io.Reader) (entries []entry, contents map[string][]
 	}
 }
 
-// blobs are the files of an OCI layout.
+// blobs holds the files of an OCI layout by path.
 type blobs map[string][]byte
 
 func openArchive(t *testing.T, path string) blobs {
@@ -85,7 +86,7 @@ func openArchive(t *testing.T, path string) blobs {
 	return contents
 }
 
-// blob returns the content with that digest, and fails when it has another one.
+// blob returns the content with that digest. It fails the test if the content has another digest.
 func (b blobs) blob(t *testing.T, digest string) []byte {
 	t.Helper()
 	hash := strings.TrimPrefix(digest, "sha256:")
@@ -116,7 +117,7 @@ func (b blobs) index(t *testing.T, digest string) []descriptor {
 	return index.Manifests
 }
 
-// image reads the manifest, the configuration and the layers.
+// image reads the manifest, the configuration and the layers of an image.
 func (b blobs) image(t *testing.T, d descriptor) image {
 	t.Helper()
 	i := image{descriptor: d, contents: map[string][]byte{}}

@@ -20,13 +20,13 @@ import (
 	"time"
 )
 
-// names are the images of the kit.
+// names lists the images of the kit.
 var names = []string{"extension-apiserver", "certgen"}
 
-// printsVersion is the argument with which a binary prints its name and version.
+// printsVersion maps each binary to the argument that makes it print its name and version.
 var printsVersion = map[string]string{"extension-apiserver": "version", "certgen": "--version"}
 
-// commitTime is when the commit in the copies of the tree was made.
+// commitTime is the commit time in the copies of the tree, in seconds since 1970.
 const commitTime = 1_767_225_600
 
 // checkout is a copy of the tree, committed and tagged v1.2.3.
@@ -62,7 +62,7 @@ func (c checkout) run(t *testing.T, commands string) string {
 	return string(out)
 }
 
-// image returns the image of that name for this machine.
+// image returns the image of that name for this machine's platform.
 func (c checkout) image(t *testing.T, name string) image {
 	t.Helper()
 	archive := openArchive(t, filepath.Join(c.dir, "bin", "images", name+".tar"))
@@ -73,8 +73,9 @@ func (c checkout) image(t *testing.T, name string) image {
 	return archive.image(t, top[0])
 }
 
-// TestReproducible builds all twice: in folders of different names, with the build cache of this machine and with an
-// empty one, and with other settings of the person who builds. Then it looks into the images, and changes a file.
+// TestReproducible builds all images twice: in folders with different names, with the build cache
+// of this machine and with an empty one, and with different user settings. Then it checks the
+// images, and that changing a file changes them.
 func TestReproducible(t *testing.T) {
 	first := newCheckout(t, "TZ=UTC", "LANG=C")
 	second := newCheckout(t, "GOCACHE="+t.TempDir(), "TZ=Asia/Kathmandu", "LANG=de_DE.UTF-8", "GOFLAGS=-buildvcs=true",
@@ -104,7 +105,7 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
-// checkImage looks at everything in the image, and starts its binary.
+// checkImage checks the complete contents of the image, and runs its binary.
 func checkImage(t *testing.T, c checkout, name, version string) {
 	i := c.image(t, name)
 	if want := wantEntries(name, commitTime); !reflect.DeepEqual(i.entries, want) {
@@ -140,9 +141,9 @@ func checkImage(t *testing.T, c checkout, name, version string) {
 	if bytes.Contains(binary, []byte(c.dir)) {
 		t.Errorf("the binary holds the path of the folder that it was built in, %s", c.dir)
 	}
-	// Nothing but the files of the image is needed: no environment, an empty directory.
+	// The binary needs only the files of the image: no environment, an empty directory.
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, binary, 0o700); err != nil { //nolint:gosec // it is to be run
+	if err := os.WriteFile(path, binary, 0o700); err != nil { //nolint:gosec // it must be executable
 		t.Fatal(err)
 	}
 	checkSBOM(t, c, i, name, path)
@@ -155,7 +156,7 @@ func checkImage(t *testing.T, c checkout, name, version string) {
 	}
 }
 
-// checkSBOM holds the SBOM of the image against its digest and its binary.
+// checkSBOM compares the SBOM of the image with the image's digest and its binary.
 func checkSBOM(t *testing.T, c checkout, i image, name, path string) {
 	type component struct {
 		Name, Version, Purl string

@@ -19,8 +19,9 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// BenchmarkAgents measures the memory of a server with many watches of one user, as the agents of all nodes have with
-// one ServiceAccount, and how long an event takes to all of them. They come through kube-apiserver, 50 to a connection.
+// BenchmarkAgents measures the memory of a server with many watches of one user, such as the
+// agents of all nodes with one ServiceAccount, and the time until all of them receive an event.
+// They connect through kube-apiserver, with 50 watches per connection.
 func BenchmarkAgents(b *testing.B) {
 	const perConnection, changes = 50, 20
 	for _, agents := range []int{1000, 3000, 5000} {
@@ -77,7 +78,7 @@ func BenchmarkAgents(b *testing.B) {
 	}
 }
 
-// connect returns a client with a connection of its own.
+// connect returns a client with its own connection.
 func connect(b *testing.B, user *rest.Config) *http.Client {
 	b.Helper()
 	config, err := rest.TLSConfigFor(user)

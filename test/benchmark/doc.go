@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package benchmark measures what tunnels, many watches and requests cost. Its benchmarks start a control plane; run
-// them with
+// Package benchmark measures the cost of tunnels, of many watches and of requests. Its benchmarks
+// start a control plane. Run them with
 //
 //	go test ./test/benchmark -run '^$' -bench 'Konnectivity|Agents' -benchtime 1x -v
 //
-// Two servers of the sample, such as those of two commits, are compared in rounds by
+// Compare two builds of the sample's server, such as those of two commits, in rounds:
 //
 //	for round in $(seq 10); do
 //	  go test ./test/benchmark -run '^$' -bench Requests -benchtime 1000x -servers=/tmp/a,/tmp/b

@@ -20,25 +20,27 @@ import (
 
 const (
 	rounds = 3
-	// In each round: so many gets, lists and watch events through each route.
+	// gets, lists and events are the numbers of requests and watch events per round and route.
 	gets, lists, events = 2000, 20, 300
-	// mostTimes is what a small get through a tunnel may cost, as a multiple of the direct route's p50.
+	// mostTimes limits the p50 of a small get through a tunnel, as a multiple of the direct
+	// route's p50.
 	mostTimes = 2.0
 )
 
-// route is one kube-apiserver, with one connection to it.
+// route is a kube-apiserver with one connection to it.
 type route struct {
 	name   string
 	config *rest.Config
 	client *http.Client
-	// the durations of one round, and the p50 and p99 of each
+	// took holds the durations of one round, p50 and p99 the percentiles of each round.
 	took     []time.Duration
 	p50, p99 []time.Duration
 	watched  watched
 }
 
-// BenchmarkKonnectivity compares each mode with a direct route: four kube-apiservers on one etcd, in front of one of
-// our servers. One worker sends to one route after the other, so that whatever else the machine does hits all the same.
+// BenchmarkKonnectivity compares each mode with a direct route: four kube-apiservers on one etcd,
+// in front of one extension API server. One worker sends to one route after the other, so that
+// other load on the machine affects all routes equally.
 func BenchmarkKonnectivity(b *testing.B) {
 	if os.Getuid() != 0 {
 		b.Skip("network namespaces need root: run the benchmark as root")
@@ -75,7 +77,7 @@ func BenchmarkKonnectivity(b *testing.B) {
 	}
 }
 
-// measure asks each route for the path in turn, so often, in so many rounds.
+// measure sends times requests for the path to each route, in turn, in each of several rounds.
 func measure(b *testing.B, routes []*route, path string, times int) {
 	for _, r := range routes {
 		r.p50, r.p99 = nil, nil
@@ -130,7 +132,7 @@ func fetch(ctx context.Context, client *http.Client, url string) error {
 	return nil
 }
 
-// getsOf fails when a tunnel costs more than mostTimes.
+// getsOf fails the benchmark if a get through a tunnel exceeds mostTimes.
 func getsOf(b *testing.B, routes []*route) {
 	measure(b, routes, gadgets+"/small", gets)
 	direct := median(routes[0].p50)

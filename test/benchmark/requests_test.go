@@ -25,8 +25,9 @@ import (
 var servers = flag.String("servers", "",
 	"Programs of servers of the sample, separated by commas. Default: that of the checkout.")
 
-// BenchmarkRequests measures what a request costs the server: CPU time and allocations of its whole process. One client
-// sends to it directly. With several servers each has a control plane, and is measured in turn.
+// BenchmarkRequests measures the cost of a request for the server: CPU time and allocations of
+// the whole process. One client sends requests directly to the server. Several servers are
+// measured one after the other, each with its own control plane.
 func BenchmarkRequests(b *testing.B) {
 	for program := range strings.SplitSeq(*servers, ",") {
 		b.Run("server="+filepath.Base(program), func(b *testing.B) {
@@ -57,7 +58,8 @@ func BenchmarkRequests(b *testing.B) {
 	}
 }
 
-// listed is how many objects a list has, watchers how many watches an event goes to.
+// listed is the number of objects in a list, watchers the number of watches that receive an
+// event.
 const listed, watchers = 200, 20
 
 func widget(name, version string) string {
@@ -66,7 +68,7 @@ func widget(name, version string) string {
 		`"parts":[{"name":"frame","material":"oak"},{"name":"screw","quantity":12}]}}`
 }
 
-// sender sends to a server's own port.
+// sender sends requests to a server's own port.
 type sender struct {
 	client *http.Client
 	url    string
@@ -101,7 +103,7 @@ func (s *sender) open(ctx context.Context, method, path, body string) (*http.Res
 	}
 	if resp.StatusCode >= http.StatusBadRequest {
 		defer resp.Body.Close()
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // it is for the error alone
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // only for the error
 		return nil, fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, text)
 	}
 	return resp, nil
@@ -119,7 +121,7 @@ func (s *sender) send(b *testing.B, method, path, body string) {
 	}
 }
 
-// requests measures what is sent once for each iteration.
+// requests returns a benchmark that calls once for each iteration.
 func (s *sender) requests(once func(b *testing.B, i int)) func(*testing.B) {
 	return func(b *testing.B) {
 		once(b, 0)
@@ -132,7 +134,7 @@ func (s *sender) requests(once func(b *testing.B, i int)) func(*testing.B) {
 	}
 }
 
-// watches measures a change with watches that get its event.
+// watches measures a change together with the watches that receive its event.
 func (s *sender) watches(b *testing.B) {
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
@@ -157,7 +159,7 @@ func (s *sender) watches(b *testing.B) {
 			}
 		}()
 	}
-	<-got // the object as it is
+	<-got // the initial event of the object
 	before, i := s.costs(b), 0
 	for b.Loop() {
 		s.send(b, http.MethodPatch, s.path("v1", "listed-2"), fmt.Sprintf(`{"spec":{"replicas":%d}}`, i%2+1))
@@ -171,7 +173,7 @@ func (s *sender) watches(b *testing.B) {
 	s.report(b, before)
 }
 
-// costs are the server's counters of its process.
+// costs returns the process counters of the server.
 func (s *sender) costs(b *testing.B) map[string]float64 {
 	b.Helper()
 	resp, err := s.open(b.Context(), http.MethodGet, "/metrics", "")

@@ -22,13 +22,13 @@ const gadgets = "/apis/workshop.example.com/v1/gadgets"
 
 var resource = v1.SchemeGroupVersion.WithResource("gadgets")
 
-// watched is when each name came.
+// watched records when the object of each name arrived.
 type watched struct {
 	sync.Mutex
 	at map[string]time.Time
 }
 
-// create makes a gadget and returns when that was asked for.
+// create creates a gadget and returns the time when the request was sent.
 func create(b *testing.B, client dynamic.Interface, name, ballast string) time.Time {
 	b.Helper()
 	obj := &unstructured.Unstructured{Object: map[string]any{
@@ -45,10 +45,11 @@ func create(b *testing.B, client dynamic.Interface, name, ballast string) time.T
 	return began
 }
 
-// createBig makes what a list of 5 MiB needs, and returns its bytes. It does not compress.
+// createBig creates enough objects for a list of 5 MiB, and returns their total size in bytes.
+// Their data is random, so it hardly compresses.
 func createBig(b *testing.B, client dynamic.Interface) int {
 	b.Helper()
-	const size, total = 200 << 10, 5 << 20 // an object's annotations may have 256 KiB
+	const size, total = 200 << 10, 5 << 20 // an object's annotations are limited to 256 KiB
 	random := rand.NewChaCha8([32]byte{1})
 	n := 0
 	for ; n*size < total; n++ {
@@ -59,7 +60,8 @@ func createBig(b *testing.B, client dynamic.Interface) int {
 	return n * size
 }
 
-// watchesOf creates gadgets while a watch is open through each route. Each must bring each of them.
+// watchesOf creates gadgets while a watch is open through each route. Each watch must deliver all
+// of them.
 func watchesOf(b *testing.B, routes []*route, client dynamic.Interface) {
 	ctx, end := context.WithCancel(b.Context())
 	defer end()
@@ -108,7 +110,8 @@ func watchesOf(b *testing.B, routes []*route, client dynamic.Interface) {
 	}
 }
 
-// delays are, in order, how long after the request for its creation each object came. It fails for those that did not.
+// delays returns, in order, the times from the create request to the event of each object. It
+// fails the benchmark for missing events.
 func (r *route) delays(b *testing.B, sent map[string]time.Time) []time.Duration {
 	b.Helper()
 	deadline := time.Now().Add(time.Minute)

@@ -30,7 +30,7 @@ import (
 var shared *envtest.Environment
 
 func TestMain(m *testing.M) {
-	// First: without it most fails, and there is one reason.
+	// Install the packages first. Without them most tests fail for the same reason.
 	var err error
 	if packages, err = scripttest.NPM(context.Background(), packageList); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -39,10 +39,12 @@ func TestMain(m *testing.M) {
 	os.Exit(envtest.Main(m, envtest.Options{}, &shared))
 }
 
-// python is where the distribution's packages are found, whatever other Python is first in the PATH.
+// python is the interpreter that finds the distribution's packages, even if another Python is
+// first in the PATH.
 const python = "/usr/bin/python3"
 
-// scripts do the same in each language, and print these steps.
+// scripts maps each language to its script and to the steps that the script prints. All scripts
+// perform the same operations.
 var scripts = map[string]struct {
 	command []string
 	steps   string
@@ -52,26 +54,27 @@ var scripts = map[string]struct {
 		"create read pages merge_patch apply replace errors watch informer delete"},
 }
 
-// resource is what a script is told of the resource that it uses.
+// resource describes the resource that a script uses. The script reads it as JSON.
 type resource struct {
-	Run        string `json:"run"` // names and labels what the script makes
+	Run        string `json:"run"` // name prefix and label of the objects that the script creates
 	Resource   string `json:"resource"`
 	Kind       string `json:"kind"`
 	APIVersion string `json:"apiVersion"`
 	Namespace  string `json:"namespace"`
-	// Spec is a valid one, and Change a field of it that may change: FieldSelector finds the object RUN-b when only
-	// that was changed.
+	// Spec is a valid spec. Change changes a field of it. FieldSelector matches the object RUN-b
+	// only after that change.
 	Spec          map[string]any `json:"spec"`
 	Change        map[string]any `json:"change"`
 	FieldSelector string         `json:"fieldSelector"`
-	// Invalid is a spec that is refused because of InvalidField.
+	// Invalid is a spec that the server rejects because of InvalidField.
 	Invalid      map[string]any `json:"invalid"`
 	InvalidField string         `json:"invalidField"`
-	// Forbidden is a kind that the user has no rights to.
+	// Forbidden is a kind that the user has no permissions for.
 	Forbidden string `json:"forbidden"`
 }
 
-// cases are a namespaced kind and one that is not, used by users who are known in different ways.
+// cases lists a namespaced and a cluster-scoped kind, with users that authenticate in different
+// ways.
 var cases = []struct {
 	resource
 	user func(*testing.T, string) (name, kubeconfig string)
@@ -90,7 +93,8 @@ var cases = []struct {
 	}, withToken},
 }
 
-// TestClients: all that clients do with built-in resources they do with ours, as users with the rights to one resource.
+// TestClients checks that clients can use aggregated resources like built-in ones, as users with
+// permissions for one resource.
 func TestClients(t *testing.T) {
 	dir := scriptDir(t)
 	for language, script := range scripts {
@@ -117,7 +121,8 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// TestUntrusted: none of the clients talks to a server that the CA of its kubeconfig has not signed.
+// TestUntrusted checks that each client rejects a server whose certificate is not signed by the
+// CA in its kubeconfig.
 func TestUntrusted(t *testing.T) {
 	dir := scriptDir(t)
 	_, kubeconfig := withCertificate(t, "untrusting")
@@ -137,7 +142,7 @@ func TestUntrusted(t *testing.T) {
 	}
 }
 
-// run runs a script with a kubeconfig and what it is told.
+// run runs a script with a kubeconfig and the description of the resource.
 func run(t *testing.T, dir string, command []string, kubeconfig string, r resource) (string, error) {
 	t.Helper()
 	told, err := json.Marshal(r)
@@ -147,22 +152,22 @@ func run(t *testing.T, dir string, command []string, kubeconfig string, r resour
 	return inDir(t, dir, kubeconfig, slices.Concat(command, []string{kubeconfig, string(told)})...)
 }
 
-// inDir runs a command, which may wait for what does not come, but not for ever.
+// inDir runs a command in dir, with a time limit of three times envtest.Patience.
 func inDir(t *testing.T, dir, kubeconfig string, command ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*envtest.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir, cmd.WaitDelay = dir, time.Second
-	// Python's client caches discovery in the directory for temporary files, by address: another environment may have
-	// had the same.
+	// Python's client caches discovery by address in the directory for temporary files. An
+	// earlier environment may have had the same address.
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "TMPDIR="+t.TempDir(),
 		"PATH="+filepath.Dir(shared.Binary("kubectl"))+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
-// withCertificate makes a user with a client certificate.
+// withCertificate creates a user with a client certificate.
 func withCertificate(t *testing.T, name string) (user, kubeconfig string) {
 	t.Helper()
 	kubeconfig, err := shared.Kubeconfig(name)
@@ -172,7 +177,7 @@ func withCertificate(t *testing.T, name string) (user, kubeconfig string) {
 	return name, kubeconfig
 }
 
-// withToken makes a ServiceAccount in the namespace, with a token as pods have.
+// withToken creates a ServiceAccount in the namespace, with a token as pods have.
 func withToken(t *testing.T, namespace string) (user, kubeconfig string) {
 	t.Helper()
 	accounts := shared.Client(t).CoreV1().ServiceAccounts(namespace)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clients uses the API through kube-apiserver with clients that are not client-go: those of Python and
-// JavaScript, and the tools that make types of its OpenAPI documents. What users of docs/clients.md copy is run here.
+// Package clients tests the API through kube-apiserver with clients other than client-go: those
+// of Python and JavaScript, and the tools that generate types from its OpenAPI documents. It runs
+// the code that users copy from docs/operate/clients.md.
 package clients

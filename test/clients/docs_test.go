@@ -12,10 +12,11 @@ import (
 	"testing"
 )
 
-// documented returns the code blocks of docs/clients.md by language, with namespace instead of the namespace default.
+// documented returns the code blocks of docs/operate/clients.md by language, with namespace
+// instead of the namespace default.
 func documented(t *testing.T, namespace string) map[string]string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "clients.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operate", "clients.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,13 +25,13 @@ func documented(t *testing.T, namespace string) map[string]string {
 	for _, m := range regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
 		blocks[m[1]] += m[2]
 	}
-	if got, want := slices.Sorted(maps.Keys(blocks)), []string{"js", "python", "sh", "ts"}; !slices.Equal(got, want) {
-		t.Fatalf("docs/clients.md has blocks in the languages %v, want %v", got, want)
+	if got, want := slices.Sorted(maps.Keys(blocks)), []string{"js", "python", "sh", "text", "ts"}; !slices.Equal(got, want) {
+		t.Fatalf("docs/operate/clients.md has blocks in the languages %v, want %v", got, want)
 	}
 	return blocks
 }
 
-// TestDocumented: what users copy does what the page says.
+// TestDocumented checks that the examples of the page have the output that the page shows.
 func TestDocumented(t *testing.T) {
 	dir, blocks := scriptDir(t), documented(t, shared.NewNamespace(t))
 	user, kubeconfig := withCertificate(t, "reader-of-the-page")
@@ -48,8 +49,8 @@ func TestDocumented(t *testing.T) {
 	}
 }
 
-// TestTypes makes the page's TypeScript types with the page's command: the page's object compiles, and none with a
-// fault.
+// TestTypes checks that the page's command generates TypeScript types with which the page's
+// object compiles, and that invalid variants of the object do not compile.
 func TestTypes(t *testing.T) {
 	dir, blocks := scriptDir(t), documented(t, "default")
 	_, kubeconfig := withCertificate(t, "reader-of-the-page")
@@ -72,7 +73,8 @@ func TestTypes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The types of browsers and of Node.js, which it would read too, take it seconds.
+	// Exclude the types of browsers and of Node.js, which tsc would otherwise spend seconds
+	// reading.
 	command := []string{"node_modules/.bin/tsc", "--strict", "--noEmit", "--pretty", "false", "--lib", "es2022",
 		"--typeRoots", "none"}
 	out, err := inDir(t, dir, kubeconfig, append(command, slices.Collect(maps.Keys(files))...)...)

@@ -16,7 +16,8 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// document is the OpenAPI document of a group and version, as kube-apiserver serves it to every user.
+// document returns the OpenAPI document of a group and version, as kube-apiserver serves it to
+// every user.
 func document(t *testing.T, groupVersion string) string {
 	t.Helper()
 	config, err := shared.Config("reader")
@@ -26,8 +27,9 @@ func document(t *testing.T, groupVersion string) string {
 	return string(envtest.NewEndpoint(t, config).Get(t, "/openapi/v3/apis/"+groupVersion, nil).Body)
 }
 
-// TestOpenAPI: the rules of testdata/js/lint.mjs hold for our documents, as for one of kube-apiserver's own, and fail
-// for a document with a fault.
+// TestOpenAPI checks that the documents of the API satisfy the lint rules of
+// testdata/js/lint.mjs, like a document of kube-apiserver itself, and that invalid documents
+// violate them.
 func TestOpenAPI(t *testing.T) {
 	dir := scriptDir(t)
 	ours := document(t, install.GroupVersions()[0].String())

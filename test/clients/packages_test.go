@@ -12,7 +12,8 @@ import (
 // packages is the directory with the node_modules that the scripts import from.
 var packages string
 
-// scriptDir is a directory with the scripts, beside the packages that those in JavaScript import.
+// scriptDir returns a directory with the scripts and the npm packages that the JavaScript ones
+// import.
 func scriptDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -28,7 +28,7 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// targets reads testdata/targets.yaml.
+// targets returns the targets of testdata/targets.yaml.
 func targets(t *testing.T, config *rest.Config) []conformance.Target {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", "targets.yaml"))
@@ -77,7 +77,8 @@ func expectations(t *testing.T, file string) []expectation {
 	return out
 }
 
-// complete gives a target what the checks need besides a client: of the server that serves the resource.
+// complete sets the fields of a target that the checks need besides a client, for the server of
+// the target's resource.
 func complete(t *testing.T, e *envtest.Environment, target *conformance.Target, other *envtest.Server, logs auditLogs) {
 	t.Helper()
 	known, err := e.ConformanceTarget()
@@ -90,16 +91,16 @@ func complete(t *testing.T, e *envtest.Environment, target *conformance.Target, 
 	case strings.HasSuffix(group, "workshop.example.com"):
 		target.Server, target.AuditLog = known.Server, logs.server
 	case strings.HasSuffix(group, "wardle.example.com"):
-		target.Server = other.ConfigAs(e, known.Config) // and no log
+		target.Server = other.ConfigAs(e, known.Config) // k8s.io/sample-apiserver writes no audit log
 	default:
 		target.Server, target.AuditLog = known.Config, logs.kubeAPIServer
 	}
 }
 
-// auditLogs are the files that kube-apiserver and the sample's server write.
+// auditLogs holds the paths of the audit logs of kube-apiserver and the sample's server.
 type auditLogs struct{ kubeAPIServer, server string }
 
-// audited are options for servers with audit logs.
+// audited returns options that make the servers write audit logs, and the paths of the logs.
 func audited(t *testing.T) (envtest.Options, auditLogs) {
 	t.Helper()
 	dir := t.TempDir()
@@ -114,7 +115,8 @@ func audited(t *testing.T) (envtest.Options, auditLogs) {
 	return envtest.Options{KubeAPIServerArgs: flags(logs.kubeAPIServer), ServerArgs: flags(logs.server)}, logs
 }
 
-// TestCalibration runs all checks against each target: it fails what testdata/expected.yaml says, and nothing else.
+// TestCalibration runs all checks against each target, and checks that exactly those fail that
+// testdata/expected.yaml lists.
 func TestCalibration(t *testing.T) {
 	options, logs := audited(t)
 	e := envtest.New(t, options)
@@ -136,7 +138,7 @@ func TestCalibration(t *testing.T) {
 	if err := kubectl("apply", "-f", crd); err != nil {
 		t.Fatal(err)
 	}
-	// kubectl fails at conditions that are still null
+	// kubectl wait fails while the conditions are null.
 	e.Eventually(t, "the CRD to be established", time.Minute, func(context.Context) error {
 		return kubectl("wait", "--for=condition=Established", "-f", crd)
 	})
@@ -164,7 +166,7 @@ func TestCalibration(t *testing.T) {
 	}
 }
 
-// creations counts what is created, dry runs included.
+// creations counts the created objects, dry runs included.
 type creations struct{ n atomic.Int64 }
 
 func (c *creations) count(next http.RoundTripper) http.RoundTripper { return counting{c, next} }
@@ -183,7 +185,8 @@ func (c counting) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// TestWithoutWatchCache: reads promise the same when the server asks etcd each time.
+// TestWithoutWatchCache checks that reads have the same guarantees when the server reads from
+// etcd instead of a watch cache.
 func TestWithoutWatchCache(t *testing.T) {
 	e := envtest.New(t, envtest.Options{ExternalEtcd: true, ServerArgs: []string{"--watch-cache=false"}})
 	target := one(t, nil, "widgets.v1.workshop.example.com")
@@ -199,7 +202,8 @@ func TestWithoutWatchCache(t *testing.T) {
 	}))
 }
 
-// asExpected fails for each check that ends otherwise than is expected of the target.
+// asExpected fails the test for each check whose outcome differs from the expectation for the
+// target.
 func asExpected(t *testing.T, report *conformance.Report, target string, entries []expectation) {
 	t.Helper()
 	var expected, got []string
@@ -227,7 +231,8 @@ func asExpected(t *testing.T, report *conformance.Report, target string, entries
 	}
 }
 
-// TestDocs: the tables of docs/conformance.md are those of the checks and of what is expected.
+// TestDocs checks that the tables of docs/reference/conformance.md match the checks and the
+// expectations.
 func TestDocs(t *testing.T) {
 	var text strings.Builder
 	areas, counts := []string{}, map[string]map[conformance.Level]int{}
@@ -260,10 +265,10 @@ func TestDocs(t *testing.T) {
 		fmt.Fprintf(&text, "| %s | `%s` | %s |\n", strings.Join(resources, ", "), strings.Join(entry.Checks, "`, `"),
 			entry.Because)
 	}
-	table(t, filepath.Join("docs", "conformance.md"), text.String())
+	table(t, filepath.Join("docs", "reference", "conformance.md"), text.String())
 
 	text.Reset()
-	text.WriteString("| check | what must hold | the kit's server | k8s.io/sample-apiserver |\n|---|---|---|---|\n")
+	text.WriteString("| check | expected behavior | the kit's server | k8s.io/sample-apiserver |\n|---|---|---|---|\n")
 	entries := expectations(t, "expected-security.yaml")
 	for _, check := range conformance.SecurityChecks() {
 		fmt.Fprintf(&text, "| [%s](%s) | %s |", check.ID, check.Source, check.Text)
@@ -281,7 +286,7 @@ func TestDocs(t *testing.T) {
 	table(t, "SECURITY.md", text.String())
 }
 
-// table compares that of a page with what it should be, or writes it with -update.
+// table compares the table of a page with the wanted one, or writes it with -update.
 func table(t *testing.T, page, want string) {
 	t.Helper()
 	path := filepath.Join("..", "..", page)

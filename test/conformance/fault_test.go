@@ -33,19 +33,21 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// fault makes another server of ours: it changes requests on their way there and answers on their way back.
+// fault simulates a faulty server: it changes requests before the server receives them, and
+// responses before the client does.
 type fault struct {
 	request  func(*http.Request)
 	response func(*http.Request, *http.Response)
-	// instead answers in the place of the server, if it returns something.
+	// instead replaces the response of the server, unless it returns nil.
 	instead func(*http.Request, http.RoundTripper) *http.Response
-	// fresh makes the fault for a run, if it has a memory.
+	// fresh returns a new fault for each run. Set it if the fault has state.
 	fresh func() fault
-	// everywhere is for requests about other APIs, too.
+	// everywhere makes the fault apply to requests for other APIs, too.
 	everywhere bool
 }
 
-// ours are the beginnings of the paths that faults are about. Other APIs are those of namespaces, rights and policies.
+// ours lists the path prefixes that faults apply to. Requests for other APIs concern namespaces,
+// permissions and policies.
 var ours = []string{"/apis/workshop.example.com/", "/openapi/", "/metrics", "/livez", "/readyz"}
 
 type faulty struct {
@@ -76,12 +78,12 @@ func (f faulty) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// content reads a body, so that it can be read again.
+// content reads a body and replaces it, so that it can be read again.
 func content(body *io.ReadCloser) []byte {
 	if *body == nil {
 		return nil
 	}
-	data, _ := io.ReadAll(*body) // what came until the connection broke
+	data, _ := io.ReadAll(*body) // keep the data that arrived before the connection broke
 	_ = (*body).Close()
 	*body = io.NopCloser(bytes.NewReader(data))
 	return data
@@ -99,7 +101,7 @@ func answer(req *http.Request, code int, data []byte) *http.Response {
 		ContentLength: int64(len(data))}
 }
 
-// onObject changes the objects of JSON answers that are not watches.
+// onObject changes the objects in JSON responses, except those of watches.
 func onObject(change func(req *http.Request, resp *http.Response,
 	obj map[string]any)) func(*http.Request, *http.Response) {
 	return func(req *http.Request, resp *http.Response) {
@@ -114,26 +116,26 @@ func onObject(change func(req *http.Request, resp *http.Response,
 			return
 		}
 		change(req, resp, obj)
-		out, _ := json.Marshal(obj) // it was JSON
+		out, _ := json.Marshal(obj) // it was decoded from JSON
 		resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(out)), int64(len(out))
 		resp.Header.Del("Content-Length")
 	}
 }
 
-// onBody changes the objects of JSON requests.
+// onBody changes the objects in JSON requests.
 func onBody(change func(req *http.Request, obj map[string]any)) func(*http.Request) {
 	return func(req *http.Request) {
 		data := content(&req.Body)
 		obj := map[string]any{}
 		if json.Unmarshal(data, &obj) == nil {
 			change(req, obj)
-			data, _ = json.Marshal(obj) // it was JSON
+			data, _ = json.Marshal(obj) // it was decoded from JSON
 		}
 		setRequestBody(req, data)
 	}
 }
 
-// without drops parameters of the query.
+// without removes parameters from the query.
 func without(names ...string) func(*http.Request) {
 	return func(req *http.Request) {
 		query := req.URL.Query()
@@ -150,7 +152,7 @@ func inMetadata(obj map[string]any, change func(map[string]any)) {
 	}
 }
 
-// each calls a function with an object, or with each of a list.
+// each calls change with an object, or with each item of a list.
 func each(obj map[string]any, change func(map[string]any)) {
 	items, ok := obj["items"].([]any)
 	if !ok {
@@ -164,7 +166,7 @@ func each(obj map[string]any, change func(map[string]any)) {
 	}
 }
 
-// drops takes fields of the metadata out of answers.
+// drops removes fields of the metadata from responses.
 func drops(fields ...string) fault {
 	return fault{response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) { //nolint:bodyclose // the client does
 		each(obj, func(obj map[string]any) {
@@ -177,7 +179,7 @@ func drops(fields ...string) fault {
 	})}
 }
 
-// says puts a value into the place of a code, as a server with a wrong mapping of errors does.
+// says replaces a status code by another, like a server that maps errors wrongly.
 func says(from, to int) fault {
 	return fault{response: func(_ *http.Request, resp *http.Response) {
 		if resp.StatusCode == from {
@@ -186,7 +188,8 @@ func says(from, to int) fault {
 	}}
 }
 
-// events changes those of a watch; a nil event is dropped.
+// events replaces each event of a watch by the events that change returns, none if it returns
+// nil.
 func events(change func(n int, event map[string]any) []map[string]any) fault {
 	return fault{response: func(req *http.Request, resp *http.Response) {
 		if req.URL.Query().Get("watch") != "true" || resp.StatusCode != http.StatusOK ||
@@ -209,7 +212,7 @@ func events(change func(n int, event map[string]any) []map[string]any) fault {
 					return
 				}
 				for _, e := range change(n, event) {
-					data, _ := json.Marshal(e) // it was JSON
+					data, _ := json.Marshal(e) // it was decoded from JSON
 					if _, err := in.Write(append(data, '\n')); err != nil {
 						return
 					}
@@ -219,7 +222,7 @@ func events(change func(n int, event map[string]any) []map[string]any) fault {
 	}}
 }
 
-// ofType leaves events of other types alone.
+// ofType changes only events of one type.
 func ofType(eventType string, change func(map[string]any) []map[string]any) fault {
 	return events(func(_ int, event map[string]any) []map[string]any {
 		if event["type"] == eventType {
@@ -238,7 +241,7 @@ func renamed(eventType string) func(map[string]any) []map[string]any {
 
 func dropped(map[string]any) []map[string]any { return nil }
 
-// Faults are servers that each do one thing wrong, as real ones did.
+// faults holds servers by name, each with one fault. Real servers had such faults.
 var faults = map[string]fault{
 	"accepts whatever is refused": {response: func(req *http.Request, resp *http.Response) {
 		if resp.StatusCode < 400 || resp.StatusCode == 404 && req.Method == http.MethodGet {
@@ -646,7 +649,7 @@ var faults = map[string]fault{
 		switch event["type"] {
 		case "ERROR":
 			event["object"] = map[string]any{"kind": "Status", "code": 500, "reason": "InternalError"}
-		case "ADDED": // a server that remembers all
+		case "ADDED": // a server that remembers all objects
 			event["type"] = "MODIFIED"
 		}
 		return []map[string]any{event}
@@ -679,7 +682,7 @@ func onWebhook(field, value string) fault {
 	})}
 }
 
-// onMetrics changes the lines of metrics; n counts the answers.
+// onMetrics changes the lines of metrics; n is the number of the response, from 1.
 func onMetrics(change func(n int64, line string) string) func(*http.Request, *http.Response) {
 	var answers atomic.Int64
 	return func(req *http.Request, resp *http.Response) {
@@ -696,7 +699,7 @@ func onMetrics(change func(n int64, line string) string) func(*http.Request, *ht
 	}
 }
 
-// refusesQuery answers 400 to some requests.
+// refusesQuery responds with 400 to some requests.
 func refusesQuery(some func(*http.Request) bool) fault {
 	return fault{instead: func(req *http.Request, _ http.RoundTripper) *http.Response {
 		if !some(req) {
@@ -730,7 +733,7 @@ func noForm(req *http.Request, part string) {
 	}
 }
 
-// stale reads from the cache, of whatever age.
+// stale makes a read accept data of any age from the cache.
 func stale(req *http.Request) {
 	if query := req.URL.Query(); query.Get("limit") == "" {
 		req.URL.RawQuery = url.Values{"labelSelector": query["labelSelector"], "resourceVersion": {"0"}}.Encode()
@@ -757,7 +760,7 @@ func onResources(obj map[string]any, change func(map[string]any)) {
 	}
 }
 
-// onSchemas changes that of Widget in a document of OpenAPI v3.
+// onSchemas changes the schemas of Widget in an OpenAPI v3 document.
 func onSchemas(obj map[string]any, change func(map[string]any)) {
 	components, _ := obj["components"].(map[string]any)
 	schemas, _ := components["schemas"].(map[string]any)
@@ -772,11 +775,12 @@ var update = flag.Bool("update", false,
 	"Write testdata/faults.json, with faults for the checks that have none there (5 minutes, or 30 without the "+
 		"file), and the tables of the docs.")
 
-// matrixFile says for each check which fault it finds: of several, the one that the fewest checks find.
+// matrixFile maps each check to a fault that it detects: of several faults, the one that the
+// fewest checks detect.
 var matrixFile = filepath.Join("testdata", "faults.json")
 
-// TestEachCheckFails: for each check there is a server that fails it. No check is worth more than the fault that it
-// finds.
+// TestEachCheckFails checks that for each check there is a faulty server that fails it. A check
+// that detects no fault is worthless.
 func TestEachCheckFails(t *testing.T) {
 	options, logs := audited(t)
 	e := envtest.New(t, options)
@@ -817,7 +821,8 @@ func TestEachCheckFails(t *testing.T) {
 	}
 }
 
-// TestEachGivenCheckFails: the checks of an object that exists pass where none can be created, and each finds a fault.
+// TestEachGivenCheckFails checks that the checks of an existing object pass if no object can be
+// created, and that each of them detects a fault.
 func TestEachGivenCheckFails(t *testing.T) {
 	e := envtest.New(t, envtest.Options{})
 	target := one(t, nil, "widgets.v1.workshop.example.com")
@@ -874,7 +879,8 @@ func TestEachGivenCheckFails(t *testing.T) {
 	}
 }
 
-// passes: without a fault, the checks pass; a check that always fails finds nothing.
+// passes checks that all checks pass without a fault, because a check that always fails detects
+// nothing.
 func passes(t *testing.T, target conformance.Target) {
 	t.Helper()
 	report, err := conformance.Execute(t.Context(), target)
@@ -889,7 +895,8 @@ func passes(t *testing.T, target conformance.Target) {
 	}
 }
 
-// matrix reads which fault each check finds, and which find none. What a real server fails needs no fault.
+// matrix reads the fault that each check detects, and returns the checks without one. A check
+// that a real server fails needs no fault.
 func matrix(t *testing.T) (finds map[string]string, without []string) {
 	t.Helper()
 	finds = map[string]string{}
@@ -904,7 +911,7 @@ func matrix(t *testing.T) (finds map[string]string, without []string) {
 	ids := map[string]bool{}
 	for _, check := range conformance.Checks() {
 		if check.Area() == "given" {
-			continue // of TestEachGivenCheckFails
+			continue // TestEachGivenCheckFails covers these
 		}
 		ids[check.ID] = true
 		fails := slices.ContainsFunc(entries, func(e expectation) bool { return slices.Contains(e.Checks, check.ID) })
@@ -916,7 +923,7 @@ func matrix(t *testing.T) (finds map[string]string, without []string) {
 	return finds, without
 }
 
-// one is a target of testdata/targets.yaml.
+// one returns a target of testdata/targets.yaml.
 func one(t *testing.T, config *rest.Config, resource string) conformance.Target {
 	t.Helper()
 	for _, target := range targets(t, config) {
@@ -944,7 +951,8 @@ func with(t *testing.T, target conformance.Target, name string) (*conformance.Re
 	return conformance.Execute(t.Context(), target)
 }
 
-// through serves a kube-apiserver as a user reaches it, faults included, and returns the flags of kubectl for it.
+// through serves a kube-apiserver, faults included, at a local address, and returns the flags
+// with which kubectl connects to it.
 func through(t *testing.T, config *rest.Config) []string {
 	t.Helper()
 	transport, err := rest.TransportFor(config)
@@ -971,7 +979,8 @@ func through(t *testing.T, config *rest.Config) []string {
 	return []string{"--server=" + server.URL, "--certificate-authority=" + ca, "--kubeconfig=" + os.DevNull}
 }
 
-// writeMatrix tries each fault with the checks of the target, and adds what they find.
+// writeMatrix runs the target's checks with each fault, and writes the faults that they detect to
+// matrixFile.
 func writeMatrix(t *testing.T, target conformance.Target, finds map[string]string) {
 	t.Helper()
 	sound, err := conformance.Execute(t.Context(), target)
@@ -987,7 +996,7 @@ func writeMatrix(t *testing.T, target conformance.Target, finds map[string]strin
 	for _, name := range slices.Sorted(maps.Keys(faults)) {
 		report, err := with(t, target, name)
 		if err != nil {
-			t.Logf("%s: %v", name, err) // no check can be made
+			t.Logf("%s: %v", name, err) // the fault prevents the run
 			continue
 		}
 		for _, result := range report.Failed() {

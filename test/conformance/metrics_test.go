@@ -31,7 +31,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestMetrics runs the checks against servers of metrics: nobody can create their objects, and no etcd has them.
+// TestMetrics runs the checks against metrics servers. Clients cannot create their objects, and
+// the objects are not in etcd.
 func TestMetrics(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped in short mode: compiles two servers with libraries of their own")
@@ -50,7 +51,7 @@ func TestMetrics(t *testing.T) {
 				"--metric-resolution=10s", "--kubelet-request-timeout=5s"},
 		}, map[string]string{"nodes": "/apis/metrics.k8s.io/v1beta1/nodes/node",
 			"pods": "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/pod"}},
-		// It also listens for values at port 8080.
+		// This server also listens on port 8080 for values.
 		{"sigs.k8s.io/custom-metrics-apiserver", "v1.37.0", "./test-adapter", envtest.OtherServer{
 			GroupVersions:  []schema.GroupVersion{{Group: "external.metrics.k8s.io", Version: "v1beta1"}},
 			KubeconfigFlag: "lister-kubeconfig",
@@ -71,7 +72,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// published waits until kube-apiserver has what it collects from a server: discovery and OpenAPI.
+// published waits until kube-apiserver has fetched the server's discovery and OpenAPI.
 func published(t *testing.T, e *envtest.Environment, resource schema.GroupVersionResource) {
 	t.Helper()
 	client := clientFor(t, e).Discovery()
@@ -140,7 +141,7 @@ func buildModule(t *testing.T, module, version, command string) string {
 	return program
 }
 
-// grantReads lets the server read nodes and pods, and scrape kubelets.
+// grantReads allows the server to read nodes and pods, and to scrape kubelets.
 func grantReads(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	client := clientFor(t, e)
@@ -159,8 +160,8 @@ func grantReads(t *testing.T, e *envtest.Environment) {
 	}
 }
 
-// newKubelet serves the metrics of a node and a pod, which it creates, and returns the file with its CA: here is no
-// real kubelet.
+// newKubelet serves the metrics of a node and a pod, because the environment has no real kubelet.
+// It creates both objects, and returns the path of its CA file.
 func newKubelet(t *testing.T, e *envtest.Environment) (ca string) {
 	t.Helper()
 	began := time.Now()
@@ -186,7 +187,7 @@ func newKubelet(t *testing.T, e *envtest.Environment) (ca string) {
 	if err := newNode(t.Context(), client, host, int32(number)); err != nil {
 		t.Fatal(err)
 	}
-	// needs the ServiceAccount of the namespace
+	// A pod needs the ServiceAccount of the namespace.
 	e.Eventually(t, "a pod", time.Minute, func(ctx context.Context) error { return newPod(ctx, client) })
 	return ca
 }

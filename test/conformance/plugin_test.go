@@ -84,7 +84,7 @@ func TestPlugin(t *testing.T) {
 		stdout, stderr := run(t, 0, "--sample=gadget.yaml", "--only=names,forms/cbor")
 		contains(t, stdout, "FAILED forms/cbor (optional)", "kep",
 			"gadgets.v1.workshop.example.com (Gadget) on Kubernetes v1.", "AREA",
-			"skipped 3: the resource is not in namespaces")
+			"skipped 3: the resource is not namespaced")
 		contains(t, stderr, "12 of 12: ")
 	})
 	t.Run("json", func(t *testing.T) {
@@ -113,11 +113,11 @@ func TestPlugin(t *testing.T) {
 	t.Run("refused sample", func(t *testing.T) {
 		stdout, _ := run(t, 3, "--sample=refused.yaml", "--only=create,list,discovery")
 		contains(t, stdout, "FAILED create/answer (required)",
-			"no object like the sample can be created: got 422 Invalid", "discovery ")
+			"cannot create an object like the sample: got 422 Invalid", "discovery ")
 	})
 	t.Run("unknown action", func(t *testing.T) {
 		_, stderr := run(t, 1, "--sample=gadget.yaml", `--actions={"cancle": {}}`)
-		contains(t, stderr, "actions have cancle, and the resource has no subresource cancle with the verb create")
+		contains(t, stderr, "action cancle: the resource has no subresource cancle with the verb create")
 	})
 	t.Run("unknown kind", func(t *testing.T) {
 		_, stderr := run(t, 1, "--sample=other.yaml")
@@ -130,7 +130,7 @@ func TestPlugin(t *testing.T) {
 	t.Run("no rights", func(t *testing.T) {
 		stdout, _ := run(t, 3, "--sample=gadget.yaml", "--as=nobody", "--only=create,discovery")
 		contains(t, stdout, "FAILED create/answer (required)",
-			"no object like the sample can be created: got 403 Forbidden", "discovery ")
+			"cannot create an object like the sample: got 403 Forbidden", "discovery ")
 	})
 	t.Run("security", func(t *testing.T) {
 		proxy := issue(t, e, certs.FrontProxyCADir, certs.FrontProxyUser)
@@ -151,21 +151,21 @@ func TestPlugin(t *testing.T) {
 	t.Run("known", func(t *testing.T) {
 		stdout, _ := run(t, 3, "--sample=gadget.yaml", "--only=names/taken,forms/cbor",
 			"--known=names/taken,forms/cbor")
-		contains(t, stdout, "failed forms/cbor (optional), as is known", "PASSED names/taken (required)",
-			"it is known to fail, and passes")
+		contains(t, stdout, "failed forms/cbor (optional), known", "PASSED names/taken (required)",
+			"the check is known to fail, but passed")
 	})
 	t.Run("wrong target", func(t *testing.T) {
 		_, stderr := run(t, 2, "--sample=gadget.yaml", "--known=nosuch/check", "--webhook-address=:8443",
 			"--audit-log=nosuch", `--change={"spec": {"purpose": "x"}}`)
-		contains(t, stderr, `there is no check and no area "nosuch/check"`,
-			`WebhookAddress is ":8443", expected HOST:PORT`, "the audit log: stat nosuch",
-			"expected a JSON merge patch that changes the sample")
+		contains(t, stderr, `unknown check or area "nosuch/check"`,
+			`WebhookAddress is ":8443": must be HOST:PORT`, "read the audit log: stat nosuch",
+			"must be a JSON merge patch that changes the sample")
 	})
 	t.Run("hanging discovery", func(t *testing.T) { hangingDiscovery(t, command(t.Context(), "--sample=gadget.yaml")) })
 	t.Run("interrupted", func(t *testing.T) { interrupted(t, e, command(t.Context(), "--sample=gadget.yaml")) })
 }
 
-// interrupted: Ctrl-C ends a run at once, and nothing is left.
+// interrupted checks that Ctrl-C stops a run immediately, and that no object remains.
 func interrupted(t *testing.T, e *envtest.Environment, cmd *exec.Cmd) {
 	t.Helper()
 	var out bytes.Buffer
@@ -194,7 +194,7 @@ func interrupted(t *testing.T, e *envtest.Environment, cmd *exec.Cmd) {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 ||
-		!strings.Contains(out.String(), "interrupted; what was made is deleted") {
+		!strings.Contains(out.String(), "interrupted; all created objects are deleted") {
 		t.Errorf("after SIGINT: %v and %q, want exit code 1", err, out.String())
 	}
 	if left := names(t.Context()); strings.Contains(left, `"name":"conformance-`) {
@@ -203,10 +203,11 @@ func interrupted(t *testing.T, e *envtest.Environment, cmd *exec.Cmd) {
 	nothingLeft(t, e)
 }
 
-// nothingLeft fails for what carries the label of a run, as docs/conformance.md lists it, and is not being deleted.
+// nothingLeft fails the test for objects with the label of a run that are not being deleted. The
+// resource types are those in docs/reference/conformance.md.
 func nothingLeft(t *testing.T, e *envtest.Environment) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "conformance.md"))
+	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "conformance.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +229,8 @@ func nothingLeft(t *testing.T, e *envtest.Environment) {
 	}
 }
 
-// hangingDiscovery: a second Ctrl-C ends a run that waits for a server which does not answer.
+// hangingDiscovery checks that a second Ctrl-C stops a run that waits for a server that does not
+// respond.
 func hangingDiscovery(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	asked := make(chan struct{}, 100)
@@ -250,11 +252,11 @@ func hangingDiscovery(t *testing.T, cmd *exec.Cmd) {
 	<-asked
 	done := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // how it ended is looked at below
+		_ = cmd.Wait() // its result is checked below
 		close(done)
 	}()
-	for range 600 { // the first is taken by the run, the second by the system; there may be a moment between them
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) // it may have ended
+	for range 600 { // the run handles the first signal, the system the second; there may be a gap between them
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) // it may have exited
 		select {
 		case <-done:
 			if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() {
@@ -280,7 +282,7 @@ func clientFor(t *testing.T, e *envtest.Environment) *kubernetes.Clientset {
 	return clients
 }
 
-// hanging answers some requests never.
+// hanging never responds to some requests.
 type hanging struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -292,7 +294,8 @@ func (h hanging) RoundTrip(req *http.Request) (*http.Response, error) {
 	return h.next.RoundTrip(req)
 }
 
-// TestHangingServer: a run ends at its deadline, says what it waited for, and deletes what it made.
+// TestHangingServer checks that a run ends at its deadline, reports the checks that it waited
+// for, and deletes the objects that it created.
 func TestHangingServer(t *testing.T) {
 	e := envtest.New(t, envtest.Options{})
 	config, err := e.AdminConfig()
@@ -308,7 +311,7 @@ func TestHangingServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A minute of cleanup at most, each object's for itself; two for a machine with other work.
+	// The cleanup takes at most a minute. The rest allows for a busy machine.
 	if took := time.Since(began); took > 3*time.Minute {
 		t.Errorf("the run took %s with a timeout of 10 s", took)
 	}

@@ -25,7 +25,7 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestSecurity runs the checks of security against the sample's server and k8s.io/sample-apiserver.
+// TestSecurity runs the security checks against the sample's server and k8s.io/sample-apiserver.
 func TestSecurity(t *testing.T) {
 	e := envtest.New(t, envtest.Options{})
 	other, err := e.StartSampleAPIServer(t.Context())
@@ -61,7 +61,8 @@ func TestSecurity(t *testing.T) {
 	}
 }
 
-// sloppy serves whatever it reads: any certificate, any TLS, any head. answer is what it says, in full.
+// sloppy starts a server that accepts everything: any client certificate, any TLS version, any
+// request head. It always responds with answer, which is a complete HTTP response.
 func sloppy(t *testing.T, answer string) *conformance.Direct {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -83,7 +84,7 @@ func sloppy(t *testing.T, answer string) *conformance.Direct {
 	for _, suite := range append(tls.CipherSuites(), tls.InsecureCipherSuites()...) {
 		suites = append(suites, suite.ID)
 	}
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{ //nolint:gosec // that is what it is for
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{ //nolint:gosec // insecure settings are its purpose
 		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS10,
 		CipherSuites: suites, ClientAuth: tls.RequestClientCert,
 	})
@@ -119,8 +120,9 @@ func sloppy(t *testing.T, answer string) *conformance.Direct {
 	}
 }
 
-// TestEachSecurityCheckFails: a server that believes whatever it is told fails all checks but two: one fails with a
-// server that believes nobody, and one with a server that upgrades every connection.
+// TestEachSecurityCheckFails checks that a server that trusts every caller fails all checks but
+// two. A server that trusts no caller fails one of them, and a server that upgrades every
+// connection fails the other.
 func TestEachSecurityCheckFails(t *testing.T) {
 	e := envtest.New(t, envtest.Options{})
 	config, err := e.AdminConfig()
@@ -129,7 +131,7 @@ func TestEachSecurityCheckFails(t *testing.T) {
 	}
 	target := one(t, config, "widgets.v1.workshop.example.com")
 	target.CheckTimeout = 3 * time.Second
-	// A kube-apiserver that passes the headers of its clients on.
+	// This kube-apiserver forwards the identity headers of its clients.
 	target.Config = rest.CopyConfig(config)
 	target.Config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return faulty{fault{instead: func(req *http.Request, _ http.RoundTripper) *http.Response {
@@ -173,7 +175,7 @@ func TestEachSecurityCheckFails(t *testing.T) {
 	}
 }
 
-// pair is a new client certificate by a CA of the environment.
+// pair returns a new client certificate issued by a CA of the environment.
 func pair(t *testing.T, e *envtest.Environment, ca, user string) tls.Certificate {
 	t.Helper()
 	issued := issue(t, e, ca, user)

@@ -21,11 +21,11 @@ func blocks(t *testing.T, path string) []string {
 	return scripttest.Blocks(string(data))
 }
 
-// TestCertificatesDoc runs the commands of docs/certificates.md.
+// TestCertificatesDoc runs the commands of docs/operate/certificates.md.
 func TestCertificatesDoc(t *testing.T) {
 	dir := scripttest.CopyTree(t, filepath.Join("..", ".."))
 	scripttest.Shell(t, dir, "make build")
-	for _, block := range blocks(t, "docs/certificates.md") {
+	for _, block := range blocks(t, "docs/operate/certificates.md") {
 		if out := scripttest.Shell(t, dir, block); !strings.Contains(out, "extension-apiserver.workshop-system.svc") {
 			t.Errorf("no certificate for the Service in:\n%s", out)
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,20 +22,21 @@ import (
 	"example.com/extension-apiserver/internal/scripttest"
 )
 
-// TestKonnectivityDoc makes certificates as konnectivity/README.md does, and runs the commands of docs/konnectivity.md
-// for other CAs on them: each side gets a bundle of the old CA and the new one, which certgen verify accepts.
+// TestKonnectivityDoc makes certificates as docs/konnectivity/install.md does, and runs the commands of
+// docs/konnectivity/rotate.md for other CAs on them: each side gets a bundle of the old CA and the new one, which
+// certgen verify accepts.
 func TestKonnectivityDoc(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", filepath.Join(root, "bin")+":"+os.Getenv("PATH"))
-	install := blocks(t, "konnectivity/README.md")
-	bundles := blocks(t, "docs/konnectivity.md")
+	install := blocks(t, "docs/konnectivity/install.md")
+	bundles := blocks(t, "docs/konnectivity/rotate.md")
 	first := install[0]
 	if !strings.HasPrefix(first, "certgen init ") || len(bundles) != 1 {
-		t.Fatalf("got the commands\n%s\nand %d blocks in docs/konnectivity.md, want certgen init first, and one block",
-			first, len(bundles))
+		t.Fatalf("got the commands\n%s\nand %d blocks in docs/konnectivity/rotate.md, want certgen init first, and "+
+			"one block", first, len(bundles))
 	}
 	dir := t.TempDir()
 	scripttest.Shell(t, dir, first)
@@ -63,7 +65,7 @@ func TestKonnectivityDoc(t *testing.T) {
 	scripttest.Shell(t, dir, "certgen verify pki && certgen verify pki-new")
 }
 
-// TestKonnectivityExpiry runs the daily check of konnectivity/README.md on the files of a node: it reports each
+// TestKonnectivityExpiry runs the daily check of docs/konnectivity/operate.md on the files of a node: it reports each
 // certificate of the set before its end, that of the server's kubeconfig too.
 func TestKonnectivityExpiry(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
@@ -72,7 +74,7 @@ func TestKonnectivityExpiry(t *testing.T) {
 	}
 	t.Setenv("PATH", filepath.Join(root, "bin")+":"+os.Getenv("PATH"))
 	var script string
-	for _, block := range blocks(t, "konnectivity/README.md") {
+	for _, block := range blocks(t, "docs/konnectivity/operate.md") {
 		if strings.Contains(block, "konnectivity_certificates_due") {
 			script = block
 		}
@@ -112,9 +114,10 @@ func TestKonnectivityExpiry(t *testing.T) {
 	}
 }
 
-// TestKonnectivityJoin packs the files of a control plane node and unpacks them on another, as konnectivity/README.md
-// says before kubeadm join: owners and modes stay, and the socket, which belongs to a server, does not come along. The
-// server's image is there before kubelet starts it, and kubeadm starts kube-apiserver when the server has an agent.
+// TestKonnectivityJoin packs the files of a control plane node and unpacks them on another, as
+// docs/konnectivity/operate.md says before kubeadm join: owners and modes stay, and the socket, which belongs to a
+// server, does not come along. The server's image is there before kubelet starts it, and kubeadm starts kube-apiserver
+// when the server has an agent.
 func TestKonnectivityJoin(t *testing.T) {
 	dir := t.TempDir()
 	const socket = "etc/kubernetes/konnectivity-server/konnectivity-server.socket"
@@ -144,7 +147,7 @@ func TestKonnectivityJoin(t *testing.T) {
 	}
 	// The server is ready when it was asked twice.
 	stub(t, dir, "curl", "echo curl \"$@\" >>log\n[ \"$(grep -c curl log)\" = 2 ]\n")
-	for _, block := range blocks(t, "konnectivity/README.md") {
+	for _, block := range blocks(t, "docs/konnectivity/operate.md") {
 		switch {
 		case strings.Contains(block, "-cf konnectivity.tar"):
 			scripttest.Shell(t, dir, strings.ReplaceAll(block, "-C / ", "-C first "))
@@ -183,8 +186,14 @@ kubeadm join --config kubeadm.yaml --skip-phases preflight,control-plane-prepare
 	}
 }
 
-// TestKonnectivitySwitch runs the commands of konnectivity/README.md that have kubeadm write kube-apiserver's manifest
-// anew: address and port stay those of this kube-apiserver, which are not those that kubeadm would take by itself.
+// switchBlocks returns the commands of the pages that switch kube-apiserver over and back, among others.
+func switchBlocks(t *testing.T) []string {
+	t.Helper()
+	return slices.Concat(blocks(t, "docs/konnectivity/install.md"), blocks(t, "docs/konnectivity/operate.md"))
+}
+
+// TestKonnectivitySwitch runs the commands of switchBlocks, which have kubeadm write kube-apiserver's manifest again:
+// address and port stay those of this kube-apiserver, which are not those that kubeadm would take by itself.
 func TestKonnectivitySwitch(t *testing.T) {
 	type configuration struct {
 		Kind             string
@@ -195,7 +204,7 @@ func TestKonnectivitySwitch(t *testing.T) {
 		Patches struct{ Directory string }
 	}
 	var over, back string
-	for _, block := range blocks(t, "konnectivity/README.md") {
+	for _, block := range switchBlocks(t) {
 		switch {
 		case !strings.Contains(block, "kubeadm init phase"):
 		case strings.Contains(block, "/patches"):
@@ -252,7 +261,7 @@ func TestKonnectivitySwitch(t *testing.T) {
 // defaults.
 func TestKonnectivitySwitchStops(t *testing.T) {
 	tried := 0
-	for _, block := range blocks(t, "konnectivity/README.md") {
+	for _, block := range switchBlocks(t) {
 		if !strings.Contains(block, "kubeadm init phase") {
 			continue
 		}

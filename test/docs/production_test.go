@@ -13,12 +13,12 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestBackupDoc runs the commands of "Backup and restore" in docs/production.md: saves a running server, loses an
-// object, restores.
+// TestBackupDoc runs the commands of "Embedded etcd under make run" in docs/operate/backup-and-restore.md: saves a
+// running server, loses an object, restores.
 func TestBackupDoc(t *testing.T) {
 	dir := scripttest.CopyTree(t, filepath.Join("..", ".."))
-	blocks := scripttest.Blocks(scripttest.Section(t, filepath.Join(dir, "docs", "production.md"),
-		"Backup and restore"))
+	blocks := scripttest.Blocks(scripttest.Section(t, filepath.Join(dir, "docs", "operate", "backup-and-restore.md"),
+		"Embedded etcd under make run"))
 	if len(blocks) != 3 {
 		t.Fatalf("blocks of the section: got %q, want save, restore, defragment", blocks)
 	}

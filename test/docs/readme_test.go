@@ -12,39 +12,42 @@ import (
 	"example.com/extension-apiserver/internal/scripttest"
 )
 
-// TestReadme runs "Try it" of the README: make run in one terminal, the commands in another, Ctrl-C, and the same
-// again, which must find the objects.
+// TestReadme follows the quick start of the README.
 func TestReadme(t *testing.T) {
-	dir := scripttest.CopyTree(t, filepath.Join("..", ".."))
-	readme, err := os.ReadFile(filepath.Join(dir, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := scripttest.Blocks(string(readme))
-	if len(blocks) < 3 || strings.TrimSpace(blocks[0]) != "make run" || strings.TrimSpace(blocks[2]) != "make test" {
-		t.Fatalf("the README's blocks are %q, want make run, what to try, make test, ...", blocks)
-	}
+	newReader(t).follow(t, "../README.md", "Quick start")
+}
 
-	first := scripttest.MakeRun(t, dir, blocks[0])
-	if said := first.String(); !regexp.MustCompile(
+// sampleCommands create the objects of the sample, or find them.
+const sampleCommands = `export KUBECONFIG=$PWD/.run/kubeconfig PATH=$PWD/bin/1.37:$PATH
+kubectl apply -f sample/objects/widget.yaml -f sample/objects/gadget.yaml
+kubectl get widgets,gadgets --all-namespaces
+kubectl explain widget.spec
+kubectl create -f sample/objects/identityreview.yaml -o yaml
+`
+
+// TestRun: `make run` serves the sample, finds its objects again after Ctrl-C, and make run-clean deletes them.
+func TestRun(t *testing.T) {
+	dir := scripttest.CopyTree(t, filepath.Join("..", ".."))
+	first := scripttest.MakeRun(t, dir, "make run")
+	if printed := first.String(); !regexp.MustCompile(
 		`(?s)First run: .*First run with \d+ CPUs: .*Starting a control plane .*Ready after \d+[.]\d+s`).MatchString(
-		said) {
-		t.Errorf("make run printed, want first what will happen and how long it takes:\n%s", said)
+		printed) {
+		t.Errorf("make run printed, want its steps and an estimate first:\n%s", printed)
 	}
-	out := scripttest.Shell(t, dir, blocks[1])
+	out := scripttest.Shell(t, dir, sampleCommands)
 	for _, want := range []string{
 		`widget.workshop.example.com/sample created`, `gadget.workshop.example.com/sample created`,
 		`default +widget.workshop.example.com/sample +pendulum +Standard +2 +0`,
 		`model	<string> -required-`, `authenticator: RequestHeader`, `username: admin`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out) {
-			t.Errorf("the commands of the README printed no %q:\n%s", want, out)
+			t.Errorf("the commands printed no %q:\n%s", want, out)
 		}
 	}
 	first.Interrupt(t)
 
-	second := scripttest.MakeRun(t, dir, blocks[0])
-	if out := scripttest.Shell(t, dir, blocks[1]); !strings.Contains(out,
+	second := scripttest.MakeRun(t, dir, "make run")
+	if out := scripttest.Shell(t, dir, sampleCommands); !strings.Contains(out,
 		"widget.workshop.example.com/sample unchanged") {
 		t.Errorf("the second make run did not find the widget of the first:\n%s", out)
 	}

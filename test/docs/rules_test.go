@@ -23,10 +23,10 @@ func TestRules(t *testing.T) {
 		page  string
 		rules []verify.Rule
 	}{
-		"files":        {"docs/certificates.md", verify.Rules()},
-		"live cluster": {"docs/certificates.md", live.Rules()},
-		"konnectivity": {"konnectivity/README.md", konnectivity.Rules()},
-		"live tunnel":  {"konnectivity/README.md", tunnel.Rules()},
+		"files":        {"docs/operate/certificates.md", verify.Rules()},
+		"live cluster": {"docs/operate/certificates.md", live.Rules()},
+		"konnectivity": {"docs/konnectivity/troubleshooting.md", konnectivity.Rules()},
+		"live tunnel":  {"docs/konnectivity/troubleshooting.md", tunnel.Rules()},
 	} {
 		for _, r := range tc.rules {
 			if other, ok := meanings[r.ID]; ok && other != r.Meaning {

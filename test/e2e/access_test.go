@@ -13,7 +13,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// forwarder is a user with no more rights than docs/access.md says that a port-forward needs.
+// forwarder creates a user with only the permissions that docs/operate/access.md requires for a
+// port-forward.
 const forwarder = `kubectl apply --filename - <<END
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -30,11 +31,11 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: forwarder}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: forwarder}]
 END`
 
-// TestAccess runs the commands of docs/access.md that need pods: a port-forward to the server's own port, by a user
-// with the rights that the page names, with the token of a ServiceAccount. curl verifies the certificate with the CA of
-// the APIService.
+// TestAccess runs the commands of docs/operate/access.md that need pods. A user with the
+// permissions that the page lists forwards a port to the server's own port, and sends the token of
+// a ServiceAccount. curl verifies the certificate with the CA of the APIService.
 func TestAccess(t *testing.T) {
-	p := newPage(newCluster(t), "docs/access.md").section("Through a port-forward")
+	p := newPage(newCluster(t), "docs/operate/access.md").section("Through a port-forward")
 	commands := p.commands(3)
 	t.Cleanup(func() {
 		p.run(commands[2])
@@ -52,7 +53,7 @@ func TestAccess(t *testing.T) {
 	})
 	p.runForCodes(strings.NewReplacer("8443", freePort(p.cluster), "kubectl port-forward",
 		"kubectl port-forward --as forwarder").Replace(commands[1]))
-	// What the last command wrote.
+	// The last command writes this file.
 	answer, err := os.ReadFile(filepath.Join(p.dir, "answer.json"))
 	if err != nil || !strings.Contains(string(answer), `"WidgetList"`) {
 		t.Errorf("got %q, %v, want a WidgetList", answer, err)

@@ -30,13 +30,13 @@ const (
 	name      = "extension-apiserver"
 )
 
-// patience is how long something may take on a busy machine. A volume is made by a pod, and a pod's start takes
-// seconds.
+// patience is the default timeout of a wait on a busy machine. A pod creates the volume, and a pod
+// takes seconds to start.
 const patience = 3 * time.Minute
 
 var widgets = schema.GroupVersionResource{Group: "workshop.example.com", Version: "v1", Resource: "widgets"}
 
-// cluster is the one of KUBECONFIG, with an administrator's clients.
+// cluster holds administrator clients for the cluster of KUBECONFIG.
 type cluster struct {
 	*testing.T
 	config    *rest.Config
@@ -56,7 +56,7 @@ func newCluster(t *testing.T) cluster {
 		t.Fatal(err)
 	}
 	config.QPS, config.Burst = 100, 200
-	config.WarningHandler = rest.NoWarnings{} // the snapshot lists deprecated resources too
+	config.WarningHandler = rest.NoWarnings{} // the snapshot also lists deprecated resources
 	c := cluster{T: t, config: config}
 	var errs [3]error
 	c.core, errs[0] = kubernetes.NewForConfig(config)
@@ -68,7 +68,8 @@ func newCluster(t *testing.T) cluster {
 	return c
 }
 
-// eventually calls check until it returns nil, and fails the test with its last error.
+// eventually calls check until it returns nil. After patience it fails the test with the last
+// error.
 func (c cluster) eventually(what string, check func(context.Context) error) {
 	c.Helper()
 	c.within(patience, what, check)
@@ -79,7 +80,7 @@ func (c cluster) within(limit time.Duration, what string, check func(context.Con
 	var last error
 	err := wait.PollUntilContextTimeout(c.Context(), time.Second, limit, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
-		// The last request may fail for want of time; what was wrong is what the one before found.
+		// The last request may fail because time ran out. The error before it is the useful one.
 		if err == nil || last == nil || !strings.Contains(err.Error(), context.DeadlineExceeded.Error()) {
 			last = err
 		}
@@ -90,7 +91,8 @@ func (c cluster) within(limit time.Duration, what string, check func(context.Con
 	}
 }
 
-// script runs a command line of scripts/ with variables beside those of make kind-test. In a cleanup too.
+// script runs a command line of scripts/ with additional environment variables, and returns its
+// output. It can run in a cleanup.
 func (c cluster) script(script string, variables ...string) (out string) {
 	c.Helper()
 	line := strings.Fields(script)
@@ -105,7 +107,7 @@ func (c cluster) script(script string, variables ...string) (out string) {
 	return string(data)
 }
 
-// createWidget makes one in the namespace default.
+// createWidget creates a Widget in the namespace default.
 func (c cluster) createWidget(name string) *unstructured.Unstructured {
 	c.Helper()
 	created, err := c.dynamic.Resource(widgets).Namespace(metav1.NamespaceDefault).Create(c.Context(),
@@ -119,7 +121,7 @@ func (c cluster) createWidget(name string) *unstructured.Unstructured {
 	return created
 }
 
-// sameWidget says whether the widget is still the object that it was.
+// sameWidget returns an error if the widget has another UID or resourceVersion than before.
 func (c cluster) sameWidget(ctx context.Context, want *unstructured.Unstructured) error {
 	got, err := c.dynamic.Resource(widgets).Namespace(want.GetNamespace()).Get(ctx, want.GetName(), metav1.GetOptions{})
 	if err != nil {

@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestComponents deploys the components that no other suite has, one after the other onto what is there: the network
-// profiles, with other ports and the network of the node, and monitoring. cert-manager's images cannot be built from
-// its modules.
+// TestComponents deploys the components that no other suite covers, one after the other onto the
+// current deployment: the network profiles, with other ports and the network of the node, and
+// monitoring. cert-manager is not covered, because its images cannot be built from its modules.
 func TestComponents(t *testing.T) {
 	c := newCluster(t)
 	monitoringCRDs(c)
@@ -53,7 +53,8 @@ func TestComponents(t *testing.T) {
 	c.script("undeploy.sh", overlay, "PURGE=1")
 }
 
-// monitoringCRDs applies those of the Prometheus operator, from its module, until the test ends.
+// monitoringCRDs applies the CustomResourceDefinitions of the Prometheus operator, from its
+// module, until the test ends.
 func monitoringCRDs(c cluster) {
 	c.Helper()
 	download := exec.CommandContext(c.Context(), "go", "mod", "download", "-json",
@@ -95,7 +96,8 @@ func monitoringCRDs(c cluster) {
 	})
 }
 
-// kindOverlayWith writes an overlay like kind with one more component, and returns its directory.
+// kindOverlayWith writes an overlay like sample/manifests/kind with one more component, and
+// returns its directory.
 func kindOverlayWith(c cluster, component string) string {
 	c.Helper()
 	dir := c.TempDir()
@@ -103,7 +105,7 @@ func kindOverlayWith(c cluster, component string) string {
 	if err != nil {
 		c.Fatal(err)
 	}
-	// kustomize takes no absolute paths.
+	// kustomize rejects absolute paths.
 	here, err := filepath.Rel(dir, root)
 	if err != nil {
 		c.Fatal(err)

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// server is the label of the pods of our server.
+// server is the label selector of the extension API server's pods.
 const server = "app.kubernetes.io/name=extension-apiserver,app.kubernetes.io/component=server"
 
 func TestDefault(t *testing.T) {
@@ -61,7 +61,7 @@ func kinds(c cluster) {
 	}
 }
 
-// identity: kube-apiserver authenticated the caller, and passed on who it is.
+// identity checks that kube-apiserver authenticates the caller and passes on the identity.
 func identity(c cluster) {
 	reviews := schema.GroupVersionResource{Group: widgets.Group, Version: "v1", Resource: "identityreviews"}
 	review, err := c.dynamic.Resource(reviews).Create(c.Context(), &unstructured.Unstructured{Object: map[string]any{
@@ -76,7 +76,7 @@ func identity(c cluster) {
 	}
 }
 
-// stranger: a ServiceAccount without rights has none here either, and gets them by the cluster's RBAC.
+// stranger checks that an unprivileged user is forbidden to list widgets.
 func stranger(c cluster) {
 	config := rest.CopyConfig(c.config)
 	config.Impersonate.UserName = "stranger"
@@ -107,7 +107,8 @@ func pods(c cluster) {
 	}
 }
 
-// certificates: the CronJob, started now, finds everything right, and leaves the pair and the caBundle as they are.
+// certificates checks that the CronJob, run now, changes neither the key pair nor the caBundle,
+// because neither is due.
 func certificates(c cluster) {
 	before := certificateState(c)
 	renewNow(c, patience)
@@ -116,8 +117,8 @@ func certificates(c cluster) {
 	}
 }
 
-// certificateState checks that the APIServices trust a CA in the serving Secret, and returns the pair and the
-// caBundles.
+// certificateState checks that the APIServices trust a CA of the serving Secret. It returns the
+// serving certificate and the caBundles.
 func certificateState(c cluster) string {
 	c.Helper()
 	secret, err := c.core.CoreV1().Secrets(namespace).Get(c.Context(), name+"-serving", metav1.GetOptions{})
@@ -144,8 +145,8 @@ func certificateState(c cluster) string {
 	return state
 }
 
-// deployedAgain: make deploy on what is deployed changes no pod and no object of the API. It reports the object that
-// the API refuses, and succeeds.
+// deployedAgain checks that deploying again changes neither the pod nor any object of the API.
+// deploy.sh reports the object that the API rejects, and succeeds.
 func deployedAgain(c cluster) {
 	widget := c.createWidget("again")
 	before := podUID(c)
@@ -156,7 +157,7 @@ func deployedAgain(c cluster) {
 		c.Fatal(err)
 	}
 	if out := c.script("deploy.sh", "OBJECTS="+objects); !strings.Contains(out,
-		"the API works, and refuses "+objects+"/widget.yaml: ") {
+		"the API works, and rejects "+objects+"/widget.yaml: ") {
 		c.Errorf("deploy.sh does not report the refused object:\n%s", out)
 	}
 	if after := podUID(c); after != before {
@@ -177,7 +178,7 @@ func podUID(c cluster) string {
 	return string(pod.UID)
 }
 
-// newPod: the objects are on the volume, not in the pod.
+// newPod checks that a recreated pod has the same objects: they are on the volume.
 func newPod(c cluster) {
 	widget := c.createWidget("kept")
 	before := podUID(c)
@@ -197,7 +198,7 @@ func newPod(c cluster) {
 	c.deleteWidget(widget)
 }
 
-// secondReplica: it would have other objects.
+// secondReplica checks that scaling to two is rejected: a second replica would have other objects.
 func secondReplica(c cluster) {
 	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 		Spec: autoscalingv1.ScaleSpec{Replicas: 2}}

@@ -26,18 +26,20 @@ const (
 	members       = 3
 )
 
-// The three directories of certificates in a member: what it serves, what it shows to other members, whom it trusts.
+// etcdServing and etcdPeer name the Secrets, and the directories in a member, of its serving
+// certificate and of the client certificate that it presents to other members.
 const etcdServing, etcdPeer = "serving", "peer"
 
 func etcdHost(i int) string {
 	return fmt.Sprintf("%s-%d.%s.%s.svc", etcdName, i, etcdName, etcdNamespace)
 }
 
-// startEtcd makes a cluster of three members that speak TLS among themselves and to clients, who need a certificate,
-// and the Secret with ours. The addresses are those of the component external-etcd.
+// startEtcd starts a cluster of three members that use TLS among themselves and to clients, which
+// need a certificate. It also creates the Secret with the server's client certificate. The
+// addresses match the component external-etcd.
 func startEtcd(c cluster) {
 	c.Helper()
-	removeEtcd(c) // that of a run that failed
+	removeEtcd(c) // left by a failed run
 	ca, err := certs.NewCA(certs.CAOptions{Name: "etcd", Usage: x509.ExtKeyUsageServerAuth, MutualTLS: true})
 	if err != nil {
 		c.Fatal(err)
@@ -92,7 +94,7 @@ func awaitEtcd(c cluster) {
 	})
 }
 
-// removeEtcd ends it, and waits.
+// removeEtcd deletes the etcd cluster, and waits until its namespace is gone.
 func removeEtcd(c cluster) {
 	c.Helper()
 	namespaces := c.core.CoreV1().Namespaces()
@@ -145,8 +147,8 @@ func etcdStatefulSet() *appsv1.StatefulSet {
 		initial += fmt.Sprintf(",%s-%d=https://%s:2380", etcdName, i, etcdHost(i))
 	}
 	nobody, group := int64(65532), int64(65532)
-	// In memory: three members that sync each write to the one disk, beside the cluster's own etcd, make minutes of
-	// waiting.
+	// In memory: if three members sync each write to the one disk, beside the cluster's own etcd,
+	// the test waits for minutes.
 	data := &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}
 	volumes := []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: data}}}
 	mounts := []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
@@ -179,7 +181,8 @@ func etcdStatefulSet() *appsv1.StatefulSet {
 							"--client-cert-auth", "--trusted-ca-file=/certs/serving/ca.crt",
 							"--peer-cert-file=/certs/serving/tls.crt", "--peer-key-file=/certs/serving/tls.key",
 							"--peer-client-cert-auth", "--peer-trusted-ca-file=/certs/serving/ca.crt",
-							// Each certificate has one usage: the one above is refused as that of a client.
+							// Each certificate has one usage: etcd rejects the serving certificate
+							// as a client certificate.
 							"--peer-client-cert-file=/certs/peer/tls.crt", "--peer-client-key-file=/certs/peer/tls.key",
 							"--enable-grpc-gateway=false", "--listen-metrics-urls=http://0.0.0.0:2381",
 							"--log-level=warn",

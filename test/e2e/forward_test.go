@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/transport/spdy"
 )
 
-// forward opens a tunnel through kube-apiserver and kubelet to a port of a pod. It returns the address of this end, and
-// what closes it.
+// forward opens a tunnel through kube-apiserver and kubelet to a port of a pod. It returns the
+// local address, and a function that closes the tunnel.
 func (c cluster) forward(ctx context.Context, namespace, pod string,
 	port int) (address string, closeIt func(), err error) {
 	transport, upgrader, err := spdy.RoundTripperFor(c.config)

@@ -19,8 +19,9 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// TestFrontproxy: with kube-apiserver reaching two servers by their endpoints, the CronJob renews their certificate,
-// and certgen replaces the CA of kubeadm's front proxy on the node, under load.
+// TestFrontproxy checks that requests succeed while the CronJob renews the certificate of two
+// servers, and while certgen replaces the CA of kubeadm's front proxy on the node. kube-apiserver
+// reaches the servers by their endpoints.
 func TestFrontproxy(t *testing.T) {
 	c := newProduction(t)
 	routeToEndpoints(c)
@@ -28,8 +29,8 @@ func TestFrontproxy(t *testing.T) {
 	removeAtOnce(c)
 }
 
-// replaceFrontProxyCA runs the command that docs/certificates.md has for a control plane of kubeadm, with a shorter
-// hold.
+// replaceFrontProxyCA runs the command for a kubeadm control plane in docs/operate/rotation.md,
+// with a shorter hold.
 func replaceFrontProxyCA(c cluster) {
 	c.Helper()
 	certgen, err := os.Open(filepath.Join("..", "..", "bin", "certgen"))
@@ -50,30 +51,30 @@ func replaceFrontProxyCA(c cluster) {
 			len(nowCAs), oldCAs.Contains(nowCAs[0]))
 	}
 	checkFrontProxy(c, now, old, nowCAs, oldCAs)
-	// kubeadm knows its own files again.
+	// kubeadm recognizes its own files again.
 	c.Logf("%s", c.onNode(
 		"kubeadm certs check-expiration && certgen verify /etc/kubernetes/pki/front-proxy-client.crt "+
 			"/etc/kubernetes/pki/front-proxy-ca.crt", nil))
 }
 
-// kubeadmCommand is the one for a control plane of kubeadm.
+// kubeadmCommand returns the command of docs/operate/rotation.md for a kubeadm control plane.
 func kubeadmCommand(c cluster) string {
 	c.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "certificates.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "operate", "rotation.md"))
 	if err != nil {
 		c.Fatal(err)
 	}
 	const begin = "certgen rotate front-proxy-ca --dir /etc/kubernetes/pki "
-	_, arguments, found := strings.Cut(string(text), "\n```\n"+begin)
+	_, arguments, found := strings.Cut(string(text), "\n```sh\n"+begin)
 	arguments, _, ended := strings.Cut(arguments, "\n```\n")
 	if !found || !ended {
-		c.Fatalf("docs/certificates.md has no block that begins with %q", begin)
+		c.Fatalf("docs/operate/rotation.md has no block that begins with %q", begin)
 	}
 	return begin + arguments
 }
 
-// frontProxy is the pair of kube-apiserver's front proxy on the node, and the CAs that it publishes, by kubeadm's
-// names.
+// frontProxy returns the key pair of kube-apiserver's front proxy on the node, and the CAs that it
+// publishes, from the files of kubeadm.
 func (c cluster) frontProxy() (*certs.KeyPair, certs.Bundle) {
 	c.Helper()
 	file := func(name string) []byte { return []byte(c.onNode("cat /etc/kubernetes/pki/"+name, nil)) }
@@ -88,8 +89,8 @@ func (c cluster) frontProxy() (*certs.KeyPair, certs.Bundle) {
 	return pair, cas
 }
 
-// checkFrontProxy: each server believes the new certificate and refuses the old one, and the ConfigMap has only the new
-// CA.
+// checkFrontProxy checks that each server trusts the new certificate and rejects the old one, and
+// that the ConfigMap has only the new CA.
 func checkFrontProxy(c cluster, now, old *certs.KeyPair, nowCAs, oldCAs certs.Bundle) {
 	c.Helper()
 	r, err := kubecluster.New(c.config)
@@ -125,7 +126,7 @@ func checkFrontProxy(c cluster, now, old *certs.KeyPair, nowCAs, oldCAs certs.Bu
 	}
 }
 
-// onNode runs commands on the node of the control plane, and returns what they print to standard output.
+// onNode runs commands on the control plane node, and returns their standard output.
 func (c cluster) onNode(commands string, stdin io.Reader) string {
 	c.Helper()
 	cmd := exec.CommandContext(c.Context(), filepath.Join("..", "..", "scripts", "kind.sh"), "node", commands)

@@ -21,7 +21,8 @@ import (
 
 const agentName = "konnectivity-agent"
 
-// TestKonnectivity: kube-apiserver reaches our server, and the kubelet, through konnectivity and in no other way.
+// TestKonnectivity checks that kube-apiserver reaches the extension API server and the kubelet
+// only through konnectivity.
 func TestKonnectivity(t *testing.T) {
 	c := newCluster(t)
 	before := tunnelPackets(c)
@@ -38,7 +39,7 @@ func TestKonnectivity(t *testing.T) {
 	withoutAgents(c)
 }
 
-// tunnelPackets are what kube-apiserver counts of its tunnels: packets with data, by direction.
+// tunnelPackets returns kube-apiserver's count of tunnel packets with data, by direction.
 func tunnelPackets(c cluster) map[string]float64 {
 	c.Helper()
 	text, err := c.core.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(c.Context())
@@ -83,7 +84,7 @@ func writesAndWatch(c cluster) {
 	}
 }
 
-// logs reads those of our server: kube-apiserver asks the kubelet for them.
+// logs reads the logs of the extension API server, which kube-apiserver gets from the kubelet.
 func logs(c cluster) {
 	c.Helper()
 	pods, err := c.core.CoreV1().Pods(namespace).List(c.Context(), metav1.ListOptions{LabelSelector: server})
@@ -96,7 +97,8 @@ func logs(c cluster) {
 	}
 }
 
-// withoutAgents: the API fails while there is no agent, kube-apiserver's own does not, and both are well afterwards.
+// withoutAgents checks that requests to the API fail while there is no agent, and that
+// kube-apiserver's own APIs work meanwhile. Afterwards both work.
 func withoutAgents(c cluster) {
 	c.Helper()
 	read := func(ctx context.Context) error {
@@ -128,7 +130,7 @@ func scaleAgents(c cluster, replicas int32) {
 	c.Helper()
 	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: agentName, Namespace: metav1.NamespaceSystem},
 		Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
-	ctx := context.WithoutCancel(c.Context()) // in a cleanup too
+	ctx := context.WithoutCancel(c.Context()) // also valid in a cleanup
 	if _, err := c.core.AppsV1().Deployments(metav1.NamespaceSystem).UpdateScale(ctx, agentName, scale,
 		metav1.UpdateOptions{}); err != nil {
 		c.Error(err)

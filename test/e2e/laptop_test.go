@@ -21,13 +21,13 @@ import (
 	"example.com/extension-apiserver/internal/cluster/live"
 )
 
-// fromALaptop: where no address of a pod can be reached, certgen verify --port-forward checks all the same, also
-// through the kubeconfig's proxy.
+// fromALaptop checks that `certgen verify --port-forward` reaches the endpoints from a machine
+// that cannot reach pod addresses, also through the proxy of a kubeconfig.
 func fromALaptop(c cluster) {
 	proxied := rest.CopyConfig(c.config)
 	proxy, connected := runProxy(c)
-	proxied.Proxy = http.ProxyURL(proxy) // as that of a kubeconfig
-	through := map[string]int{}          // connections of the proxy, by the way
+	proxied.Proxy = http.ProxyURL(proxy) // as the proxy of a kubeconfig
+	through := map[string]int{}          // connections of the proxy, by tc.way
 	for _, tc := range []struct {
 		way     string
 		config  *rest.Config
@@ -67,7 +67,8 @@ func fromALaptop(c cluster) {
 	}
 }
 
-// runProxy runs tinyproxy until the test ends. It counts its connections to kube-apiserver.
+// runProxy runs tinyproxy until the test ends. It returns the proxy's URL, and a function that
+// counts its connections to kube-apiserver.
 func runProxy(c cluster) (*url.URL, func() int) {
 	c.Helper()
 	address, dir := net.JoinHostPort("127.0.0.1", freePort(c)), c.TempDir()

@@ -17,11 +17,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// nodeDirectory is the name of the volume, which on kind is a directory of the node, and of the pods.
+// nodeDirectory is the name of the pods and of the volume, which on kind is a directory of the
+// node.
 const nodeDirectory = "node-directory"
 
-// onTheNode: certgen renews a pair in a directory of the node, by renames, and the server that has the directory
-// mounted serves the new one. kube-apiserver's own files come to it the same way, as hostPath.
+// onTheNode checks that certgen renews a key pair in a directory of the node, by renames, and that
+// a server that mounts the directory serves the new certificate. A hostPath brings
+// kube-apiserver's own files to it the same way.
 func onTheNode(c cluster) {
 	claims, pods := c.core.CoreV1().PersistentVolumeClaims(namespace), c.core.CoreV1().Pods(namespace)
 	c.removeLater(nodeDirectory, claims.Delete)
@@ -34,7 +36,7 @@ func onTheNode(c cluster) {
 	}, metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)
 	}
-	// Due from the beginning, since it is valid since an hour ago.
+	// Due immediately, because it has been valid for an hour.
 	certgenOnTheNode(c, "init", "--with=", "--lifetime=20m", "--dir=/pki")
 	c.removeLater(nodeDirectory, pods.Delete)
 	if _, err := pods.Create(c.Context(), serverOnTheNode(c), metav1.CreateOptions{}); err != nil {
@@ -70,8 +72,8 @@ func (c cluster) removeLater(name string, remove func(context.Context, string, m
 	})
 }
 
-// certgenOnTheNode runs a command of certgen in a pod like the Job's, with the volume as /pki and in it the CA of the
-// cluster's API.
+// certgenOnTheNode runs a certgen command in a pod like that of the Job, with the volume at /pki
+// and the CA of the cluster's API in it.
 func certgenOnTheNode(c cluster, command string, args ...string) {
 	c.Helper()
 	cronJob, err := c.core.BatchV1().CronJobs(namespace).Get(c.Context(), name+"-certgen-renew", metav1.GetOptions{})
@@ -100,8 +102,8 @@ func certgenOnTheNode(c cluster, command string, args ...string) {
 	})
 }
 
-// serverOnTheNode is a pod like those of the API, which gets no requests: its data are its own, and it has not their
-// labels.
+// serverOnTheNode returns a pod like those of the API. It gets no requests: it has its own data,
+// and lacks their labels.
 func serverOnTheNode(c cluster) *corev1.Pod {
 	c.Helper()
 	set, err := c.core.AppsV1().StatefulSets(namespace).Get(c.Context(), name, metav1.GetOptions{})

@@ -20,14 +20,15 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// page is one of the documentation, or the text of one section, and a directory in which its commands run.
+// page is a page of the documentation, or one of its sections, with a directory in which its
+// commands run.
 type page struct {
 	cluster
 	path, text, dir string
 	environment     []string
 }
 
-// newPage is for the commands of a page. They find kubectl where the scripts do.
+// newPage returns a page whose commands find kubectl where the scripts do.
 func newPage(c cluster, path string) page {
 	c.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
@@ -38,14 +39,14 @@ func newPage(c cluster, path string) page {
 	return page{cluster: c, path: filepath.Join(root, path), dir: c.TempDir(), environment: []string{"PATH=" + search}}
 }
 
-// section is the page with no more than what is under a heading.
+// section returns the page with only the text under a heading.
 func (p page) section(heading string) page {
 	p.Helper()
 	p.text = scripttest.Section(p.T, p.path, heading)
 	return p
 }
 
-// commands are its ```sh blocks, of which there must be so many.
+// commands returns the page's ```sh blocks. It fails the test unless there are want of them.
 func (p page) commands(want int) []string {
 	p.Helper()
 	blocks := scripttest.Blocks(p.text)
@@ -55,7 +56,7 @@ func (p page) commands(want int) []string {
 	return blocks
 }
 
-// manifest is its one ```yaml block.
+// manifest returns the page's only ```yaml block.
 func (p page) manifest() string {
 	p.Helper()
 	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(p.text, -1)
@@ -65,15 +66,15 @@ func (p page) manifest() string {
 	return blocks[0][1]
 }
 
-// run runs commands. What they leave in the background ends with them, also when one fails: it would hold the output
-// open.
+// run runs commands, and returns their output. It also kills their background processes when one
+// fails, because they would keep the output open.
 func (p page) run(commands string) string {
 	p.Helper()
 	return scripttest.Shell(p.T, p.dir, "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"+commands, p.environment...)
 }
 
-// runForCodes runs commands that print HTTP codes, each on a line, and compares these with the comments that the
-// commands end with.
+// runForCodes runs commands that print one HTTP status code per line. It compares the codes with
+// the comments at the end of the commands.
 func (p page) runForCodes(commands string) {
 	p.Helper()
 	var want []string
@@ -87,7 +88,8 @@ func (p page) runForCodes(commands string) {
 	}
 }
 
-// awaitRight waits until kube-apiserver grants what was bound just before. Servers remember a refusal for some seconds.
+// awaitRight waits until kube-apiserver grants a permission that was just bound. Servers cache a
+// denial for some seconds.
 func (c cluster) awaitRight(user string, spec authorizationv1.SubjectAccessReviewSpec) {
 	c.Helper()
 	spec.User = user
@@ -101,7 +103,7 @@ func (c cluster) awaitRight(user string, spec authorizationv1.SubjectAccessRevie
 	})
 }
 
-// freePort is one that nobody listens on.
+// freePort returns a local TCP port that is not in use.
 func freePort(c cluster) string {
 	c.Helper()
 	listener, err := new(net.ListenConfig).Listen(c.Context(), "tcp", "127.0.0.1:0")

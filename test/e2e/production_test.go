@@ -21,24 +21,26 @@ import (
 
 const (
 	production = "OVERLAY=sample/manifests/production"
-	// perPhase and inAll are how many requests are sent while something is replaced, and in all, at least.
+	// perPhase is the minimum number of requests while something is replaced; inAll is the minimum
+	// in total.
 	perPhase, inAll = 300, 20_000
-	// period is longer than elsewhere, because kubelets are what is waited for: 40 requests a second.
+	// period is longer than elsewhere, because the test waits for kubelets: 40 requests a second.
 	period = 100 * time.Millisecond
 )
 
-// TestProduction: two servers on an etcd cluster. Under load, with kube-apiserver reaching them by the Service's
-// address, the CronJob renews their certificate and they are replaced; after it a member of etcd goes.
+// TestProduction checks that two servers on an etcd cluster serve requests while the CronJob
+// renews their certificate and while they are replaced. kube-apiserver reaches them by the
+// Service's address. Then a member of etcd fails.
 func TestProduction(t *testing.T) {
 	c := newProduction(t)
-	// Only writes that meet a closing connection may fail (docs/production.md).
+	// Only writes that meet a closing connection may fail (docs/operate/high-availability.md).
 	underLoad(c, "cluster-ip", load.UnsentWrite, step{"renewal", renewal}, step{"rollout", rollout})
 	memberGoes(c)
 	removeProduction(c)
 }
 
-// TestRotation: with kube-apiserver reaching the servers by their endpoints, they are replaced under load, and the
-// CronJob replaces their CA.
+// TestRotation checks that requests succeed while the servers are replaced, and while the CronJob
+// replaces their CA. kube-apiserver reaches the servers by their endpoints.
 func TestRotation(t *testing.T) {
 	c := newProduction(t)
 	routeToEndpoints(c)
@@ -46,7 +48,7 @@ func TestRotation(t *testing.T) {
 	removeAtOnce(c)
 }
 
-// newProduction deploys two servers on an etcd cluster, in place of what was there.
+// newProduction deploys two servers on an etcd cluster, in place of an earlier deployment.
 func newProduction(t *testing.T) cluster {
 	t.Helper()
 	c := newCluster(t)
@@ -58,10 +60,11 @@ func newProduction(t *testing.T) cluster {
 	return c
 }
 
-// clusterGoes: it is removed after the test, as scripts/kind-test.sh says, so that nothing need be put back.
+// clusterGoes reports whether scripts/kind-test.sh deletes the cluster after the test, so that the
+// test need not restore it.
 var clusterGoes = os.Getenv("CLUSTER_GOES") != ""
 
-// routeToEndpoints has kube-apiserver reach the servers by their endpoints until the test ends.
+// routeToEndpoints makes kube-apiserver reach the servers by their endpoints until the test ends.
 func routeToEndpoints(c cluster) {
 	c.Helper()
 	if !clusterGoes {
@@ -77,8 +80,8 @@ func removeProduction(c cluster) {
 	removeEtcd(c)
 }
 
-// removeAtOnce leaves the objects to the end of their etcd, which takes minutes less: undeployed, the API is not there
-// to delete them.
+// removeAtOnce leaves the objects to be deleted with their etcd, which saves minutes: after
+// undeploy, the API that would delete them no longer runs.
 func removeAtOnce(c cluster) {
 	c.Helper()
 	if clusterGoes {
@@ -95,8 +98,8 @@ type step struct {
 
 func underLoad(c cluster, prefix string, tolerate func(method string, err error) bool, steps ...step) {
 	c.Helper()
-	// Just after a restart kube-apiserver answers by what it stored about the API before, and then by its first own
-	// check, which may fail.
+	// Just after a restart kube-apiserver uses the state of the API that it stored before, and
+	// then the result of its first own check, which may fail.
 	answers := 0
 	c.eventually("the API after the restart of kube-apiserver", func(ctx context.Context) error {
 		if _, err := c.dynamic.Resource(widgets).List(ctx, metav1.ListOptions{}); err != nil {
@@ -120,7 +123,7 @@ func underLoad(c cluster, prefix string, tolerate func(method string, err error)
 	l.Await(max(perPhase, inAll-l.Total()))
 	l.End()
 	if c.Failed() {
-		c.FailNow() // what failed shall be the last that one reads
+		c.FailNow() // keep the failure at the end of the output
 	}
 }
 
@@ -133,7 +136,7 @@ func serverPods(c cluster) []corev1.Pod {
 	return list.Items
 }
 
-// rollout does what kubectl rollout restart does, and waits until all pods are new.
+// rollout does what `kubectl rollout restart` does, and waits until all pods are new.
 func rollout(c cluster) {
 	c.Helper()
 	deployments := c.core.AppsV1().Deployments(namespace)
@@ -163,7 +166,7 @@ func rollout(c cluster) {
 	})
 }
 
-// memberGoes: with one member of three down, objects are read and written.
+// memberGoes checks that objects can be read and written while one member of three is down.
 func memberGoes(c cluster) {
 	c.Helper()
 	widget := c.createWidget("kept")

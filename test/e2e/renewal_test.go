@@ -24,7 +24,7 @@ import (
 	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
-// renewNow does what the renewal CronJob does at night, and waits until it is done.
+// renewNow runs the Job of the renewal CronJob now, and waits until it completes.
 func renewNow(c cluster, limit time.Duration) {
 	c.Helper()
 	jobs := c.core.BatchV1().Jobs(namespace)
@@ -50,7 +50,8 @@ func renewNow(c cluster, limit time.Duration) {
 	}
 }
 
-// renewal stores a pair that is due, runs the CronJob now, and waits until every server serves what it made.
+// renewal stores a key pair that is due for renewal, runs the CronJob now, and waits until every
+// server serves the renewed certificate.
 func renewal(c cluster) {
 	c.Helper()
 	storeDuePair(c)
@@ -63,7 +64,8 @@ func renewal(c cluster) {
 	awaitServed(c, renewed)
 }
 
-// awaitServed waits until kubelet has brought the certificate into the pods, within a minute or two.
+// awaitServed waits until every server serves the certificate. kubelet updates the files in a pod
+// within a minute or two.
 func awaitServed(c cluster, serial string) {
 	c.Helper()
 	began := time.Now()
@@ -79,12 +81,14 @@ func awaitServed(c cluster, serial string) {
 	}
 }
 
-// caSecret has the CA; agedCA is what the common name of one that is due begins with.
+// caSecret is the Secret of the CA. agedCA is the prefix of the common name of a CA that is due
+// for replacement.
 const caSecret, agedCA = name + "-serving-ca", "aged"
 
 var service = certs.Service{Name: name, Namespace: namespace}
 
-// ageCA gives the deployment a CA of which a year is left, and new pods, which serve a certificate of it at once.
+// ageCA gives the deployment a CA that expires in a year, and replaces the pods, which then serve
+// a certificate of it at once.
 func ageCA(c cluster) {
 	c.Helper()
 	r, err := kubecluster.New(c.config)
@@ -122,7 +126,8 @@ func ageCA(c cluster) {
 	}
 }
 
-// replaceCA runs the CronJob now, with its defaults: it replaces the CA that is due while requests go on.
+// replaceCA runs the CronJob now, with its defaults. It replaces the CA, which is due, while
+// requests continue.
 func replaceCA(c cluster) {
 	c.Helper()
 	began := time.Now()
@@ -157,11 +162,11 @@ func replaceCA(c cluster) {
 	awaitServed(c, servingCertificate(c))
 }
 
-// storeDuePair replaces the serving pair by one that has less than a third of its life left: it lasts 20 minutes, and
-// is valid since an hour ago.
+// storeDuePair replaces the serving key pair with one that has less than a third of its lifetime
+// left: it expires in 20 minutes, and has been valid for an hour.
 func storeDuePair(c cluster) { c.Helper(); storePair(c, 20*time.Minute) }
 
-// storePair replaces the serving pair by one of the CA in the Secret.
+// storePair replaces the serving key pair with one that the CA in the Secret signed.
 func storePair(c cluster, lifetime time.Duration) {
 	c.Helper()
 	secrets := c.core.CoreV1().Secrets(namespace)
@@ -204,8 +209,8 @@ func servingCertificate(c cluster) string {
 	return bundle[0].SerialNumber.String()
 }
 
-// served is the serial number of the certificate that a pod serves, at the end of a tunnel through kube-apiserver and
-// kubelet.
+// served returns the serial number of the certificate that a pod serves, through a tunnel through
+// kube-apiserver and kubelet.
 func (c cluster) served(ctx context.Context, pod string) (serial string, err error) {
 	address, stop, err := c.forward(ctx, namespace, pod, 6443)
 	if err != nil {
@@ -226,7 +231,7 @@ func (c cluster) served(ctx context.Context, pod string) (serial string, err err
 	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.String(), nil
 }
 
-// servingCAs are those that the Secret holds beside the serving pair.
+// servingCAs returns the CAs in the Secret of the serving key pair.
 func (c cluster) servingCAs(ctx context.Context) (certs.Bundle, error) {
 	secret, err := c.core.CoreV1().Secrets(namespace).Get(ctx, name+"-serving", metav1.GetOptions{})
 	if err != nil {

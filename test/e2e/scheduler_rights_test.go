@@ -27,12 +27,14 @@ import (
 	"example.com/extension-apiserver/test/manifests/rights"
 )
 
-// bindingOf finds the rows of the page's table: what is taken away, and what the log says then.
+// bindingOf matches the rows of the page's table: the removed binding, and the log message that
+// follows.
 var bindingOf = regexp.MustCompile("(?m)^\\| (ClusterRoleBinding|RoleBinding) `([^`]+)` \\|.*log: `([^`]+)` \\|$")
 
-// withoutRights takes each binding of the page's table away, and reads in the log of a new pod what the table says.
+// withoutRights removes each binding of the page's table, and finds the table's message in the log
+// of a new pod.
 func withoutRights(p page) {
-	rows := bindingOf.FindAllStringSubmatch(p.section("What each right is for").text, -1)
+	rows := bindingOf.FindAllStringSubmatch(p.section("Permissions").text, -1)
 	bindings := 0
 	for line := range strings.Lines(p.section("Install it").manifest()) {
 		if line = strings.TrimSpace(line); line == "kind: ClusterRoleBinding" || line == "kind: RoleBinding" {
@@ -52,7 +54,7 @@ func withoutRights(p page) {
 		newPodSays(p, "without "+kind+" "+binding, message)
 		p.run("kubectl apply -f second-scheduler.yaml")
 	}
-	// A pod that did not start may be left alone for minutes.
+	// A pod that failed to start may be left alone for minutes.
 	p.run("kubectl delete pods --namespace second-scheduler --selector app.kubernetes.io/name=second-scheduler")
 	holdsLease(p)
 }
@@ -85,7 +87,7 @@ func newPodSays(p page, when, text string) {
 			if err != nil {
 				return err // it has not started yet
 			}
-			// In the log the message of an error is quoted.
+			// The log quotes the message of an error.
 			if strings.Contains(strings.ReplaceAll(string(log), `\"`, `"`), text) {
 				return nil
 			}
@@ -95,11 +97,11 @@ func newPodSays(p page, when, text string) {
 	})
 }
 
-// ownRole: a scheduler whose role has all but the rules of system:auth-delegator answers nobody at its port, until it
-// gets that binding as the page has it.
+// ownRole checks that a scheduler whose role lacks the rules of system:auth-delegator
+// authenticates no request at its port. After the page's command adds that binding, it does.
 func ownRole(p page) {
 	const own, builtIn = "second-scheduler-own", "system:kube-scheduler"
-	s := p.section("What each right is for")
+	s := p.section("Permissions")
 	withoutReviews(p, own, builtIn)
 	p.Cleanup(func() {
 		p.run("kubectl apply -f second-scheduler.yaml\nkubectl delete --ignore-not-found clusterrole/" + own +
@@ -111,7 +113,7 @@ func ownRole(p page) {
 		"kubectl delete clusterrolebinding second-scheduler:" + builtIn)
 	port := openPort(p)
 	allowed, stranger := p.token("monitoring"), p.token("default")
-	// Answers of kube-apiserver are remembered for 10 s.
+	// The scheduler caches responses of kube-apiserver for 10 s.
 	port.eventually(p, allowed, http.StatusUnauthorized)
 	port.eventually(p, "", http.StatusInternalServerError)
 	log, err := p.core.CoreV1().Pods(scheduler).GetLogs(port.pod, &corev1.PodLogOptions{}).DoRaw(p.Context())
@@ -125,8 +127,8 @@ func ownRole(p page) {
 	port.eventually(p, "", http.StatusForbidden)
 }
 
-// withoutReviews makes a ClusterRole like another one, without what system:auth-delegator has. The other one must have
-// that.
+// withoutReviews creates the ClusterRole role with the rules of the ClusterRole like, without
+// those of system:auth-delegator. It fails the test if like does not have them.
 func withoutReviews(p page, role, like string) {
 	p.Helper()
 	roles := p.core.RbacV1().ClusterRoles()
@@ -167,7 +169,7 @@ func withoutReviews(p page, role, like string) {
 	}
 }
 
-// token is one of a ServiceAccount beside the scheduler.
+// token returns a token of a ServiceAccount in the scheduler's namespace.
 func (p page) token(account string) string {
 	p.Helper()
 	request, err := p.core.CoreV1().ServiceAccounts(scheduler).CreateToken(p.Context(), account,
@@ -178,7 +180,8 @@ func (p page) token(account string) string {
 	return request.Status.Token
 }
 
-// schedulerPort is that of the scheduler, over TLS that is verified with the CA that certgen made.
+// schedulerPort is a connection to the scheduler's port, whose certificate is verified with the CA
+// that certgen created.
 type schedulerPort struct {
 	pod, address string
 	client       *http.Client
@@ -209,7 +212,8 @@ func openPort(p page) schedulerPort {
 	return port
 }
 
-// eventually asks for /metrics, without credentials if the token is empty, until the code is the wanted one.
+// eventually requests /metrics, without credentials if the token is empty, until the status code
+// is want.
 func (s schedulerPort) eventually(p page, token string, want int) {
 	p.Helper()
 	p.eventually(fmt.Sprintf("the scheduler's /metrics to answer %d", want), func(ctx context.Context) error {

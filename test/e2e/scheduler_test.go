@@ -26,11 +26,12 @@ import (
 // scheduler is the name of the second scheduler, of its namespace and of most of its objects.
 const scheduler = "second-scheduler"
 
-// TestScheduler follows docs/second-scheduler.md: a kube-scheduler that protects its port as our server does, with
-// exactly the rights of that page, schedules our server.
+// TestScheduler follows docs/operate/second-scheduler.md. A kube-scheduler that protects its port
+// as the extension API server does, with exactly the permissions of that page, schedules the
+// extension API server.
 func TestScheduler(t *testing.T) {
 	c := newCluster(t)
-	p := newPage(c, "docs/second-scheduler.md")
+	p := newPage(c, "docs/operate/second-scheduler.md")
 	for _, step := range []struct {
 		name string
 		run  func(page)
@@ -42,7 +43,7 @@ func TestScheduler(t *testing.T) {
 		{"what each right is for", withoutRights},
 		{"a role of its own", ownRole},
 	} {
-		// Each goes on from the one before.
+		// Each step depends on the one before.
 		if !t.Run(step.name, func(t *testing.T) {
 			p := p
 			p.T = t
@@ -54,7 +55,8 @@ func TestScheduler(t *testing.T) {
 	removed(p)
 }
 
-// installed applies the manifest with the image that the page's command prints, and waits as the page does.
+// installed applies the manifest with the image that the page's command prints, and waits as the
+// page does.
 func installed(p page) {
 	s := p.section("Install it")
 	commands := s.commands(2)
@@ -72,7 +74,8 @@ func installed(p page) {
 	holdsLease(p)
 }
 
-// holdsLease waits until the scheduler is ready, alone, and holds its Lease, and returns its pod.
+// holdsLease waits until the scheduler is ready, is the only one, and holds its Lease. It returns
+// the pod.
 func holdsLease(p page) (holder corev1.Pod) {
 	p.Helper()
 	p.eventually("the second scheduler to hold its Lease", func(ctx context.Context) error {
@@ -99,14 +102,16 @@ func holdsLease(p page) (holder corev1.Pod) {
 	return holder
 }
 
-// schedulesVolume: a pod whose volume is made where the scheduler puts it.
+// schedulesVolume checks that the scheduler places a pod whose volume is created on the chosen
+// node.
 func schedulesVolume(p page) {
 	const pod = "with-volume"
 	deployment, err := p.core.AppsV1().Deployments(scheduler).Get(p.Context(), scheduler, metav1.GetOptions{})
 	if err != nil {
 		p.Fatal(err)
 	}
-	// A program that is on the node, in a container that may do as little.
+	// A program of an image that is already on the node, in a container that is restricted in the
+	// same way.
 	template := deployment.Spec.Template.Spec
 	container := corev1.Container{
 		Name: "main", Image: template.Containers[0].Image, Command: []string{"kube-scheduler", "--version"},
@@ -118,7 +123,7 @@ func schedulesVolume(p page) {
 	}
 	mount(&spec, "data", "/data",
 		corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: pod}})
-	// Both go with the namespace.
+	// Both are deleted with the namespace.
 	if _, err := p.core.CoreV1().PersistentVolumeClaims(scheduler).Create(p.Context(), &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: pod},
 		Spec: corev1.PersistentVolumeClaimSpec{
@@ -143,7 +148,7 @@ func schedulesVolume(p page) {
 	scheduledBy(p.cluster, created, scheduler)
 }
 
-// scheduledBy waits for the event that says who chose the pod's node.
+// scheduledBy waits for the event that names the scheduler which chose the pod's node.
 func scheduledBy(c cluster, pod *corev1.Pod, want string) {
 	c.Helper()
 	c.eventually("the event about pod "+pod.Name, func(ctx context.Context) error {
@@ -168,7 +173,8 @@ func scheduledBy(c cluster, pod *corev1.Pod, want string) {
 	})
 }
 
-// metrics reads them with the page's commands, and finds that the scheduler counted the pod before.
+// metrics reads the metrics with the page's commands, and checks that the scheduler counted the
+// earlier pod.
 func metrics(p page) {
 	commands := p.section("Read its metrics").commands(2)
 	p.run(commands[0])
@@ -184,15 +190,15 @@ func metrics(p page) {
 	}
 }
 
-// schedulesServer deploys the overlay of the page, and afterwards what was there before.
+// schedulesServer deploys the overlay of the page, and later restores the previous deployment.
 func schedulesServer(p page) {
-	s := p.section("Let it schedule the server")
+	s := p.section("Schedule your server with it")
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		p.Fatal(err)
 	}
 	overlay := p.TempDir()
-	// kustomize takes no absolute paths.
+	// kustomize rejects absolute paths.
 	kind, err := filepath.Rel(overlay, filepath.Join(root, "sample", "manifests", "kind"))
 	if err != nil {
 		p.Fatal(err)
@@ -214,7 +220,8 @@ func schedulesServer(p page) {
 	}
 }
 
-// serverPod is that of our server, which must name a scheduler. In a cleanup too.
+// serverPod returns the pod of the extension API server, which must name the given scheduler. It
+// can run in a cleanup.
 func serverPod(p page, schedulerName string) *corev1.Pod {
 	p.Helper()
 	pod, err := p.core.CoreV1().Pods(namespace).Get(context.WithoutCancel(p.Context()), name+"-0", metav1.GetOptions{})
@@ -227,7 +234,7 @@ func serverPod(p page, schedulerName string) *corev1.Pod {
 	return pod
 }
 
-// removed runs the commands of the page, and looks for what they left.
+// removed runs the page's commands for removal, and checks that they leave nothing.
 func removed(p page) {
 	p.Helper()
 	p.run(p.section("Remove it").commands(1)[0])

@@ -21,7 +21,8 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// TestUninstall: undeploy keeps the data, and with PURGE=1 the cluster afterwards equals the cluster before.
+// TestUninstall checks that undeploy keeps the data, and that with PURGE=1 the cluster equals the
+// cluster before.
 func TestUninstall(t *testing.T) {
 	c := newCluster(t)
 	if _, err := c.core.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{}); err == nil {
@@ -39,7 +40,7 @@ func TestUninstall(t *testing.T) {
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("widgets after undeploy: got %v, want NotFound: no APIService is left", err)
 	}
-	// Nothing is there to take out, and that is no mistake.
+	// Nothing is left to remove, and that is not an error.
 	c.script("undeploy.sh")
 
 	c.script("deploy.sh")
@@ -60,7 +61,7 @@ func TestUninstall(t *testing.T) {
 	c.script("undeploy.sh", "PURGE=1")
 }
 
-// settled returns a snapshot that stays the same: a young cluster is still making objects.
+// settled returns a snapshot that no longer changes: a young cluster is still creating objects.
 func (c cluster) settled() map[string]string {
 	c.Helper()
 	// DNS becomes an endpoint of its Service some time after the node is ready.
@@ -98,11 +99,12 @@ func (c cluster) settled() map[string]string {
 	return last
 }
 
-// aside are the resources that change while nothing happens: events, leases, and what the kubelet measures.
+// aside lists the resources that change while nothing happens: events, leases, and the kubelet's
+// measurements.
 var aside = []string{"events", "leases", "componentstatuses"}
 
-// snapshot returns all objects of the cluster by their names, without their status and without what every write
-// changes.
+// snapshot returns all objects of the cluster by name, without their status and the fields that
+// every write changes.
 func (c cluster) snapshot(ctx context.Context) (map[string]string, error) {
 	lists, err := discovery.ServerPreferredResources(c.discovery)
 	if err != nil {

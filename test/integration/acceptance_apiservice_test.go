@@ -27,19 +27,21 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// TestAggregator shows what Kubernetes' own conformance and integration tests ask of an aggregated server and its
-// APIService. The environment is its own: registrations break and vanish here.
+// TestAggregator covers what Kubernetes' own conformance and integration tests check for an
+// aggregated server and its APIService. It uses its own environment, because it breaks and
+// deletes registrations.
 func TestAggregator(t *testing.T) {
 	t.Parallel()
 	e := envtest.New(t, envtest.Options{})
 	t.Run("reasons", func(t *testing.T) { testReasons(t, e) })
 	t.Run("redirect", func(t *testing.T) { testRedirect(t, e) })
 	t.Run("registration", func(t *testing.T) { testRegistration(t, e) })
-	// The last: it takes the trust away from the administrator's certificate.
+	// This must be the last test: it removes the trust in the administrator's certificate.
 	t.Run("client CAs", func(t *testing.T) { testClientCAs(t, e) })
 }
 
-// testRegistration takes the APIService through the verbs that a client has for it, to its deletion and back.
+// testRegistration changes the APIService with every verb that clients have for it, deletes it
+// and creates it again.
 func testRegistration(t *testing.T, e *envtest.Environment) {
 	services := apiServices(t, e)
 	gadgets := gadgetCase.client(t, e.Admin(t), "")
@@ -52,7 +54,7 @@ func testRegistration(t *testing.T, e *envtest.Environment) {
 		describedAndBack(t, e, gv)
 	}
 
-	// The label that changeRegistration left.
+	// changeRegistration set this label.
 	selected := metav1.ListOptions{LabelSelector: "test=updated"}
 	if err := services.DeleteCollection(t.Context(), metav1.DeleteOptions{}, selected); err != nil {
 		t.Fatalf("delete the collection: %v", err)
@@ -94,7 +96,8 @@ func testRegistration(t *testing.T, e *envtest.Environment) {
 	}
 }
 
-// changeRegistration patches and updates the spec, the labels and the status of a live APIService.
+// changeRegistration patches and updates the spec, the labels and the status of a live
+// APIService.
 func changeRegistration(t *testing.T, services apiregistration.APIServiceInterface, name string) {
 	t.Helper()
 	before, err := services.Get(t.Context(), name, metav1.GetOptions{})
@@ -125,7 +128,7 @@ func changeRegistration(t *testing.T, services apiregistration.APIServiceInterfa
 		metav1.UpdateOptions) (*apiregistrationv1.APIService, error)
 	update := func(what string, change func(*apiregistrationv1.APIService), write write) {
 		t.Helper()
-		// The controllers of kube-apiserver write to it too.
+		// Retry on conflict, because kube-apiserver's controllers also write the object.
 		if err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 			service, err := services.Get(t.Context(), name, metav1.GetOptions{})
 			if err != nil {
@@ -169,8 +172,8 @@ func changeRegistration(t *testing.T, services apiregistration.APIServiceInterfa
 	}
 }
 
-// describedAndBack: the OpenAPI v3 description of the version is in kube-apiserver's, and nothing is lost when a client
-// writes it and reads it again.
+// describedAndBack checks that kube-apiserver serves the OpenAPI v3 document of the version, and
+// that a client can encode and decode it without loss.
 func describedAndBack(t *testing.T, e *envtest.Environment, gv schema.GroupVersion) {
 	t.Helper()
 	spec, err := openapi3.NewRoot(e.Client(t).Discovery().OpenAPIV3()).GVSpec(gv)
@@ -202,7 +205,7 @@ func apiServices(t *testing.T, e *envtest.Environment) apiregistration.APIServic
 	return client.APIServices()
 }
 
-// available returns the condition Available, nil if there is none yet.
+// available returns the condition Available, or nil if it does not exist yet.
 func available(service *apiregistrationv1.APIService) *apiregistrationv1.APIServiceCondition {
 	for _, c := range service.Status.Conditions {
 		if c.Type == apiregistrationv1.Available {

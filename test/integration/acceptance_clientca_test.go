@@ -24,9 +24,9 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// testClientCAs: our server asks for certificates of the same CAs as kube-apiserver does, and follows when those are
-// replaced, without a restart. It keeps the old ones, as the ConfigMap does: kube-apiserver takes none out before it
-// expires.
+// testClientCAs checks that the extension API server requests client certificates of the same CAs
+// as kube-apiserver, and follows their replacement without a restart. It keeps the old CAs, as
+// the ConfigMap does: kube-apiserver removes no CA from it before the CA expires.
 func testClientCAs(t *testing.T, e *envtest.Environment) {
 	kube, ours := e.Admin(t), e.Servers[0].Config(e)
 	var before []string
@@ -42,8 +42,8 @@ func testClientCAs(t *testing.T, e *envtest.Environment) {
 		return err
 	})
 
-	// kube-controller-manager ends if its certificate is no longer believed while it starts. It builds all controllers
-	// before it runs one.
+	// Wait until a controller has run: kube-controller-manager exits if its certificate stops
+	// being trusted while it starts. It builds all controllers before it runs one.
 	e.Eventually(t, "the controllers", envtest.Patience, func(ctx context.Context) error {
 		_, err := e.Client(t).CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err
@@ -92,8 +92,8 @@ func testClientCAs(t *testing.T, e *envtest.Environment) {
 	}
 }
 
-// requestedCAs returns the names of the CAs in a server's TLS CertificateRequest, in its order. The server's own
-// certificate is verified.
+// requestedCAs returns the names of the CAs in a server's TLS CertificateRequest, in order. It
+// verifies the server's certificate.
 func requestedCAs(ctx context.Context, config *rest.Config) ([]string, error) {
 	config = rest.AnonymousClientConfig(config)
 	tlsConfig, err := rest.TLSConfigFor(config)

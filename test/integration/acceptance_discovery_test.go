@@ -18,11 +18,13 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// asks are the headers of the front proxy for a user without rights: discovery is for everybody who is known.
+// asks holds the front-proxy headers of an unprivileged user. Discovery is open to every
+// authenticated user.
 var asks = http.Header{"X-Remote-User": {"somebody"}, "X-Remote-Group": {"system:authenticated"}}
 
-// TestDirectDiscovery reads what our own server says of itself: one group, its versions in our order, and per version
-// the kinds. The whole cluster's discovery, where clients look, says the same.
+// TestDirectDiscovery checks the discovery of the extension API server itself: one group, its
+// versions in the configured order, and the kinds of each version. The discovery of the whole
+// cluster, which clients use, has the same content.
 func TestDirectDiscovery(t *testing.T) {
 	proxy := issue(t, readCA(t, shared, certs.FrontProxyCADir), certs.FrontProxyUser)
 	read := func(path string, into any) {
@@ -41,7 +43,7 @@ func TestDirectDiscovery(t *testing.T) {
 	want.PreferredVersion = want.Versions[0]
 	var groups metav1.APIGroupList
 	read("/apis", &groups)
-	// The address is for clients that come without kube-apiserver in between.
+	// The address is for clients that connect without kube-apiserver.
 	if diff := cmp.Diff([]metav1.APIGroup{want}, groups.Groups,
 		cmpopts.IgnoreFields(metav1.APIGroup{}, "ServerAddressByClientCIDRs")); diff != "" {
 		t.Errorf("GET /apis (-want +got):\n%s", diff)
@@ -88,7 +90,8 @@ func TestDirectDiscovery(t *testing.T) {
 	}
 }
 
-// essentials are what clients use of discovery, by resource, as far as both forms of discovery carry them.
+// essentials returns the fields of discovery that clients use, by resource, as far as both
+// discovery formats contain them.
 func essentials(list *metav1.APIResourceList) map[string]metav1.APIResource {
 	all := map[string]metav1.APIResource{}
 	for _, r := range list.APIResources {
@@ -98,8 +101,8 @@ func essentials(list *metav1.APIResourceList) map[string]metav1.APIResource {
 	return all
 }
 
-// TestDiscoveryETag: a client that has the discovery document is told that it is current instead of being sent it
-// again; kube-apiserver is such a client of ours every minute.
+// TestDiscoveryETag checks that a client that already has the discovery document gets a 304
+// response instead of the document. kube-apiserver sends such a request every minute.
 func TestDiscoveryETag(t *testing.T) {
 	proxy := issue(t, readCA(t, shared, certs.FrontProxyCADir), certs.FrontProxyUser)
 	direct := shared.Servers[0].Config(shared)

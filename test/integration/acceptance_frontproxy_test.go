@@ -26,7 +26,7 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// auditPolicy records each authorization check that kube-apiserver is asked for, with what was asked.
+// auditPolicy records each SubjectAccessReview that kube-apiserver receives, with its content.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -35,8 +35,10 @@ rules:
 - {level: None}
 `
 
-// TestFrontProxy: the identity that kube-apiserver found is the one that our server works with and asks about, whole,
-// and it asks once for a request. The UID arrives if kube-apiserver sends it (KEP-4862: --requestheader-uid-headers).
+// TestFrontProxy checks that the extension API server uses exactly the identity that
+// kube-apiserver authenticated, in the request and in its SubjectAccessReview, and sends one
+// review per request. The UID arrives if kube-apiserver sends it (KEP-4862:
+// --requestheader-uid-headers).
 func TestFrontProxy(t *testing.T) {
 	t.Parallel()
 	for name, header := range map[string]string{"with UID": "X-Remote-Uid", "without UID": ""} {
@@ -68,8 +70,8 @@ func TestFrontProxy(t *testing.T) {
 			if _, err := gadgetCase.client(t, config, "").List(t.Context(), metav1.ListOptions{}); err != nil {
 				t.Fatalf("list: %v", err)
 			}
-			// The second request shows the same identity from inside, and in the log that the first one's checks are
-			// all there.
+			// The second request returns the identity that the server sees. Its review in the log
+			// shows that the log has all reviews of the first request.
 			seen := review(t, config)
 
 			want := authenticationv1.UserInfo{
@@ -109,8 +111,8 @@ func TestFrontProxy(t *testing.T) {
 	}
 }
 
-// robot makes a ServiceAccount that may list gadgets and create identity reviews, and returns the configuration of a
-// client with its token.
+// robot creates a ServiceAccount that may list gadgets and create identity reviews. It returns
+// the account and a client configuration with its token.
 func robot(t *testing.T, e *envtest.Environment) (*corev1.ServiceAccount, *rest.Config) {
 	t.Helper()
 	admin := e.Client(t)
@@ -149,7 +151,8 @@ func robot(t *testing.T, e *envtest.Environment) (*corev1.ServiceAccount, *rest.
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Asked of kube-apiserver, which would refuse the request itself until it knows of the binding.
+	// Query kube-apiserver, which would itself reject the request until it has processed the
+	// binding.
 	e.Eventually(t, "the rights of the robot", envtest.Patience, func(ctx context.Context) error {
 		for _, rule := range role.Rules {
 			answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
@@ -167,7 +170,8 @@ func robot(t *testing.T, e *envtest.Environment) (*corev1.ServiceAccount, *rest.
 	return account, config
 }
 
-// auditedChecks returns the authorization checks about a user in kube-apiserver's audit log, in their order.
+// auditedChecks returns the SubjectAccessReviews about a user in kube-apiserver's audit log, in
+// order.
 func auditedChecks(log, user string) ([]authorizationv1.SubjectAccessReviewSpec, error) {
 	data, err := os.ReadFile(log)
 	if err != nil {

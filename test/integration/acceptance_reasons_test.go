@@ -26,8 +26,9 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// testReasons breaks a registration in each way that the condition Available has a reason for, and reads what a person
-// reads: reason and message. A broken registration harms nobody but itself, and is forgotten when it is deleted.
+// testReasons breaks a registration in each way for which the condition Available has a reason,
+// and checks reason and message. A broken registration affects no other API, and its effects end
+// when it is deleted.
 func testReasons(t *testing.T, e *envtest.Environment) {
 	namespace := e.NewNamespace(t)
 	services := apiServices(t, e)
@@ -59,8 +60,8 @@ func testReasons(t *testing.T, e *envtest.Environment) {
 	at := func(name string) apiregistrationv1.ServiceReference {
 		return apiregistrationv1.ServiceReference{Namespace: namespace, Name: name, Port: new(int32(443))}
 	}
-	// Before 1.36, kube-apiserver does not verify the certificate when it looks whether an API is there; it does when
-	// it proxies a request.
+	// Before 1.36, kube-apiserver does not verify the certificate in the availability check. It
+	// does when it proxies a request.
 	wrongCA := ".*x509: certificate signed by unknown authority.*"
 	if olderMinor() {
 		wrongCA = ": bad status from " + server + "/apis/" + other("ca").String() + ": 404"
@@ -90,7 +91,8 @@ func testReasons(t *testing.T, e *envtest.Environment) {
 	} {
 		t.Run(tc.gv.Group+" "+tc.reason, func(t *testing.T) {
 			service := register(t, e, tc.gv, tc.service, tc.ca)
-			// Discovery is remembered for each Service: with ours behind it, that of the version is fresh, and empty.
+			// Discovery is cached per Service. For a version behind the Service of the extension
+			// API server it is fresh, and empty.
 			undiscoverable[tc.gv] = tc.service.Name != envtest.ServiceName || olderMinor() && tc.gv == other("ca")
 			want := regexp.MustCompile("^" + regexp.MustCompile(`"NS"`).ReplaceAllString(tc.message,
 				strconv.Quote(namespace)) + "$")
@@ -121,7 +123,8 @@ func testReasons(t *testing.T, e *envtest.Environment) {
 			}
 			maps.DeleteFunc(undiscoverable, func(_ schema.GroupVersion, failed bool) bool { return !failed })
 			if !olderMinor() {
-				// it hangs on which of the Service's versions kube-apiserver asked last: with the wrong CA that fails
+				// The result depends on which version of the Service kube-apiserver queried last:
+				// with the wrong CA, discovery fails.
 				delete(failed, other("ca"))
 			}
 			if diff := cmp.Diff(undiscoverable, failed); diff != "" {
@@ -139,7 +142,7 @@ func testReasons(t *testing.T, e *envtest.Environment) {
 	discoveryHeals(t, e)
 }
 
-// discoveryHeals waits until the discovery of the whole cluster has no error.
+// discoveryHeals waits until discovery of the whole cluster returns no error.
 func discoveryHeals(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	e.Eventually(t, "discovery without an error", envtest.Patience, func(context.Context) error {
@@ -148,7 +151,7 @@ func discoveryHeals(t *testing.T, e *envtest.Environment) {
 	})
 }
 
-// register makes an APIService that the test deletes by its label, and returns its name.
+// register creates an APIService that the test deletes by its label, and returns its name.
 func register(t *testing.T, e *envtest.Environment, gv schema.GroupVersion, service apiregistrationv1.ServiceReference,
 	ca []byte) string {
 	t.Helper()
@@ -174,7 +177,7 @@ func newService(t *testing.T, e *envtest.Environment, namespace string, service 
 	}
 }
 
-// newSlice gives a Service an endpoint that nobody connects to.
+// newSlice adds an endpoint to a Service. No client connects to it.
 func newSlice(t *testing.T, e *envtest.Environment, namespace, service, portName string, ready bool) {
 	t.Helper()
 	slice := &discoveryv1.EndpointSlice{
@@ -190,7 +193,7 @@ func newSlice(t *testing.T, e *envtest.Environment, namespace, service, portName
 	}
 }
 
-// servingCA is the CA of our server's certificate, as an APIService has it.
+// servingCA returns the CA of the extension API server's certificate, in the form of a caBundle.
 func servingCA(t *testing.T, e *envtest.Environment) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(e.PKI(), certs.ServingCADir, certs.CertFile))
@@ -200,7 +203,7 @@ func servingCA(t *testing.T, e *envtest.Environment) []byte {
 	return data
 }
 
-// serverPort is the port of our server on loopback.
+// serverPort returns the port of the extension API server on the loopback address.
 func serverPort(t *testing.T, e *envtest.Environment) int32 {
 	t.Helper()
 	u, err := url.Parse(e.Servers[0].URL)

@@ -25,8 +25,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// testRedirect: a backend that is taken over cannot send a client, with its credentials, to another place:
-// kube-apiserver neither follows a redirect nor hands it on.
+// testRedirect checks that a compromised backend cannot redirect a client, with its credentials,
+// to another address: kube-apiserver neither follows nor forwards a redirect.
 func testRedirect(t *testing.T, e *envtest.Environment) {
 	var target atomic.Int32
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { target.Add(1) }))
@@ -94,7 +94,8 @@ func testRedirect(t *testing.T, e *envtest.Environment) {
 	discoveryHeals(t, e)
 }
 
-// newBackend serves with a certificate for the Service, and only to the front proxy. It returns its CA too.
+// newBackend starts a server with a certificate for the Service that accepts only the front
+// proxy. It also returns its CA.
 func newBackend(t *testing.T, e *envtest.Environment, service certs.Service,
 	handler http.HandlerFunc) (*httptest.Server, []byte) {
 	t.Helper()

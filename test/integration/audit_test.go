@@ -28,12 +28,14 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// auditTests is filled by the files of the kinds with what else the log shall hold; log is its path.
+// auditTests holds additional audit tests of the kinds. Their files fill it. log is the path of
+// the audit log.
 var auditTests = map[string]func(t *testing.T, e *envtest.Environment, log string){}
 
 func init() { flaggedTopics = append(flaggedTopics, flaggedTopic{"audit", prepareAudit}) }
 
-// prepareAudit makes a policy: of writes everything, of reads who and what, of lists and all else nothing.
+// prepareAudit writes an audit policy: writes at level RequestResponse, gets at level Metadata,
+// and no lists, watches or other requests.
 func prepareAudit(t *testing.T) ([]string, func(*testing.T, *envtest.Environment)) {
 	dir := t.TempDir()
 	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
@@ -61,11 +63,12 @@ rules:
 		}
 }
 
-// testAudit: what our server logs says who did what with which result, under the ID by which the client and
-// kube-apiserver know the request.
+// testAudit checks that the audit log of the extension API server records the user, the request
+// and the result, under the audit ID that the client and kube-apiserver use for the request.
 func testAudit(t *testing.T, e *envtest.Environment, k kindCase, log string) {
 	config := e.Admin(t)
-	// kube-apiserver resolves impersonation: to our server this is simply the user.
+	// kube-apiserver resolves impersonation. The extension API server sees only the resulting
+	// user.
 	config.Impersonate = rest.ImpersonationConfig{UserName: uniqueName(t), UID: "77",
 		Groups: []string{"system:masters"}, Extra: map[string][]string{"scope": {"all"}}}
 	ids := auditIDs(config)
@@ -128,7 +131,7 @@ func testAudit(t *testing.T, e *envtest.Environment, k kindCase, log string) {
 	}
 }
 
-// auditIDs collects the IDs of the requests that a client with the config will send.
+// auditIDs collects the audit IDs of all later requests of clients with the config.
 func auditIDs(config *rest.Config) *[]string {
 	var ids []string
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -143,7 +146,8 @@ func auditIDs(config *rest.Config) *[]string {
 	return &ids
 }
 
-// eventsOf returns the events of the requests, nil for one without, when that of the last is there.
+// eventsOf waits for the event of the last request, and returns the events of all requests, nil
+// for a request without one.
 func eventsOf(t *testing.T, e *envtest.Environment, log string, ids []string) []*auditv1.Event {
 	t.Helper()
 	events := make([]*auditv1.Event, len(ids))
@@ -169,7 +173,7 @@ func eventsOf(t *testing.T, e *envtest.Environment, log string, ids []string) []
 	return events
 }
 
-// eventSummary is "LEVEL VERB CODE KIND-OF-REQUEST KIND-OF-RESPONSE".
+// eventSummary returns "LEVEL VERB CODE KIND-OF-REQUEST KIND-OF-RESPONSE".
 func eventSummary(event *auditv1.Event) string {
 	if event == nil {
 		return "none"

@@ -21,8 +21,9 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// TestCalibration: work that takes longer than a request is requested by an action, done by the server that has the
-// Lease, and told by the status and the log. It is done again by a server that finds it unfinished.
+// TestCalibration checks that an action requests work that takes longer than a request, that the
+// server that holds the Lease does the work, and that the status and the log report it. A server
+// that finds unfinished work repeats it.
 func TestCalibration(t *testing.T) {
 	e := envtest.New(t, envtest.Options{ServerArgs: []string{"--calibration-step=300ms"}})
 	config, err := e.AdminConfig()
@@ -91,7 +92,7 @@ func TestCalibration(t *testing.T) {
 	}
 }
 
-// followLog returns the lines of the log of the widget w, until it ends.
+// followLog follows the log of the widget w until its end, and returns the lines.
 func followLog(t *testing.T, config *rest.Config) []string {
 	t.Helper()
 	c, err := rest.HTTPClientFor(config)

@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// TestWidgetByMetadata: a client that knows no kind reads, watches, patches and deletes by metadata alone, as the
-// garbage collector and the namespace controller do.
+// TestWidgetByMetadata checks that a client without knowledge of the kind can read, watch, patch
+// and delete by metadata alone, as the garbage collector and the namespace controller do.
 func TestWidgetByMetadata(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	created, err := widgetCase.client(t, shared.Admin(t), namespace).Create(t.Context(), widgetCase.object(t, "w"),
@@ -91,7 +91,8 @@ func nextTyped(t *testing.T, events watch.Interface, want watch.EventType) runti
 	return nil
 }
 
-// TestWidgetMapper: from discovery, clients find the kind by each of its names, and the kinds of its category.
+// TestWidgetMapper checks that clients find the kind in discovery by each of its names, and the
+// kinds of its category.
 func TestWidgetMapper(t *testing.T) {
 	cached := memory.NewMemCacheClient(shared.Client(t).Discovery())
 	deferred := restmapper.NewDeferredDiscoveryRESTMapper(cached)
@@ -117,7 +118,7 @@ func TestWidgetMapper(t *testing.T) {
 		t.Errorf("kind of wgs: %v, want no match", err)
 	}
 	category, found := restmapper.NewDiscoveryCategoryExpander(cached).Expand("workshop")
-	// Once for each version.
+	// The expander returns each resource once per version.
 	slices.SortFunc(category, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
 	want := []schema.GroupResource{gadgetCase.resource.GroupResource(), widgetCase.resource.GroupResource()}
 	if diff := cmp.Diff(want, slices.Compact(category)); diff != "" || !found {

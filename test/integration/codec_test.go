@@ -18,12 +18,12 @@ import (
 )
 
 var (
-	// typedScheme and codecs are those of a client that knows every version of the types.
+	// typedScheme and codecs belong to a client that has the types of every version.
 	typedScheme = newTypedScheme()
 	codecs      = serializer.NewCodecFactory(typedScheme, serializer.WithSerializer(cbor.NewSerializerInfo))
 )
 
-// hubScheme and hubCodecs are those of the server.
+// hubScheme and hubCodecs are equivalent to those of the server.
 var (
 	hubScheme = newHubScheme()
 	hubCodecs = serializer.NewCodecFactory(hubScheme)

@@ -27,7 +27,8 @@ func newWidget(t *testing.T, namespace, name string) {
 	}
 }
 
-// TestWidgetConsole: lines go both ways through the aggregator, and either side can end the conversation.
+// TestWidgetConsole checks that lines are sent in both directions through the aggregator, and
+// that either side can end the session.
 func TestWidgetConsole(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	newWidget(t, namespace, "w")
@@ -89,8 +90,8 @@ func drain(s *bufio.Scanner) {
 	}
 }
 
-// TestWidgetConsoleStaysOpen: neither the request timeout of kube-apiserver nor that of our server, both 60 s, ends a
-// console.
+// TestWidgetConsoleStaysOpen checks that a console outlives the request timeouts of
+// kube-apiserver and of the extension API server, both 60 s.
 func TestWidgetConsoleStaysOpen(t *testing.T) {
 	t.Parallel()
 	namespace := shared.NewNamespace(t)
@@ -111,7 +112,8 @@ func TestWidgetConsoleStaysOpen(t *testing.T) {
 	}
 }
 
-// TestWidgetConsoleRights: a WebSocket begins with a GET, but the right to read opens no console.
+// TestWidgetConsoleRights checks that the permission to read opens no console, although a
+// WebSocket begins with a GET.
 func TestWidgetConsoleRights(t *testing.T) {
 	admin := shared.Client(t)
 	namespace := shared.NewNamespace(t)
@@ -169,7 +171,8 @@ func TestWidgetConsoleRights(t *testing.T) {
 	}
 }
 
-// TestWidgetConsoleMissing: what cannot be connected is an answer like any other.
+// TestWidgetConsoleMissing checks that a connection to a missing object gets an ordinary error
+// response.
 func TestWidgetConsoleMissing(t *testing.T) {
 	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	if _, err := client.Get(t.Context(), "nobody", metav1.GetOptions{}, "console"); !apierrors.IsNotFound(err) {

@@ -28,7 +28,8 @@ import (
 
 func init() { log.SetLogger(klog.Background()) }
 
-// TestWidgetControllerRuntimeClient: the client that most controllers use writes in each of its ways.
+// TestWidgetControllerRuntimeClient checks all kinds of writes of the controller-runtime client,
+// which most controllers use.
 func TestWidgetControllerRuntimeClient(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	c := runtimeClient(t)
@@ -90,7 +91,7 @@ func TestWidgetControllerRuntimeClient(t *testing.T) {
 	}
 }
 
-// writeStatus updates, patches and applies the status, and changes nothing else by it.
+// writeStatus updates, patches and applies the status, and checks that this changes nothing else.
 func writeStatus(t *testing.T, c client.Client, w *v1.Widget) {
 	t.Helper()
 	spec := w.Spec.DeepCopy()
@@ -125,8 +126,9 @@ func writeStatus(t *testing.T, c client.Client, w *v1.Widget) {
 	}
 }
 
-// TestWidgetControllerRuntimeCache: the cache of a manager follows the API, with Go types, unstructured and with
-// metadata alone, in one namespace and by label, and answers from an index.
+// TestWidgetControllerRuntimeCache checks that the cache of a manager follows the API, with Go
+// types, unstructured objects and metadata only, in one namespace and by label, and serves reads
+// from an index.
 func TestWidgetControllerRuntimeCache(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	c := runtimeClient(t)
@@ -193,7 +195,8 @@ func TestWidgetControllerRuntimeCache(t *testing.T) {
 	})
 }
 
-// startCache runs a cache of the labelled widgets of a namespace, indexed by model, until the test ends.
+// startCache runs a cache of the labelled widgets of a namespace, indexed by model, until the
+// test ends.
 func startCache(t *testing.T, namespace string) client.Reader {
 	t.Helper()
 	widgets, err := cache.New(shared.Admin(t), cache.Options{

@@ -16,7 +16,7 @@ import (
 const deprecation = "workshop.example.com/v1alpha1 Widget is deprecated in v1.36+, unavailable in v1.40+; use " +
 	"workshop.example.com/v1 Widget"
 
-// warnings collects what the server warns of.
+// warnings collects the warnings of the server.
 type warnings struct {
 	mu  sync.Mutex
 	got []string
@@ -28,15 +28,16 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.got = append(w.got, text)
 }
 
-// warned returns a configuration whose warnings are collected.
+// warned returns a copy of the configuration that collects warnings.
 func warned(config *rest.Config) (*rest.Config, *warnings) {
 	config, collected := rest.CopyConfig(config), &warnings{}
 	config.WarningHandler = collected
 	return config, collected
 }
 
-// TestWidgetDeprecated: every request of the deprecated version warns, and is counted so that operators know who still
-// uses it; the others are left in peace.
+// TestWidgetDeprecated checks that each request in the deprecated version returns a warning, and
+// is counted so that operators can find its remaining users. Requests in other versions return no
+// warning.
 func TestWidgetDeprecated(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	eachWidgetVersion(t, func(t *testing.T, k kindCase) {

@@ -19,7 +19,7 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// served returns the surfaces of what a version serves, by name.
+// served returns the surfaces of the resources that a version serves, by name.
 func served(gv schema.GroupVersion) []surface {
 	var known []surface
 	for _, s := range surfaces {
@@ -31,15 +31,15 @@ func served(gv schema.GroupVersion) []surface {
 	return known
 }
 
-// sides are the two places where our API can be discovered: our server, and kube-apiserver, which passes on what it
-// says.
+// sides returns the two endpoints of discovery: the extension API server, and kube-apiserver,
+// which forwards its discovery.
 func sides(t *testing.T) map[string]envtest.Endpoint {
 	t.Helper()
 	return map[string]envtest.Endpoint{"direct": direct(t, shared), "through kube-apiserver": aggregator(t, shared)}
 }
 
-// TestDiscovery: the group has the versions of the list, in their order, and each version has what surfaces says,
-// nothing more.
+// TestDiscovery checks that the group has the versions of the list, in order, and that each
+// version has exactly the resources in surfaces.
 func TestDiscovery(t *testing.T) {
 	gvs := install.GroupVersions()
 	for side, server := range sides(t) {
@@ -67,7 +67,8 @@ func TestDiscovery(t *testing.T) {
 				t.Errorf("%s: resources of %s, which says it is %s (-want +got):\n%s", side, gv,
 					list.GroupVersion, diff)
 			}
-			// The hash tells the storage version migrator which resources are stored alike.
+			// The hash tells the storage version migrator which resources share a stored
+			// representation.
 			for _, r := range list.APIResources {
 				stored := !strings.Contains(r.Name, "/") && slices.Contains(r.Verbs, "list")
 				before, seen := hashes[r.Name]
@@ -88,7 +89,8 @@ func getJSON(t *testing.T, server envtest.Endpoint, path string, into any) {
 	}
 }
 
-// TestAggregatedDiscovery: clients get everything with one request, and nothing when they have it already.
+// TestAggregatedDiscovery checks that clients get all groups with one request, and a 304 response
+// if they have them already.
 func TestAggregatedDiscovery(t *testing.T) {
 	const accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 	gvs := install.GroupVersions()
@@ -130,8 +132,8 @@ func TestAggregatedDiscovery(t *testing.T) {
 	}
 }
 
-// discovered is what aggregated discovery says of a resource. Like kube-apiserver it leaves group and version of a kind
-// out where they are those of the resource.
+// discovered returns a resource as aggregated discovery describes it. Like kube-apiserver it
+// omits the group and version of a kind if they are those of the resource.
 func discovered(s surface) apidiscoveryv2.APIResourceDiscovery {
 	kind := func(r metav1.APIResource) *metav1.GroupVersionKind {
 		return &metav1.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
@@ -152,8 +154,8 @@ func discovered(s surface) apidiscoveryv2.APIResourceDiscovery {
 	return d
 }
 
-// TestKubectlAPIResources: kubectl shows what is served in the preferred version, and under which names it can be asked
-// for.
+// TestKubectlAPIResources checks that kubectl shows the resources of the preferred version, with
+// all names by which they can be requested.
 func TestKubectlAPIResources(t *testing.T) {
 	gv := install.GroupVersions()[0]
 	stdout, stderr, err := envtest.Kubectl{}.Run(t.Context(), shared, "api-resources", "--api-group="+gv.Group,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package integration tests the API as clients see it: through the aggregation layer of a real kube-apiserver, with the
-// server running under the rights of its manifests. Tests that disturb the control plane start one of their own.
+// Package integration tests the API as clients use it: through the aggregation layer of a real
+// kube-apiserver, with a server that has the permissions of its manifests. Tests that disturb the
+// control plane start their own.
 package integration

@@ -16,7 +16,8 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestEndpoints asks the server's own port, as the front proxy for an administrator, for what is not the API itself.
+// TestEndpoints checks the endpoints of the server's own port besides the API, with requests of
+// the front proxy for an administrator.
 func TestEndpoints(t *testing.T) {
 	proxy := issue(t, readCA(t, shared, certs.FrontProxyCADir), certs.FrontProxyUser)
 	admin := http.Header{"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}}
@@ -29,7 +30,7 @@ func TestEndpoints(t *testing.T) {
 		"/openapi/v3":     {200, `apis/` + gadgetCase.resource.GroupVersion().String()},
 		"/version":        {200, `"gitVersion": "v1.37.2"`},
 		"/readyz?verbose": {200, "[+]front-proxy-trust ok\n"},
-		// Priority and fairness runs, and knows the cluster's FlowSchemas.
+		// Priority and fairness is enabled, and has loaded the FlowSchemas of the cluster.
 		"/metrics":      {200, `apiserver_flowcontrol_current_executing_requests{flow_schema="exempt"`},
 		"/debug/pprof/": {404, ""},
 	} {
@@ -41,7 +42,8 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestServingCertificateReload: a new certificate in the file is presented without a restart.
+// TestServingCertificateReload checks that the server presents a new certificate from its file
+// without a restart.
 func TestServingCertificateReload(t *testing.T) {
 	ca := readCA(t, shared, certs.ServingCADir)
 	service := certs.Service{Name: "extension-apiserver", Namespace: "workshop-system"}

@@ -20,7 +20,8 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// TestWidgetEtcd: what the server answers from its watch cache is as good as what etcd would answer.
+// TestWidgetEtcd checks that responses from the watch cache are equivalent to responses from
+// etcd.
 func TestWidgetEtcd(t *testing.T) {
 	t.Parallel()
 	e := envtest.New(t, envtest.Options{ExternalEtcd: true})
@@ -29,7 +30,8 @@ func TestWidgetEtcd(t *testing.T) {
 	t.Run("expired", func(t *testing.T) { testExpired(t, e) })
 }
 
-// testOneWatch: a resource is watched in etcd once, however many versions are served and clients watch.
+// testOneWatch checks that a resource is watched in etcd only once, for any number of served
+// versions and client watches.
 func testOneWatch(t *testing.T, e *envtest.Environment) {
 	for _, gv := range install.GroupVersions() {
 		for range 3 {
@@ -44,14 +46,14 @@ func testOneWatch(t *testing.T, e *envtest.Environment) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Each kind that is stored is in kindCases; one watch more is for the revision of the last compaction.
+	// kindCases has all stored kinds. One more watch follows the revision of the last compaction.
 	if got := sumOf(t, metrics, "etcd_debugging_mvcc_watcher_total", nil); got != float64(len(kindCases)+1) {
 		t.Errorf("watches in etcd: %v, want %d, one for each resource and one for compactions", got, len(kindCases)+1)
 	}
 }
 
-// testMostRecent: reads that promise the most recent state know of the last revision of etcd, of which the cache, since
-// nothing in it has changed, is not told without asking.
+// testMostRecent checks that reads that guarantee the most recent state return the last revision
+// of etcd. The cache must request this revision, because none of its own objects changed.
 func testMostRecent(t *testing.T, e *envtest.Environment) {
 	namespace := e.NewNamespace(t)
 	k, etcd := readKinds[0], etcdClient(t, e)
@@ -86,8 +88,9 @@ func testMostRecent(t *testing.T, e *envtest.Environment) {
 	}
 }
 
-// testExpired: what the store has forgotten is answered with 410 Expired, on which a client lists anew, and never with
-// a wrong list. A client in the middle of a list gets a token with which it can go on in the present.
+// testExpired checks that the server responds to requests for a compacted state with 410 Expired,
+// after which a client lists again, and never with a wrong list. A client in the middle of a
+// paginated list gets a token to continue it in the present state.
 func testExpired(t *testing.T, e *envtest.Environment) {
 	namespace := e.NewNamespace(t)
 	k, r := readKinds[0], aggregator(t, e)
@@ -107,8 +110,8 @@ func testExpired(t *testing.T, e *envtest.Environment) {
 		t.Fatalf("before the compaction: got %v at the page's resource version, want a to d", objectNames(got.Items))
 	}
 	compactEtcd(t, e, now)
-	// The server serves the past from its watch cache until it has seen that etcd forgot it, by what other servers that
-	// compact the same etcd write there. It looks every 15 s.
+	// The server serves old states from its watch cache until it detects the compaction. Every 15
+	// s it reads the key that all servers that compact the same etcd write.
 	e.Eventually(t, "410 for the compacted resource version", envtest.Patience, func(context.Context) error {
 		if a := r.Do(t, http.MethodGet, atThePage, nil, nil); a.Status != http.StatusGone {
 			return fmt.Errorf("got %d %s", a.Status, a.Body)
@@ -117,7 +120,7 @@ func testExpired(t *testing.T, e *envtest.Environment) {
 	})
 	checkExpired(t, r, k.path(namespace), page)
 
-	// The cache of a server that has just started reaches back to its start.
+	// The watch cache of a server that has just started begins at its start.
 	if err := e.RestartServer(t.Context(), e.Servers[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +130,7 @@ func testExpired(t *testing.T, e *envtest.Environment) {
 	})
 	checkExpired(t, r, k.path(namespace), page)
 	checkWatchExpired(t, r, k.path(namespace), page)
-	// What is not older than the past is the present.
+	// "Not older than" an old resource version returns the present state.
 	got := r.Do(t, http.MethodGet, k.path(namespace)+"?resourceVersion="+page.GetResourceVersion(), nil, nil).List(t)
 	if diff := cmp.Diff([]string{"a", "b", "d", "e"}, objectNames(got.Items)); diff != "" {
 		t.Errorf("list not older than the past (-want +got):\n%s", diff)
@@ -144,7 +147,8 @@ func etcdClient(t *testing.T, e *envtest.Environment) *clientv3.Client {
 	return client
 }
 
-// compactEtcd makes etcd forget all before a resource version, as an API server does every five minutes.
+// compactEtcd makes etcd discard all revisions before a resource version, as an API server does
+// every five minutes.
 func compactEtcd(t *testing.T, e *envtest.Environment, resourceVersion string) {
 	t.Helper()
 	client := etcdClient(t, e)
@@ -152,7 +156,7 @@ func compactEtcd(t *testing.T, e *envtest.Environment, resourceVersion string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The first call only takes part in the turns that the servers take.
+	// The first call only returns the logical time of the servers' compactions.
 	turn, _, _, err := etcd3.Compact(t.Context(), client, 0, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -162,8 +166,8 @@ func compactEtcd(t *testing.T, e *envtest.Environment, resourceVersion string) {
 	}
 }
 
-// checkExpired checks that a list of the past is refused, and that the next page of a list of the past, of which a and
-// b were the first, can be had from the present.
+// checkExpired checks that a list of an old state is rejected, and that a list whose first page
+// had a and b in that state can be continued in the present state.
 func checkExpired(t *testing.T, r envtest.Endpoint, collection string, page *unstructured.UnstructuredList) {
 	t.Helper()
 	status := r.Do(t, http.MethodGet,
@@ -183,13 +187,14 @@ func checkExpired(t *testing.T, r envtest.Endpoint, collection string, page *uns
 		got = append(got, objectNames(page.Items)...)
 		token = page.GetContinue()
 	}
-	// c is gone, e is new, and no object comes twice.
+	// c was deleted, e was created, and no object occurs twice.
 	if diff := cmp.Diff([]string{"d", "e"}, got); diff != "" {
 		t.Errorf("the rest of the list, of the present (-want +got):\n%s", diff)
 	}
 }
 
-// checkWatchExpired checks that a watch from the past is told so, by its only event.
+// checkWatchExpired checks that the only event of a watch from an expired resource version is the
+// error.
 func checkWatchExpired(t *testing.T, r envtest.Endpoint, collection string, page *unstructured.UnstructuredList) {
 	t.Helper()
 	for _, query := range []string{"", "&allowWatchBookmarks=true", "&labelSelector=a",

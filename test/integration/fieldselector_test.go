@@ -18,7 +18,7 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// graded makes widgets named after their grades.
+// graded creates a widget for each grade, named after it.
 func graded(t *testing.T, client dynamic.ResourceInterface, grades ...string) {
 	t.Helper()
 	for _, grade := range grades {
@@ -32,8 +32,8 @@ func graded(t *testing.T, client dynamic.ResourceInterface, grades ...string) {
 	}
 }
 
-// TestWidgetFieldSelector: widgets are selected by fields of their own, by the names that the version of the request
-// has for them.
+// TestWidgetFieldSelector checks that widgets can be selected by fields of the kind, with the
+// field names of the request's version.
 func TestWidgetFieldSelector(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	graded(t, widgetCase.client(t, shared.Admin(t), namespace), "Economy", "Standard", "Premium")
@@ -67,7 +67,7 @@ func TestWidgetFieldSelector(t *testing.T) {
 			})
 		})
 	}
-	// A name of another version is not known.
+	// A field name of another version is rejected.
 	for version, selector := range map[string]string{"v1": "spec.quality=Premium", "v1alpha1": "spec.grade=Premium"} {
 		_, err := inVersion(version).client(t, shared.Admin(t), namespace).List(t.Context(),
 			metav1.ListOptions{FieldSelector: selector})
@@ -84,7 +84,8 @@ func TestWidgetFieldSelector(t *testing.T) {
 	}
 }
 
-// TestWidgetFieldSelectorWatch: a widget that stops matching leaves the watch, one that begins to match enters it.
+// TestWidgetFieldSelectorWatch checks that a watch reports a widget that stops matching as
+// deleted, and one that starts matching as added.
 func TestWidgetFieldSelectorWatch(t *testing.T) {
 	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	graded(t, client, "Standard")
@@ -104,7 +105,7 @@ func TestWidgetFieldSelectorWatch(t *testing.T) {
 	}
 	entered := grade("Premium")
 	expect(t, events, watch.Added, entered)
-	// The event carries the last state that matched, at the time of the change.
+	// The event carries the last state that matched, with the resource version of the change.
 	left := entered.DeepCopy()
 	left.SetResourceVersion(grade("Economy").GetResourceVersion())
 	expect(t, events, watch.Deleted, left)
@@ -125,7 +126,8 @@ func TestWidgetFieldSelectorWatch(t *testing.T) {
 	}
 }
 
-// TestWidgetFieldSelectorDeletion: a collection is deleted by own fields too, and nothing else with it.
+// TestWidgetFieldSelectorDeletion checks that a delete of a collection by a field of the kind
+// deletes only the selected objects.
 func TestWidgetFieldSelectorDeletion(t *testing.T) {
 	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	graded(t, client, "Economy", "Standard", "Premium")

@@ -8,17 +8,19 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// flaggedTopic needs a server with flags that the shared one has not.
+// flaggedTopic is a test of a server with flags that the shared one does not have.
 type flaggedTopic struct {
 	name string
-	// prepare makes what the server is to be given, and returns the flags for it and the test.
+	// prepare creates the files that the server needs. It returns the server's flags and the
+	// test.
 	prepare func(*testing.T) (args []string, test func(*testing.T, *envtest.Environment))
 }
 
-// flaggedTopics is filled by the files of the topics. They share one environment, since each costs seconds.
+// flaggedTopics is filled by the files of the topics. They share one environment, because each
+// costs seconds.
 var flaggedTopics []flaggedTopic
 
-// TestFlags runs the tests of what the server does only when a flag says so.
+// TestFlags runs the tests of features that need a flag.
 func TestFlags(t *testing.T) {
 	var args []string
 	tests := map[string]func(*testing.T, *envtest.Environment){}

@@ -17,8 +17,9 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// TestFlowControl: a FlowSchema of the cluster says how our server treats a user's requests, from when it is made to
-// when it is deleted. Administrators are exempt, so that they can always help.
+// TestFlowControl checks that a FlowSchema of the cluster determines how the extension API server
+// classifies a user's requests, from its creation to its deletion. Administrators are exempt, so
+// that they can always intervene.
 func TestFlowControl(t *testing.T) {
 	group := install.GroupVersions()[0].Group
 	user := shared.User(t, "crowd", rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{group},
@@ -48,7 +49,8 @@ func TestFlowControl(t *testing.T) {
 		wantLevel := level(want.Spec.PriorityLevelConfiguration.Name)
 		shared.Eventually(t, "requests to be classified by "+want.Name, envtest.Patience, func(context.Context) error {
 			header := server.Get(t, path, nil).Header
-			// Through kube-apiserver there are two: its own, and then ours.
+			// Through kube-apiserver the response has two values: first kube-apiserver's, then
+			// the extension API server's.
 			schemas := header.Values(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID)
 			levels := header.Values(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID)
 			if len(schemas) == 0 || schemas[len(schemas)-1] != string(want.UID) || len(levels) != len(schemas) ||
@@ -89,7 +91,7 @@ func TestFlowControl(t *testing.T) {
 	expectSchema(crowd, built("global-default"))
 }
 
-// newFlowSchema puts a user's requests for a group into the priority level workload-low.
+// newFlowSchema assigns a user's requests for a group to the priority level workload-low.
 func newFlowSchema(name, user, group string) *flowcontrolv1.FlowSchema {
 	return &flowcontrolv1.FlowSchema{
 		ObjectMeta: metav1.ObjectMeta{Name: name},

@@ -21,8 +21,8 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// TestForgedHeaders goes straight to the server's port, as anybody who reaches it could, and claims to be an
-// administrator.
+// TestForgedHeaders checks requests with forged administrator headers that are sent directly to
+// the server's port, as any client that can reach it could.
 func TestForgedHeaders(t *testing.T) {
 	allowReviews(t)
 	frontProxy := readCA(t, shared, certs.FrontProxyCADir)
@@ -33,10 +33,12 @@ func TestForgedHeaders(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		pair *certs.KeyPair
-		// user is who the server must take the caller for; empty means that it must answer 401.
+		// user is the user that the server must authenticate. If it is empty, the server must
+		// respond with 401.
 		user, authenticator string
 	}{
-		// The first shows that the rig works: the same request with the right certificate is believed.
+		// The first case validates the test itself: the server trusts the same request with the
+		// right certificate.
 		"certificate of the front proxy": {issue(t, frontProxy, certs.FrontProxyUser), "forged",
 			"RequestHeader"},
 		"no certificate":                     {nil, "", ""},
@@ -75,7 +77,8 @@ func TestForgedHeaders(t *testing.T) {
 	}
 }
 
-// TestHealthWithoutCredentials: probes have none; everything else refuses them.
+// TestHealthWithoutCredentials checks that probes need no credentials, and that every other path
+// requires them.
 func TestHealthWithoutCredentials(t *testing.T) {
 	client, err := shared.Servers[0].Client(shared)
 	if err != nil {
@@ -114,7 +117,8 @@ func directReview(t *testing.T, e *envtest.Environment, pair *certs.KeyPair,
 	return status, answer.Status
 }
 
-// directRequest goes to a server's own port, past kube-apiserver. A server that does not listen yet gives status 0.
+// directRequest sends a request to a server's own port, bypassing kube-apiserver. It returns
+// status 0 if the server does not listen yet.
 func directRequest(t *testing.T, e *envtest.Environment, url string, pair *certs.KeyPair, method, path string,
 	headers http.Header, body []byte) (status int, answer string) {
 	t.Helper()

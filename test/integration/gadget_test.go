@@ -22,7 +22,7 @@ var gadgetCase = kindCase{
 
 func init() { kindCases = append(kindCases, gadgetCase) }
 
-// TestGadgetInvalid shows each rule's error, by field.
+// TestGadgetInvalid checks the error of each validation rule, by field.
 func TestGadgetInvalid(t *testing.T) {
 	client := gadgetCase.client(t, shared.Admin(t), "")
 	for _, tc := range []struct {
@@ -48,7 +48,8 @@ func TestGadgetInvalid(t *testing.T) {
 	}
 }
 
-// TestGadgetStrictFields: an unknown field is refused under strict validation, and nothing is stored.
+// TestGadgetStrictFields checks that strict field validation rejects an unknown field, and that
+// nothing is stored.
 func TestGadgetStrictFields(t *testing.T) {
 	client := gadgetCase.client(t, shared.Admin(t), "")
 	obj := gadgetCase.object(t, uniqueName(t))

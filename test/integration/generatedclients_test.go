@@ -20,7 +20,8 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/v1beta1"
 )
 
-// TestGeneratedClients uses widgets with the generated clients of each version, in JSON and in protobuf.
+// TestGeneratedClients uses widgets with the generated clients of each version, in JSON and in
+// protobuf.
 func TestGeneratedClients(t *testing.T) {
 	config, namespace := shared.Admin(t), shared.NewNamespace(t)
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
@@ -124,8 +125,8 @@ var (
 	}
 )
 
-// everyVersion: what is written in one version is read in every other; what a version has no field for is kept in an
-// annotation of it.
+// everyVersion checks that an object that is written in one version can be read in every other.
+// Data for which a version has no field is in one of its annotations.
 func everyVersion(t *testing.T, clients versioned.Interface, namespace string) {
 	const material = v1alpha1.MaterialPrefix + "frame"
 	create := map[string]func(metav1.ObjectMeta) error{
@@ -174,8 +175,8 @@ func everyVersion(t *testing.T, clients versioned.Interface, namespace string) {
 	}
 }
 
-// oldClient: a client of v1alpha1 that reads, changes and writes back keeps what its version cannot say; what it says
-// itself is kept too.
+// oldClient checks that a client of v1alpha1 that reads, changes and writes back an object keeps
+// data for which its version has no field, and its own changes.
 func oldClient(t *testing.T, clients versioned.Interface, namespace string) {
 	widgets := clients.WorkshopV1().Widgets(namespace)
 	if _, err := widgets.Create(t.Context(), &v1.Widget{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Spec: specV1},

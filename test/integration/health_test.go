@@ -22,7 +22,8 @@ import (
 
 var healthLine = regexp.MustCompile(`(?m)^\[\+\](\S+) ok$`)
 
-// checksOf returns the names of the checks that an endpoint makes, all of which must pass.
+// checksOf returns the names of the checks of an endpoint. It fails the test unless all of them
+// pass.
 func checksOf(t *testing.T, server envtest.Endpoint, path string) []string {
 	t.Helper()
 	body := string(server.Get(t, path+"?verbose", nil).Body)
@@ -36,8 +37,9 @@ func checksOf(t *testing.T, server envtest.Endpoint, path string) []string {
 	return names
 }
 
-// TestHealthChecks: each check that an endpoint makes can be asked for by itself, and left out. Ready is a server that
-// can do its work; what it lacks of the cluster is no reason to restart it, so /livez does not ask for that.
+// TestHealthChecks checks that each check of an endpoint can be requested by itself, and
+// excluded. A server is ready if it can do its work. Missing cluster dependencies are no reason
+// for a restart, so /livez does not check them.
 func TestHealthChecks(t *testing.T) {
 	server := direct(t, shared)
 	always := []string{"ping", "log", "etcd", "poststarthook/generic-apiserver-start-informers",
@@ -82,8 +84,8 @@ func TestHealthChecks(t *testing.T) {
 	}
 }
 
-// TestHealthAccess: the details are for those whom the cluster lets monitor it (group system:monitoring), not for
-// everybody.
+// TestHealthAccess checks that only users who may monitor the cluster (group system:monitoring)
+// can read single checks and metrics.
 func TestHealthAccess(t *testing.T) {
 	for user, groups := range map[string][]string{"monitor": {"system:monitoring"}, "nobody-special": nil} {
 		config, err := shared.Config(user, groups...)
@@ -107,8 +109,9 @@ func TestHealthAccess(t *testing.T) {
 	}
 }
 
-// TestHealthWithoutEtcd: while etcd does not answer the server is not ready, and says why; then it recovers by itself.
-// A probe that is not to restart it for that can leave the check out.
+// TestHealthWithoutEtcd checks that the server is not ready while etcd does not respond, reports
+// the reason, and then recovers by itself. A probe that must not restart it for that can exclude
+// the check.
 func TestHealthWithoutEtcd(t *testing.T) {
 	t.Parallel()
 	etcd, url := startEtcd(t)
@@ -152,7 +155,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// startEtcd starts an etcd of the test's own, which it may freeze.
+// startEtcd starts an etcd that only this test uses, so that it can freeze it.
 func startEtcd(t *testing.T) (etcd *exec.Cmd, url string) {
 	t.Helper()
 	url, peer := "http://"+freeAddress(t), "http://"+freeAddress(t)

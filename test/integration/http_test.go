@@ -11,19 +11,19 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// aggregator is kube-apiserver, for an administrator.
+// aggregator returns the endpoint of kube-apiserver, for an administrator.
 func aggregator(t *testing.T, e *envtest.Environment) envtest.Endpoint {
 	t.Helper()
 	return envtest.NewEndpoint(t, e.Admin(t))
 }
 
-// direct is our server's own port, for an administrator.
+// direct returns the endpoint of the extension API server's own port, for an administrator.
 func direct(t *testing.T, e *envtest.Environment) envtest.Endpoint {
 	t.Helper()
 	return envtest.NewEndpoint(t, e.Servers[0].ConfigAs(e, e.Admin(t)))
 }
 
-// existing returns a check that something is there.
+// existing returns a function that fails unless a GET of the path returns 200.
 func existing(server envtest.Endpoint, path string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+path, nil)
@@ -42,7 +42,7 @@ func existing(server envtest.Endpoint, path string) func(context.Context) error 
 	}
 }
 
-// roundTrip is a function that is an http.RoundTripper.
+// roundTrip is a function that implements http.RoundTripper.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.

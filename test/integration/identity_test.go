@@ -22,8 +22,8 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// TestIdentity: what our server sees of a caller equals what kube-apiserver says of it, whatever the caller's
-// credentials.
+// TestIdentity checks that the extension API server sees the same user as kube-apiserver, for any
+// type of credentials.
 func TestIdentity(t *testing.T) {
 	allowReviews(t)
 	user, err := shared.Config("jane", "makers", "testers")
@@ -44,12 +44,13 @@ func TestIdentity(t *testing.T) {
 	impersonated := rest.CopyConfig(shared.Admin(t))
 	impersonated.Impersonate = rest.ImpersonationConfig{
 		UserName: "someone else/öäü", UID: "8aee5a4a", Groups: []string{"one", "two"},
-		// The keys of extra are lower case: HTTP headers carry them.
+		// The keys of extra are lower case, because HTTP headers carry them.
 		Extra: map[string][]string{"example.com/scope": {"a", "b c", "d%2Fe"}, "plain": {"x"}},
 	}
 	for name, tc := range map[string]struct {
 		config *rest.Config
-		// uid tells that the caller must have one: only then does the comparison show that it arrives.
+		// uid requires that the user has a UID: only then does the comparison show that it
+		// arrives.
 		uid bool
 	}{
 		"client certificate":    {user, false},
@@ -90,7 +91,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestIdentityReviewStoresNothing: the status that a client sends is ignored, and there is nothing to read.
+// TestIdentityReviewStoresNothing checks that the server ignores a status that a client sends,
+// and that nothing can be read.
 func TestIdentityReviewStoresNothing(t *testing.T) {
 	client, err := dynamic.NewForConfig(shared.Admin(t))
 	if err != nil {
@@ -114,7 +116,7 @@ func TestIdentityReviewStoresNothing(t *testing.T) {
 	}
 }
 
-// allowReviews lets every authenticated user create an IdentityReview.
+// allowReviews allows every authenticated user to create an IdentityReview.
 func allowReviews(t *testing.T) {
 	t.Helper()
 	admin := shared.Client(t)
@@ -137,7 +139,7 @@ func allowReviews(t *testing.T) {
 	}
 }
 
-// review creates an IdentityReview as the config's user.
+// review creates an IdentityReview as the user of the config.
 func review(t *testing.T, config *rest.Config) identity.IdentityReviewStatus {
 	t.Helper()
 	client, err := dynamic.NewForConfig(config)

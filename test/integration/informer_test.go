@@ -25,7 +25,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// informers makes the informers that clients use: of whole objects, and of metadata alone (kube-controller-manager).
+// informers creates the kinds of informers that clients use: of whole objects, and of metadata
+// alone (kube-controller-manager).
 var informers = map[string]func(*rest.Config, string) (cache.SharedIndexInformer, error){
 	"dynamic": func(config *rest.Config, namespace string) (cache.SharedIndexInformer, error) {
 		client, err := dynamic.NewForConfig(config)
@@ -45,7 +46,7 @@ var informers = map[string]func(*rest.Config, string) (cache.SharedIndexInformer
 	},
 }
 
-// observer is a running informer with what it told, and the traffic that it caused.
+// observer is a running informer with its events and its traffic.
 type observer struct {
 	cache.SharedIndexInformer
 	name    string
@@ -53,11 +54,11 @@ type observer struct {
 	traffic *traffic
 }
 
-// observe runs the informer of that name, with the client's WatchList on or off, until the test ends, and waits until
-// it has synced.
+// observe runs an informer of that kind until the test ends, with the client's WatchList on or
+// off, and waits until it has synced.
 func observe(t *testing.T, e *envtest.Environment, kind string, watchList bool, namespace string) *observer {
 	t.Helper()
-	// The reflector asks for it once, when it starts.
+	// The reflector reads the feature gate once, when it starts.
 	clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, watchList)
 	o := &observer{name: fmt.Sprintf("%s informer, WatchList %t", kind, watchList), events: make(chan string, 100),
 		traffic: &traffic{}}
@@ -82,7 +83,7 @@ func observe(t *testing.T, e *envtest.Environment, kind string, watchList bool, 
 	return o
 }
 
-// OnAdd tells an event with the name of its object; so do OnUpdate and OnDelete.
+// OnAdd records an event with the name of its object, as OnUpdate and OnDelete do.
 func (o *observer) OnAdd(obj any, initial bool) {
 	what := "add"
 	if initial {
@@ -91,14 +92,14 @@ func (o *observer) OnAdd(obj any, initial bool) {
 	o.events <- what + " " + obj.(metav1.Object).GetName()
 }
 
-// OnUpdate leaves out what a new list repeats.
+// OnUpdate ignores unchanged objects, which a relist repeats.
 func (o *observer) OnUpdate(old, obj any) {
 	if old.(metav1.Object).GetResourceVersion() != obj.(metav1.Object).GetResourceVersion() {
 		o.events <- "update " + obj.(metav1.Object).GetName()
 	}
 }
 
-// OnDelete tells apart what was seen and what a new list showed to be missing.
+// OnDelete distinguishes an observed deletion from one that a relist revealed.
 func (o *observer) OnDelete(obj any) {
 	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		o.events <- "missed the deletion of " + unknown.Key
@@ -107,7 +108,7 @@ func (o *observer) OnDelete(obj any) {
 	o.events <- "delete " + obj.(metav1.Object).GetName()
 }
 
-// expect waits for exactly these events; their order is not looked at.
+// expect waits for exactly these events, in any order.
 func (o *observer) expect(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
@@ -128,8 +129,9 @@ func (o *observer) expect(t *testing.T, want ...string) {
 	}
 }
 
-// TestWidgetInformers: informers of every sort see what is there and each change, with the protocol that client-go
-// prefers (WatchList, KEP-3157: a watch that begins with the objects) and with the one before it.
+// TestWidgetInformers checks that informers of every kind deliver the existing objects and each
+// change. They use the protocol that client-go prefers (WatchList, KEP-3157: a watch that begins
+// with the objects) and the previous one.
 func TestWidgetInformers(t *testing.T) {
 	for kind := range informers {
 		for _, watchList := range []bool{true, false} {

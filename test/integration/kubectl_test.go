@@ -10,7 +10,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestKubectlVersion: the control plane that we build calls itself what it is, as clients that compare versions need.
+// TestKubectlVersion checks that the built control plane reports its version, because clients
+// compare versions.
 func TestKubectlVersion(t *testing.T) {
 	out, stderr, err := envtest.Kubectl{}.Run(t.Context(), shared, "version", "-o", "json")
 	if err != nil {

@@ -48,7 +48,7 @@ func TestObjectLimits(t *testing.T) {
 		{"many conditions", http.MethodPut, "/w/status", jsonType, conditions(condition, 9999), http.StatusOK, ""},
 		{"two more, patched", http.MethodPatch, "/w/status", patchType,
 			fmt.Sprintf(`[{"op":"add","path":"/status/conditions/-","value":%s},{"op":"add","path":"/status/conditions/-","value":%s}]`, condition(-1), condition(-2)),
-			http.StatusUnprocessableEntity, "a list would have 10001 elements, and may have 10000"},
+			http.StatusUnprocessableEntity, "a list would have 10001 elements, and the limit is 10000"},
 		{"many operations on many conditions", http.MethodPatch, "/w/status", patchType,
 			many(same(`{"op":"test","path":"/kind","value":"Widget"}`), 1100),
 			http.StatusRequestEntityTooLarge,
@@ -67,7 +67,7 @@ func TestObjectLimits(t *testing.T) {
 			http.StatusUnprocessableEntity, "more errors"},
 		{"many owners", http.MethodPut, "/w", jsonType, widget(
 			`,"ownerReferences":`+many(same(`{"uid":"","name":"a"}`), 501), ""),
-			http.StatusRequestEntityTooLarge, "the body has 501 ownerReferences, and may have 500"},
+			http.StatusRequestEntityTooLarge, "the body has 501 ownerReferences, and the limit is 500"},
 		{"many owners, escaped", http.MethodPut, "/w", jsonType,
 			widget(`,"owner\u0052eferences":`+many(same(`{"uid":"","name":"a"}`), 501), ""),
 			http.StatusRequestEntityTooLarge, "the body has 501 ownerReferences"},

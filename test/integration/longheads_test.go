@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestLongHeads: kube-apiserver accepts heads of 1 MiB, and responds itself to those that are too long for this server.
+// TestLongHeads checks that kube-apiserver, which accepts heads of 1 MiB, responds itself to
+// those that are too long for the extension API server.
 func TestLongHeads(t *testing.T) {
 	server := aggregator(t, shared)
 	groups := func(n int) http.Header {
@@ -19,7 +20,7 @@ func TestLongHeads(t *testing.T) {
 		}
 		return header
 	}
-	selector := func(bytes int) string { // of few values
+	selector := func(bytes int) string { // with few values
 		return "?labelSelector=a+in+(" + strings.Repeat(strings.Repeat("a", 63)+",", bytes/64) + "a)"
 	}
 	for name, tc := range map[string]struct {

@@ -24,29 +24,31 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// shared is the environment of all tests that leave it as they found it.
+// shared is the environment of all tests that leave it unchanged.
 var shared *envtest.Environment
 
 func TestMain(m *testing.M) {
 	os.Exit(envtest.Main(m, envtest.Options{}, &shared))
 }
 
-// resource is the resource of the preferred version.
+// resource returns a resource of the preferred version.
 func resource(name string) schema.GroupVersionResource {
 	return install.GroupVersions()[0].WithResource(name)
 }
 
-// kindCase is what the tests that run for every kind need to know of one.
+// kindCase describes a kind for the tests that run for every kind.
 type kindCase struct {
 	resource   schema.GroupVersionResource
 	namespaced bool
-	// sample is a file in sample/objects.
+	// sample is the name of a file in sample/objects.
 	sample string
-	// change sets a field of the spec by a merge patch; field and value are what must then be there.
+	// change is a merge patch that sets a field of the spec. field and value are the path and the
+	// value that the field must then have.
 	change string
 	field  []string
 	value  any
-	// spec, in JSON, takes the place of that of the sample, for versions that are shaped unlike it.
+	// spec replaces the spec of the sample, in JSON, for versions whose fields differ from the
+	// sample's.
 	spec string
 }
 
@@ -65,7 +67,7 @@ func (k kindCase) client(t testing.TB, config *rest.Config, namespace string) dy
 	return client.Resource(k.resource).Namespace(namespace)
 }
 
-// object reads the sample and gives it a name of its own.
+// object returns the object of the sample with another name.
 func (k kindCase) object(t testing.TB, name string) *unstructured.Unstructured {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "sample", "objects", k.sample))
@@ -78,7 +80,8 @@ func (k kindCase) object(t testing.TB, name string) *unstructured.Unstructured {
 	}
 	if k.spec != "" {
 		var spec map[string]any
-		// The standard library's makes floats of all numbers.
+		// Use the JSON package of Kubernetes, because the standard library decodes all numbers as
+		// floats.
 		if err := json.Unmarshal([]byte(k.spec), &spec); err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +102,7 @@ func uniqueName(t testing.TB) string {
 	return fmt.Sprintf("%s-%d", name, time.Now().UnixNano())
 }
 
-// invalidFields returns the fields that a 422 names, sorted.
+// invalidFields returns the fields in the causes of a 422 error, sorted.
 func invalidFields(t *testing.T, err error) []string {
 	t.Helper()
 	if !apierrors.IsInvalid(err) {
@@ -117,7 +120,7 @@ func invalidFields(t *testing.T, err error) []string {
 	return slices.Compact(fields)
 }
 
-// named returns a sample file with another name for its object, without its namespace.
+// named returns a sample file with another object name, without its namespace.
 func named(t *testing.T, file, name string) string {
 	t.Helper()
 	k := kindCase{sample: filepath.Base(file)}

@@ -22,7 +22,7 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// metadataCases are metadata that a kind may reject or warn of.
+// metadataCases holds metadata that a kind may reject or warn about.
 var metadataCases = map[string]string{
 	"finalizer without a domain":     `{"finalizers":["foo"]}`,
 	"finalizer without a path":       `{"finalizers":["example.com"]}`,
@@ -57,12 +57,13 @@ var metadataCases = map[string]string{
 	"creation":                       `{"creationTimestamp":"2020-01-01T00:00:00Z"}`,
 }
 
-// nameCases are names of objects to create.
+// nameCases lists names of objects to create.
 var nameCases = []string{"Upper", "a_b", "a..b", "-a", "a-", "a.b", "a/b", "a%b", "..", ".", strings.Repeat("a", 253),
 	strings.Repeat("a", 254), "", "ä"}
 
-// TestMetadata: metadata are rejected and warned of as the API server does for custom resources. Built-in kinds differ
-// in finalizers, which they reject instead of a warning.
+// TestMetadata checks that metadata is rejected, or returned with a warning, as kube-apiserver
+// does for custom resources. Built-in kinds differ in finalizers, which they reject instead of
+// warning.
 func TestMetadata(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	custom := customKind(t)
@@ -103,8 +104,8 @@ type kindUnderTest struct {
 	kind     string
 }
 
-// try creates or updates an object with the metadata in a dry run, and returns the status code, the fields in error and
-// the warnings.
+// try creates or updates an object with the metadata in a dry run, and returns the status code,
+// the fields with errors and the warnings.
 func (k kindUnderTest) try(t *testing.T, namespace, verb, metadata string) []string {
 	t.Helper()
 	config, collected := warned(shared.Admin(t))
@@ -148,7 +149,7 @@ func (k kindUnderTest) try(t *testing.T, namespace, verb, metadata string) []str
 	return slices.Compact(result)
 }
 
-// customKind creates a custom resource for the time of the test.
+// customKind creates a CustomResourceDefinition for the duration of the test.
 func customKind(t *testing.T) schema.GroupVersionResource {
 	t.Helper()
 	client, err := dynamic.NewForConfig(shared.Admin(t))

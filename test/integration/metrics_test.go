@@ -20,13 +20,14 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// metric adds up the samples in our server's /metrics that have the labels.
+// metric returns the sum of the samples in the extension API server's /metrics that have the
+// labels.
 func metric(t *testing.T, server envtest.Endpoint, name string, labels map[string]string) float64 {
 	t.Helper()
 	return sumOf(t, server.Get(t, "/metrics", nil).Body, name, labels)
 }
 
-// sumOf adds up the samples of a metric that have the labels.
+// sumOf returns the sum of the samples of a metric that have the labels.
 func sumOf(t *testing.T, metrics []byte, name string, labels map[string]string) float64 {
 	t.Helper()
 	samples := testutil.NewMetrics()
@@ -49,7 +50,8 @@ func sumOf(t *testing.T, metrics []byte, name string, labels map[string]string) 
 	return sum
 }
 
-// TestMetricsAccess: metrics tell of what goes on in the cluster, so they are for those who have the right to the path.
+// TestMetricsAccess checks that metrics, which reveal activity in the cluster, require the
+// permission for the path.
 func TestMetricsAccess(t *testing.T) {
 	scraper := shared.User(t, "scraper", rbacv1.PolicyRule{Verbs: []string{"get"},
 		NonResourceURLs: []string{"/metrics"}})
@@ -75,7 +77,8 @@ func TestMetricsAccess(t *testing.T) {
 	}
 }
 
-// TestMetricsCount: requests are counted by verb, resource and code, and watches while they are open.
+// TestMetricsCount checks that requests are counted by verb, resource and code, and watches while
+// they are open.
 func TestMetricsCount(t *testing.T) {
 	for _, k := range kindCases {
 		t.Run(k.resource.Resource, func(t *testing.T) {
@@ -129,7 +132,7 @@ func TestMetricsCount(t *testing.T) {
 			}
 			for counter, want := range map[string]float64{"missing": 3, "created": 1, "dry run": 1, "deleted": 1} {
 				got := metric(t, server, "apiserver_request_total", counted[counter]) - before[counter]
-				// The namespaces of other tests are being deleted meanwhile, with the widgets in them.
+				// Meanwhile the namespaces of other tests are deleted, with their widgets.
 				if others := counter == "deleted" && got > want; got != want && !others {
 					t.Errorf("apiserver_request_total%v: %v more, want %v", counted[counter], got, want)
 				}
@@ -148,8 +151,8 @@ func init() {
 		}})
 }
 
-// testStorageMetrics: the stored objects are counted, and priority and fairness knows how large a list of them is.
-// Without that, many lists at once could take more memory than there is.
+// testStorageMetrics checks that stored objects are counted, and that priority and fairness knows
+// the size of a list. Otherwise many concurrent lists could exhaust the memory.
 func testStorageMetrics(t *testing.T, e *envtest.Environment) {
 	for _, k := range kindCases {
 		client := k.client(t, e.Admin(t), e.NewNamespace(t))

@@ -13,11 +13,12 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// olderMinor is true for a control plane that does not serve MutatingAdmissionPolicy as v1, which Kubernetes 1.36 began
-// with (KEP-3962).
+// olderMinor reports whether the control plane does not serve MutatingAdmissionPolicy as v1,
+// which Kubernetes serves since 1.36 (KEP-3962).
 func olderMinor() bool { return envtest.Minor() < "1.36" }
 
-// TestOlderMinor: what the control plane lacks is off, which the log says once, and objects are written without it.
+// TestOlderMinor checks that a feature that the control plane lacks is disabled and logged once,
+// and that objects can be written without it.
 func TestOlderMinor(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(shared.Dir, "logs", "extension-apiserver.log"))
 	if err != nil {
@@ -25,7 +26,7 @@ func TestOlderMinor(t *testing.T) {
 	}
 	var lines []string
 	for line := range strings.Lines(string(data)) {
-		if strings.Contains(line, "This cluster does not serve APIs") {
+		if strings.Contains(line, "The cluster does not serve required APIs") {
 			lines = append(lines, line)
 		}
 	}

@@ -17,11 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// mutating is a MutatingAdmissionPolicy with a binding, both of one name, about the objects of a case.
+// mutating is a MutatingAdmissionPolicy and a binding with the same name, for the objects of a
+// case.
 type mutating struct {
 	name, label string
 	rule        admissionregistrationv1.RuleWithOperations
-	// expression is that of an apply configuration, or of a JSON patch.
+	// apply and jsonPatch are the expressions of an apply configuration and of a JSON patch. One
+	// of them is set.
 	apply, jsonPatch string
 	conditions       []admissionregistrationv1.MatchCondition
 	param            string
@@ -76,7 +78,8 @@ func (m mutating) create(t *testing.T, namespace string) {
 }
 
 var mutatingPolicies = []mutating{
-	// Labels are added, and of the parts the one with the name is changed: that is what the schema says.
+	// The policy adds labels and changes the part with that name, because the schema merges parts
+	// by name.
 	{name: "apply", label: "apply", rule: rule("widgets", onCreate), apply: `Object{metadata: Object.metadata{labels: {"by": "policy"}},
 		spec: Object.spec{grade: "Premium", parts: [Object.spec.parts{name: "frame", material: "ash"}]}}`},
 	{name: "json", label: "json", rule: rule("widgets", onCreate), jsonPatch: `[JSONPatch{op: "add", path: "/spec/parts/-", value: Object.spec.parts{name: "bolt"}},
@@ -94,7 +97,8 @@ var mutatingPolicies = []mutating{
 		apply: `Object{spec: Object.spec{maxReplicas: int(params.data.most)}}`, param: "limit"},
 	{name: "status", label: "status", rule: rule("widgets/status", onUpdate),
 		apply: `Object{status: Object.status{selector: "by=policy"}}`},
-	// Each notes whether it saw what the other does. Only if both are asked a second time have both seen it.
+	// Each policy records whether it saw the change of the other. Both can have seen it only if
+	// both are invoked a second time.
 	{name: "one", label: "again", rule: rule("widgets", onCreate),
 		reinvocation: admissionregistrationv1.IfNeededReinvocationPolicy,
 		apply:        `Object{metadata: Object.metadata{labels: {"one": "was-here", "one-saw-two": string("two" in object.metadata.labels)}}}`},
@@ -105,8 +109,9 @@ var mutatingPolicies = []mutating{
 		apply: `Object{metadata: Object.metadata{labels: {"in": "effect"}}}`},
 }
 
-// TestWidgetMutatingPolicy: the cluster's MutatingAdmissionPolicies change our objects before they are defaulted and
-// validated. The schema of our kinds they have from kube-apiserver, which has it from us.
+// TestWidgetMutatingPolicy checks that the cluster's MutatingAdmissionPolicies change objects
+// before they are defaulted and validated. The server gets the schema of its own kinds from
+// kube-apiserver, which fetched it from the server.
 func TestWidgetMutatingPolicy(t *testing.T) {
 	if olderMinor() {
 		t.Skip("TestOlderMinor")
@@ -121,7 +126,8 @@ func TestWidgetMutatingPolicy(t *testing.T) {
 		t.Helper()
 		return newLabelled(t, shared, widgetCase, namespace, label).create("w", spec, dryRun)
 	}
-	// Policies take effect each second, the schema is read each 5 s, the parameters once they are needed.
+	// Policies take effect each second, the schema is read every 5 s, and parameters are read
+	// when they are first needed.
 	shared.Eventually(t, "the policies to be in effect", envtest.Patience, func(context.Context) error {
 		_, paramErr := create(t, "param", nil)
 		got, err := create(t, "last", nil)
@@ -133,14 +139,14 @@ func TestWidgetMutatingPolicy(t *testing.T) {
 	for _, tc := range []struct {
 		label string
 		spec  map[string]any
-		// labels and fields are what must be there.
+		// labels and fields are the expected labels and spec fields.
 		labels map[string]string
 		fields map[string]any
 	}{
 		{"apply", nil, map[string]string{"by": "policy"}, map[string]any{
 			"grade": "Premium", "parts": []any{map[string]any{"name": "frame", "quantity": int64(1), "material": "ash"},
 				part("screw", 12)}}},
-		// The new part gets the default of a quantity that nobody gave.
+		// The new part gets the default quantity.
 		{"json", nil, nil, map[string]any{"parts": []any{part("screw", 12), part("bolt", 1)}}},
 		{"condition", nil, nil, map[string]any{"grade": "Standard"}},
 		{"condition", map[string]any{"replicas": int64(1)}, nil, map[string]any{"grade": "Economy"}},
@@ -184,8 +190,8 @@ func TestWidgetMutatingPolicy(t *testing.T) {
 	t.Run("updates", func(t *testing.T) { mutateUpdates(t, namespace) })
 }
 
-// mutateUpdates: what a policy makes of an update obeys the rules for updates; a policy for the status changes the
-// status.
+// mutateUpdates checks that an update that a policy changed is validated as an update, and that a
+// policy for the status changes the status.
 func mutateUpdates(t *testing.T, namespace string) {
 	for _, label := range []string{"immutable", "status"} {
 		if _, err := newLabelled(t, shared, widgetCase, namespace, label).create(label, nil); err != nil {

@@ -13,14 +13,15 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestNetworks runs two of our servers behind one Service, on hosts with addresses of their own, and reads through each
-// of two kube-apiservers what was written through the other.
+// TestNetworks runs two extension API servers behind one Service, on hosts with their own
+// addresses. It reads through each of two kube-apiservers the objects that were written through
+// the other.
 func TestNetworks(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces need root: run the tests as root")
 	}
-	// Of a machine that reaches the internet through a proxy. Nobody in the network of an environment is reached that
-	// way.
+	// Simulate a machine that reaches the internet through a proxy. Connections in the network of
+	// an environment must not use it.
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
 	for _, network := range []envtest.Network{envtest.EndpointRouting, envtest.ClusterIPRouting} {
 		t.Run(string(network), func(t *testing.T) {
@@ -43,7 +44,7 @@ func TestNetworks(t *testing.T) {
 					t.Errorf("get through the other kube-apiserver: %v", err)
 				}
 			}
-			// Each server must be able to answer alone.
+			// Each server must be able to serve requests alone.
 			for i, s := range e.Servers {
 				if err := e.SetEndpoints(t.Context(), s); err != nil {
 					t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 
 const openAPIProtobuf = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
-// openAPIIndex returns the paths of the OpenAPI v3 documents of a server: with their hashes, by name.
+// openAPIIndex returns the paths of a server's OpenAPI v3 documents, with their hashes, by name.
 func openAPIIndex(t *testing.T, server envtest.Endpoint) map[string]string {
 	t.Helper()
 	var index struct {
@@ -38,7 +38,7 @@ func openAPIIndex(t *testing.T, server envtest.Endpoint) map[string]string {
 	return paths
 }
 
-// groupVersionPaths are the names of the documents of the API itself.
+// groupVersionPaths returns the names of the documents of the API itself.
 func groupVersionPaths() []string {
 	var names []string
 	for _, gv := range install.GroupVersions() {
@@ -47,8 +47,9 @@ func groupVersionPaths() []string {
 	return names
 }
 
-// TestOpenAPIDeterministic: two servers say the same, byte for byte. If they did not, kube-apiserver would merge our
-// documents anew each minute, and each replica would have hashes of its own.
+// TestOpenAPIDeterministic checks that two servers return the same documents, byte for byte.
+// Otherwise kube-apiserver would merge the documents again each minute, and each replica would
+// have its own hashes.
 func TestOpenAPIDeterministic(t *testing.T) {
 	s := serve(t, "--kubeconfig="+sharedKubeconfig(t))
 	first := direct(t, shared)
@@ -79,7 +80,8 @@ func TestOpenAPIDeterministic(t *testing.T) {
 	}
 }
 
-// TestOpenAPIClient: the protobuf form of v2, which client-go asks for, has the same definitions as the JSON form.
+// TestOpenAPIClient checks that the protobuf encoding of v2, which client-go requests, has the
+// same definitions as the JSON.
 func TestOpenAPIClient(t *testing.T) {
 	client, err := discovery.NewDiscoveryClientForConfig(shared.Servers[0].ConfigAs(shared, shared.Admin(t)))
 	if err != nil {
@@ -100,7 +102,7 @@ func TestOpenAPIClient(t *testing.T) {
 	}
 }
 
-// TestOpenAPICaching: who has a document need not fetch it again.
+// TestOpenAPICaching checks that a client that has a document need not fetch it again.
 func TestOpenAPICaching(t *testing.T) {
 	for name, server := range map[string]envtest.Endpoint{"direct": direct(t, shared),
 		"through kube-apiserver": aggregator(t, shared)} {
@@ -110,7 +112,7 @@ func TestOpenAPICaching(t *testing.T) {
 			paths = append(paths, index[name], "/openapi/v3/"+name)
 		}
 		if name == "direct" {
-			// kube-apiserver makes its index without an ETag.
+			// kube-apiserver serves its index without an ETag.
 			paths = append(paths, "/openapi/v3")
 		}
 		for _, path := range paths {
@@ -125,9 +127,10 @@ func TestOpenAPICaching(t *testing.T) {
 	}
 }
 
-// TestOpenAPIOutdatedHash: after an update of our server, the index of kube-apiserver has the old hashes for up to a
-// minute. Clients that ask by them get the current document, as they do from kube-apiserver itself, and no 502; nor is
-// anybody redirected who asks our server itself.
+// TestOpenAPIOutdatedHash checks requests with an outdated hash. After an update of the extension
+// API server, the index of kube-apiserver has the old hashes for up to a minute. Clients that use
+// them get the current document, as they do from kube-apiserver itself, and no 502. The extension
+// API server does not redirect direct clients either.
 func TestOpenAPIOutdatedHash(t *testing.T) {
 	for _, name := range groupVersionPaths() {
 		got := direct(t, shared).Do(t, http.MethodGet, "/openapi/v3/"+name+"?hash=0123", nil, nil)
@@ -136,7 +139,7 @@ func TestOpenAPIOutdatedHash(t *testing.T) {
 		}
 	}
 	server := aggregator(t, shared)
-	server.Client.CheckRedirect = nil // as clients do, follow: kube-apiserver redirects to the current hash of its own
+	server.Client.CheckRedirect = nil // follow, as clients do: kube-apiserver redirects to the current hash of its own
 	for _, name := range append(groupVersionPaths(), "apis/apps/v1") {
 		want := server.Get(t, "/openapi/v3/"+name, nil)
 		got := server.Do(t, http.MethodGet, "/openapi/v3/"+name+"?hash=0123&timeout=32s", nil, nil)
@@ -147,7 +150,7 @@ func TestOpenAPIOutdatedHash(t *testing.T) {
 	}
 }
 
-// openAPI is what the tests look at of a document, v2 or v3.
+// openAPI holds the parts of a document that the tests check, v2 or v3.
 type openAPI struct {
 	Paths       map[string]map[string]any
 	Definitions map[string]map[string]any
@@ -163,8 +166,9 @@ func readOpenAPI(t *testing.T, server envtest.Endpoint, path string) openAPI {
 	return doc
 }
 
-// TestOpenAPIMerged: kube-apiserver's documents have all of ours, unchanged, and none of the types that we share had to
-// be renamed, as it would be if ours differed from kube-apiserver's.
+// TestOpenAPIMerged checks that kube-apiserver's documents contain the extension API server's,
+// unchanged. kube-apiserver must not have renamed a shared type, which it does if the definitions
+// differ.
 func TestOpenAPIMerged(t *testing.T) {
 	ours, merged := direct(t, shared), aggregator(t, shared)
 	for _, name := range groupVersionPaths() {
@@ -179,22 +183,23 @@ func TestOpenAPIMerged(t *testing.T) {
 		}
 	}
 	if envtest.Minor() != envtest.DefaultMinor {
-		// in version 2, kube-apiserver renames definitions of the libraries that differ from its own, such as Scale
+		// In OpenAPI v2, kube-apiserver renames library definitions that differ from its own,
+		// such as Scale.
 		return
 	}
 	part, whole := readOpenAPI(t, ours, "/openapi/v2"), readOpenAPI(t, merged, "/openapi/v2")
 	for path, item := range part.Paths {
-		// Discovery of the groups is kube-apiserver's own.
+		// kube-apiserver serves the discovery of the groups itself.
 		if diff := cmp.Diff(item, whole.Paths[path]); strings.Count(path, "/") > 3 && diff != "" {
 			t.Errorf("OpenAPI v2 of %s (-ours +kube-apiserver's):\n%s", path, diff)
 		}
 	}
 	for name, definition := range part.Definitions {
-		// These kinds are in every group, and kube-apiserver's list them all.
+		// These kinds are in every group, and kube-apiserver's documents list all groups.
 		delete(definition, "x-kubernetes-group-version-kind")
 		delete(whole.Definitions[name], "x-kubernetes-group-version-kind")
-		// Of its own kinds, kube-apiserver keeps its own definition where the libraries are of another minor than it
-		// is.
+		// For its own kinds, kube-apiserver keeps its own definition if the libraries have
+		// another minor version.
 		if strings.HasPrefix(name, "io.k8s.") && envtest.Minor() != envtest.DefaultMinor {
 			continue
 		}
@@ -207,8 +212,9 @@ func TestOpenAPIMerged(t *testing.T) {
 	}
 }
 
-// TestOpenAPIComplete: each operation says what it does to what, and each type and field what it is for: kubectl
-// explain, kubectl apply and generated clients know nothing else.
+// TestOpenAPIComplete checks that each operation has its action, kind and description, and that
+// each type and field has a description. kubectl explain, kubectl apply and generated clients
+// have no other source.
 func TestOpenAPIComplete(t *testing.T) {
 	server := aggregator(t, shared)
 	for _, gv := range install.GroupVersions() {

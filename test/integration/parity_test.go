@@ -17,17 +17,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// wrong is a value that no version accepts, by the name that v1 has for its field.
+// wrong is a value that no version accepts. field is its field name in v1.
 type wrong struct {
 	name  string
 	value any
 	field string
 	want  []string
-	// noApply: server-side apply merges the list by its keys with the one that is there, or cannot.
+	// noApply skips server-side apply, which merges the list by its keys into the existing one,
+	// or cannot.
 	noApply bool
 }
 
-// wrongSpecs are refused on create and on update alike.
+// wrongSpecs lists values that the server rejects on create and on update.
 var wrongSpecs = []wrong{
 	{"grade", "Golden", "spec.grade", []string{"spec.grade: FieldValueNotSupported"}, false},
 	{"negative replicas", int64(-1), "spec.replicas", []string{"spec.replicas: FieldValueInvalid"}, false},
@@ -43,7 +44,7 @@ var wrongSpecs = []wrong{
 	{"too many parts", namedParts(65), "spec.parts", []string{"spec.parts: FieldValueTooMany"}, true},
 }
 
-// wrongStatuses are refused by the subresource status.
+// wrongStatuses lists values that the server rejects in the subresource status.
 var wrongStatuses = []wrong{
 	{"negative", int64(-1), "status.observedGeneration",
 		[]string{"status.observedGeneration: FieldValueInvalid"}, false},
@@ -63,7 +64,7 @@ func namedParts(n int) []any {
 	return parts
 }
 
-// set returns the object with the value, under the name that the version has for the field.
+// set returns a copy of the object with the value in the version's field.
 func (w wrong) set(t *testing.T, obj *unstructured.Unstructured, version string) *unstructured.Unstructured {
 	t.Helper()
 	obj = obj.DeepCopy()
@@ -74,7 +75,8 @@ func (w wrong) set(t *testing.T, obj *unstructured.Unstructured, version string)
 	return obj
 }
 
-// compare holds the causes of a 422 against what is wanted, in the words of the version.
+// compare compares the causes of a 422 error with the wanted ones, with the field names of the
+// version.
 func (w wrong) compare(t *testing.T, how string, err error, k kindCase) {
 	t.Helper()
 	var want, got []string
@@ -96,9 +98,9 @@ func (w wrong) compare(t *testing.T, how string, err error, k kindCase) {
 	}
 }
 
-// TestWidgetSameErrors: generated rules run on the version of the request, so one that lacks a rule would be a way
-// around it. The same object gets the same errors through each version, on create, update, patch, apply and in the
-// status.
+// TestWidgetSameErrors checks that an invalid object gets the same errors through each version,
+// on create, update, patch, apply and in the status. Generated validation runs on the version of
+// the request, so a version without a validation rule would bypass it.
 func TestWidgetSameErrors(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	eachWidgetVersion(t, func(t *testing.T, k kindCase) {
@@ -139,7 +141,8 @@ func TestWidgetSameErrors(t *testing.T) {
 	})
 }
 
-// TestWidgetApplyAcrossVersions: owners are known across versions, whatever name a field has in each.
+// TestWidgetApplyAcrossVersions checks that field ownership carries over between versions,
+// whatever the fields are called in each.
 func TestWidgetApplyAcrossVersions(t *testing.T) {
 	namespace, config := shared.NewNamespace(t), shared.Admin(t)
 	current, old := inVersion("v1"), inVersion("v1alpha1")
@@ -175,7 +178,8 @@ func TestWidgetApplyAcrossVersions(t *testing.T) {
 	if diff := cmp.Diff(want, got.Object["spec"]); diff != "" {
 		t.Errorf("spec of both (-want +got):\n%s", diff)
 	}
-	// The old one lets go of its fields: they go, and those of the other stay.
+	// The old manager no longer applies its fields: they are removed, and those of the other
+	// manager stay.
 	if _, err = apply(old, "old", `{"design":"pendulum"}`, false); err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +193,8 @@ func TestWidgetApplyAcrossVersions(t *testing.T) {
 	}
 }
 
-// TestWidgetMergeAcrossVersions: a merge key works by the names of the version of the patch.
+// TestWidgetMergeAcrossVersions checks that merge keys work with the field names of the patch's
+// version.
 func TestWidgetMergeAcrossVersions(t *testing.T) {
 	namespace, config := shared.NewNamespace(t), shared.Admin(t)
 	if _, err := inVersion("v1").client(t, config, namespace).Create(t.Context(), inVersion("v1").object(t, "w"),
@@ -228,7 +233,8 @@ func TestWidgetMergeAcrossVersions(t *testing.T) {
 	}
 }
 
-// TestWidgetApplyKeepsMaterials: what v1alpha1 keeps in annotations has the owners that the fields have in v1.
+// TestWidgetApplyKeepsMaterials checks that the annotations in which v1alpha1 keeps data have the
+// same owners as the fields in v1.
 func TestWidgetApplyKeepsMaterials(t *testing.T) {
 	namespace, config := shared.NewNamespace(t), shared.Admin(t)
 	apply := func(version, manager, object string) error {

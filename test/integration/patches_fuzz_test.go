@@ -28,9 +28,9 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// FuzzPatches: no patch of any type, of any kind and subresource in any version, gets a 5xx. What is accepted is stored
-// as it was sent, and a strategic merge patch is merged as the library merges it. Dry runs leave the objects as they
-// are.
+// FuzzPatches checks that no patch of any type gets a 5xx response, for any kind, subresource and
+// version. The values of an accepted patch are stored as sent, and a strategic merge patch is
+// merged as the library merges it. The patches are dry runs, which leave the objects unchanged.
 func FuzzPatches(f *testing.F) {
 	server, targets := patchTargets(f)
 	scheme := runtime.NewScheme()
@@ -78,14 +78,15 @@ func FuzzPatches(f *testing.F) {
 	})
 }
 
-// patchTarget is a resource or a subresource in a version, its object, and the part of it that a patch can change.
+// patchTarget is a resource or a subresource in a version, with its object and the part of it
+// that a patch can change.
 type patchTarget struct {
 	path   string
 	object map[string]any
 	part   string
 }
 
-// patchTargets creates an object of each kind.
+// patchTargets creates an object of each kind, and returns the targets.
 func patchTargets(f *testing.F) (envtest.Endpoint, []patchTarget) {
 	f.Helper()
 	server := envtest.NewEndpoint(f, shared.Servers[0].ConfigAs(shared, shared.Admin(f)))
@@ -125,7 +126,7 @@ func patchTargets(f *testing.F) (envtest.Endpoint, []patchTarget) {
 	return server, targets
 }
 
-// collection is the path of the kind's objects in a version.
+// collection returns the path of the kind's objects in a version.
 func (k kindCase) collection(gv schema.GroupVersion, namespace string) string {
 	if k.namespaced {
 		return path.Join("/apis", gv.String(), "namespaces", namespace, k.resource.Resource)
@@ -133,14 +134,14 @@ func (k kindCase) collection(gv schema.GroupVersion, namespace string) string {
 	return path.Join("/apis", gv.String(), k.resource.Resource)
 }
 
-// merge returns what the library merges, with defaults.
+// merge returns the result of the library's merge, with defaults.
 func merge(t *testing.T, scheme *runtime.Scheme, object, patch map[string]any) map[string]any {
 	t.Helper()
 	typed, err := scheme.New(schema.FromAPIVersionAndKind(object["apiVersion"].(string), object["kind"].(string)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The library starts with what it makes of a typed object.
+	// The library starts with the unstructured conversion of a typed object.
 	converter := runtime.DefaultUnstructuredConverter
 	if err := converter.FromUnstructured(object, typed); err != nil {
 		t.Fatal(err)
@@ -165,12 +166,12 @@ func merge(t *testing.T, scheme *runtime.Scheme, object, patch map[string]any) m
 	return fields
 }
 
-// notStored returns where a scalar of a patch without directives is not in the object. Elements of lists are found by
-// their key.
+// notStored returns the path of a scalar of the patch that is not in the object. It returns "" if
+// there is none or if the patch has directives. It finds elements of lists by their key.
 func notStored(path string, sent, stored any) string {
 	switch sent := sent.(type) {
 	case nil:
-		return "" // deletes
+		return "" // null deletes the field
 	case map[string]any:
 		for key := range sent {
 			if strings.HasPrefix(key, "$") {
@@ -212,7 +213,7 @@ func notStored(path string, sent, stored any) string {
 		want, _ := new(big.Rat).SetString(number.String())
 		got, ok := new(big.Rat).SetString(fmt.Sprint(stored))
 		if want.Sign() == 0 || ok && got.Cmp(want) == 0 {
-			return "" // a zero is left out, or has a default
+			return "" // a zero is omitted, or replaced by a default
 		}
 		return path
 	}
@@ -222,7 +223,7 @@ func notStored(path string, sent, stored any) string {
 	return path
 }
 
-// withNumbers decodes JSON and leaves numbers as they were written.
+// withNumbers decodes JSON and keeps numbers as they were written.
 func withNumbers(t *testing.T, body []byte) map[string]any {
 	t.Helper()
 	var content map[string]any
@@ -234,7 +235,7 @@ func withNumbers(t *testing.T, body []byte) map[string]any {
 	return content
 }
 
-// mutator makes patches from choices.
+// mutator generates patches from a sequence of choices.
 type mutator struct{ choices []byte }
 
 func (m *mutator) choose(n int) int {
@@ -267,7 +268,7 @@ func (m *mutator) patch(object map[string]any, patchType types.PatchType) any {
 	return content
 }
 
-// pointer is a path in the object, and sometimes beyond it.
+// pointer returns a JSON pointer into the object, and sometimes to a missing field.
 func (m *mutator) pointer(object map[string]any) string {
 	pointer, at := "", any(object)
 	for range 1 + m.choose(4) {
@@ -297,7 +298,7 @@ func (m *mutator) key(object map[string]any) string {
 	return keys[m.choose(len(keys))]
 }
 
-// mutate changes something in an object, or in what it has in it.
+// mutate changes a field of the object, or of an object in it.
 func (m *mutator) mutate(object map[string]any, depth int) {
 	if len(object) == 0 {
 		object["x"] = m.value()

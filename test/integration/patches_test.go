@@ -15,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestPatchesThatDoNotFit: a patch whose content does not fit the type is 422 with the field, and changes nothing.
+// TestPatchesThatDoNotFit checks that a patch whose content does not match the type gets a 422
+// response that names the field, and changes nothing.
 func TestPatchesThatDoNotFit(t *testing.T) {
 	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	if _, err := client.Create(t.Context(), widgetCase.object(t, "w"), metav1.CreateOptions{}); err != nil {
@@ -112,7 +113,7 @@ func TestPatchesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// TestPatchesThatFit: what built-in kinds accept is accepted, in each kind of patch.
+// TestPatchesThatFit checks that each type of patch accepts what built-in kinds accept.
 func TestPatchesThatFit(t *testing.T) {
 	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	if _, err := client.Create(t.Context(), widgetCase.object(t, "w"), metav1.CreateOptions{}); err != nil {
@@ -162,7 +163,8 @@ func TestPatchesThatFit(t *testing.T) {
 	if !apierrors.IsBadRequest(err) {
 		t.Errorf("apply with the keys 1 and \"1\": %v, want BadRequest", err)
 	}
-	// The handler reads what is not read before it, and what is too long.
+	// The handler itself reports bodies that the earlier checks skip, and bodies that are too
+	// long.
 	for _, body := range []string{"{", "[]", "1"} {
 		_, err := client.Patch(t.Context(), "w", types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{})
 		if !apierrors.IsBadRequest(err) {
@@ -175,7 +177,8 @@ func TestPatchesThatFit(t *testing.T) {
 	}
 }
 
-// TestPatchesThatDoNotMerge: a patch that fits the type and cannot be merged into the object is 422, in dry runs too.
+// TestPatchesThatDoNotMerge checks that a patch that matches the type but cannot be merged into
+// the object gets a 422 response, in dry runs too.
 func TestPatchesThatDoNotMerge(t *testing.T) {
 	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	widget := widgetCase.object(t, "w")
@@ -202,7 +205,8 @@ func TestPatchesThatDoNotMerge(t *testing.T) {
 	}
 }
 
-// TestCostlyJSONPatch: the server refuses a patch that would take the library more than a minute.
+// TestCostlyJSONPatch checks that the server rejects a patch that would take the library more
+// than a minute.
 func TestCostlyJSONPatch(t *testing.T) {
 	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	if _, err := client.Create(t.Context(), widgetCase.object(t, "w"), metav1.CreateOptions{}); err != nil {
@@ -217,7 +221,7 @@ func TestCostlyJSONPatch(t *testing.T) {
 	}
 }
 
-// TestInvalidUTF8: no text is stored that was not sent.
+// TestInvalidUTF8 checks that the server stores no text that the client did not send.
 func TestInvalidUTF8(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	if _, err := widgetCase.client(t, shared.Admin(t), namespace).Create(t.Context(), widgetCase.object(t, "w"),
@@ -253,7 +257,8 @@ func TestInvalidUTF8(t *testing.T) {
 	}
 }
 
-// TestJSONPatchComparesNull: the library panics when a JSON patch compares a list that has a null.
+// TestJSONPatchComparesNull checks that the server survives a JSON patch that compares a list
+// with a null, for which the library panics.
 func TestJSONPatchComparesNull(t *testing.T) {
 	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	if _, err := client.Create(t.Context(), widgetCase.object(t, "w"), metav1.CreateOptions{}); err != nil {
@@ -269,8 +274,8 @@ func TestJSONPatchComparesNull(t *testing.T) {
 	}
 }
 
-// TestSchemaErrorsAreBounded: the response to an apply configuration is small although each of many errors has a long
-// key in its path.
+// TestSchemaErrorsAreBounded checks that the error response to an apply configuration is small
+// although each of many errors has a long key in its path.
 func TestSchemaErrorsAreBounded(t *testing.T) {
 	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	long := strings.Repeat("a", 1<<18)

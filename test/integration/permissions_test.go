@@ -27,18 +27,20 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestMissingPermission: a server without a right that its admission needs is not ready, refuses writes and names the
-// right, whichever it is and whether it was never there or is taken away. Once all are granted, all is well without a
-// restart.
+// TestMissingPermission checks a server that lacks a permission that its admission needs. The
+// server is not ready, rejects writes and names the permission, for each permission, and whether
+// it was missing from the start or removed later. When all permissions are granted, the server
+// recovers without a restart.
 func TestMissingPermission(t *testing.T) {
 	t.Parallel()
-	// Identity and authorization are delegated with other credentials: it is the rights of --kubeconfig that count.
+	// Authentication and authorization use other credentials, so only the permissions of
+	// --kubeconfig matter.
 	kubeconfig, delegated := newAccount(t, "few-rights"), sharedKubeconfig(t)
 	s := serve(t, "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+delegated,
 		"--authorization-kubeconfig="+delegated)
 	rights := manifestRights(t)
 	if olderMinor() {
-		// of an API that is not served
+		// These are permissions for an API that is not served.
 		rights = slices.DeleteFunc(rights, func(r right) bool {
 			return strings.Contains(r.name, " mutatingadmissionpolic")
 		})
@@ -50,7 +52,7 @@ func TestMissingPermission(t *testing.T) {
 			http.Header{"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}},
 			[]byte(named(t, "gadget.yaml", "g")))
 	}
-	// refused waits for a 503 that names exactly these rights.
+	// refused waits for a 503 response that names exactly these permissions.
 	refused := func(when string, want ...string) {
 		t.Helper()
 		shared.Eventually(t, "an answer to a write "+when, envtest.Patience, func(context.Context) error {
@@ -65,7 +67,7 @@ func TestMissingPermission(t *testing.T) {
 			!strings.Contains(body, "[-]permissions failed") {
 			t.Errorf("/readyz %s: %d %s, want 500 that names the check permissions", when, status, body)
 		}
-		// A restart does not help.
+		// A restart would not help, so the server stays live.
 		if status, body := directRequest(t, shared, s.url, nil, http.MethodGet, "/livez?verbose", nil,
 			nil); status != http.StatusOK {
 			t.Errorf("/livez %s: %d %s, want 200", when, status, body)
@@ -82,7 +84,8 @@ func TestMissingPermission(t *testing.T) {
 			t.Errorf("the log does not name %s:\n%s", name, s)
 		}
 	}
-	// One is always missing, so the server looks every second. The others are granted.
+	// In each step one permission is missing, so the server checks every second. All others are
+	// granted.
 	set := grantTo(t, "few-rights")
 	for i, right := range rights {
 		set(slices.Delete(slices.Clone(rights), i, i+1))
@@ -101,15 +104,15 @@ func TestMissingPermission(t *testing.T) {
 	}
 }
 
-// right is one verb on one resource.
+// right is the permission for one verb on one resource.
 type right struct {
-	// name is how the server calls it.
+	// name is the server's name for the permission.
 	name string
 	rule rbacv1.PolicyRule
 }
 
-// manifestRights are the rights of the roles in the manifests, one by one, sorted by name, for an account in the
-// namespace default.
+// manifestRights returns the permissions of the roles in the manifests, one by one, sorted by
+// name, for an account in the namespace default.
 func manifestRights(t *testing.T) []right {
 	t.Helper()
 	var data []byte
@@ -130,7 +133,7 @@ func manifestRights(t *testing.T) []right {
 		switch {
 		case role.Kind == "Role":
 			namespace = " in the namespace default"
-		case role.Kind != "ClusterRole" || role.Name == "apiserver-own-api": // of which nothing is missing at the start
+		case role.Kind != "ClusterRole" || role.Name == "apiserver-own-api": // these are not missing at the start
 			continue
 		}
 		for _, rule := range role.Rules {
@@ -153,7 +156,7 @@ func manifestRights(t *testing.T) []right {
 	return slices.CompactFunc(rights, func(a, b right) bool { return a.name == b.name })
 }
 
-// TestEnvtestRights: a server of envtest has the rights of the options, and no others.
+// TestEnvtestRights checks that a server of envtest has exactly the permissions of the options.
 func TestEnvtestRights(t *testing.T) {
 	t.Parallel()
 	e := envtest.New(t, envtest.Options{ServerRights: []rbacv1.PolicyRule{
@@ -175,14 +178,15 @@ func TestEnvtestRights(t *testing.T) {
 	}
 }
 
-// missingRights are those that the server says it lacks, in a Status or nil, sorted.
+// missingRights returns the permissions that the Status says are missing, sorted. It returns nil
+// if the body is no such Status.
 func missingRights(body string) []string {
 	var status metav1.Status
 	if err := json.Unmarshal([]byte(body), &status); err != nil {
 		return nil
 	}
-	list, _ := strings.CutPrefix(status.Message, "this server may not: ")
-	list, _, found := strings.Cut(list, "; grant it ")
+	list, _ := strings.CutPrefix(status.Message, "this server lacks permissions: ")
+	list, _, found := strings.Cut(list, "; grant ")
 	if !found {
 		return nil
 	}
@@ -195,8 +199,8 @@ func missingRights(body string) []string {
 	return slices.Compact(names) // the kit and a plugin may need the same
 }
 
-// grantTo gives a ServiceAccount of the namespace default a ClusterRole, and returns a function that sets what is in
-// it.
+// grantTo binds a ClusterRole to a ServiceAccount in the namespace default. It returns a function
+// that sets the role's permissions.
 func grantTo(t *testing.T, account string) func([]right) {
 	t.Helper()
 	rbac := shared.Client(t).RbacV1()

@@ -30,10 +30,11 @@ const (
 	onUpdate = admissionregistrationv1.Update
 )
 
-// caseLabel is on the objects of a test that a policy or webhook is about, so that tests do not meet each other's.
+// caseLabel is the label of the objects to which a policy or webhook of a test applies. It keeps
+// tests separate.
 const caseLabel = "test.example.com/case"
 
-// labelled sends requests about objects of one kind that carry the label of a case.
+// labelled sends requests for objects of one kind with the label of a case.
 type labelled struct {
 	client dynamic.ResourceInterface
 	kind   kindCase
@@ -47,7 +48,7 @@ func newLabelled(t *testing.T, e *envtest.Environment, kind kindCase, namespace,
 	return labelled{kind.client(t, e.Admin(t), namespace), kind, label, t.Context(), t}
 }
 
-// create creates an object with these fields of the spec over those of the sample.
+// create creates an object of the sample whose spec has these fields replaced.
 func (l labelled) create(name string, spec map[string]any,
 	options ...metav1.CreateOptions) (*unstructured.Unstructured, error) {
 	l.t.Helper()
@@ -61,8 +62,8 @@ func (l labelled) patch(name, patch string, subresources ...string) (*unstructur
 	return l.client.Patch(l.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
 }
 
-// inCase limits a policy to the objects of a case in a namespace, or in none: a selector of namespaces says nothing
-// about cluster-scoped objects.
+// inCase limits a policy to the objects of a case in a namespace, or to cluster-scoped objects of
+// the case, to which a namespace selector does not apply.
 func inCase(namespace, label string,
 	rule admissionregistrationv1.RuleWithOperations) *admissionregistrationv1.MatchResources {
 	return &admissionregistrationv1.MatchResources{
@@ -81,15 +82,15 @@ func rule(resource string,
 	}
 }
 
-// validating is a ValidatingAdmissionPolicy with a binding, both of one name.
+// validating is a ValidatingAdmissionPolicy and a binding with the same name.
 type validating struct {
 	name    string
 	policy  admissionregistrationv1.ValidatingAdmissionPolicySpec
 	binding admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec
 }
 
-// apply makes the policy and its binding; remove takes both away, at the end of the test if not before. Unless it says
-// something else, it denies.
+// apply creates the policy and its binding, which denies by default. remove deletes both. They
+// are deleted at the end of the test at the latest.
 func (v validating) apply(t *testing.T, e *envtest.Environment) (remove func()) {
 	t.Helper()
 	client := e.Client(t).AdmissionregistrationV1()
@@ -118,8 +119,9 @@ func (v validating) apply(t *testing.T, e *envtest.Environment) (remove func()) 
 	return remove
 }
 
-// waitForPolicies makes one more policy and waits until it refuses. A server takes in changes of policies together,
-// each second, so those that were made before are in effect too.
+// waitForPolicies creates another policy and waits until it denies a request. A server processes
+// changes of policies together, each second, so policies that were created before are also in
+// effect.
 func waitForPolicies(t *testing.T, e *envtest.Environment, namespace string) {
 	t.Helper()
 	last := validating{name: uniqueName(t), policy: admissionregistrationv1.ValidatingAdmissionPolicySpec{
@@ -134,10 +136,11 @@ func waitForPolicies(t *testing.T, e *envtest.Environment, namespace string) {
 	})
 }
 
-// denial is how a policy refuses a request. The zero value is that it does not.
+// denial is the expected rejection of a request by a policy. The zero value expects that the
+// request is accepted.
 type denial struct {
 	policy, message string
-	// reason is Invalid unless the policy gives another.
+	// reason is Invalid unless the policy sets another.
 	reason metav1.StatusReason
 }
 

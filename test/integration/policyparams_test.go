@@ -19,7 +19,7 @@ import (
 
 var configMapKind = &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
 
-// withParams returns a policy that limits replicas to what its parameter says.
+// withParams returns a policy that limits replicas to the value in its parameter.
 func withParams(namespace, name string, failure admissionregistrationv1.FailurePolicyType,
 	ref admissionregistrationv1.ParamRef) validating {
 	return validating{name: namespace + "-" + name,
@@ -36,12 +36,13 @@ func withParams(namespace, name string, failure admissionregistrationv1.FailureP
 	}
 }
 
-// TestWidgetPolicyParams: a policy can take parameters from objects that our server may read, and follows their
-// changes. While it may not read them, the failure policy decides about the requests that the policy is about, and
-// nothing else is affected.
+// TestWidgetPolicyParams checks that a policy can have parameters in objects that the server may
+// read, and follows their changes. While the server may not read them, the failure policy applies
+// to the requests that the policy matches, and no other request is affected.
 func TestWidgetPolicyParams(t *testing.T) {
 	namespace := shared.NewNamespace(t)
-	// those of other tests are gone then, and with them what reads their parameters
+	// Now the policies of other tests are no longer in effect, nor are the informers of their
+	// parameters.
 	waitForPolicies(t, shared, namespace)
 	setParam(t, namespace, "limit", "2")
 	named := admissionregistrationv1.ParamRef{Name: "limit",
@@ -87,7 +88,8 @@ func TestWidgetPolicyParams(t *testing.T) {
 	limit("named", 3)
 	limit("ignoring", 3)
 
-	// After a time without any policy that needs them, parameters are read anew (kubernetes/kubernetes#130887).
+	// After a time without a policy that needs them, parameters are read again
+	// (kubernetes/kubernetes#130887).
 	for _, f := range remove {
 		f()
 	}
@@ -98,8 +100,8 @@ func TestWidgetPolicyParams(t *testing.T) {
 	limit("again", 4)
 }
 
-// TestWidgetPolicyParamsNotFound: what happens without parameters is for the binding to say, and for the failure
-// policy.
+// TestWidgetPolicyParamsNotFound checks that the binding and the failure policy determine the
+// result if the parameters do not exist.
 func TestWidgetPolicyParamsNotFound(t *testing.T) {
 	allowParams(t, shared)
 	namespace := shared.NewNamespace(t)
@@ -142,7 +144,7 @@ func TestWidgetPolicyParamsNotFound(t *testing.T) {
 	}
 }
 
-// setParam makes or changes the ConfigMap that is a parameter.
+// setParam creates or changes the ConfigMap that is a parameter.
 func setParam(t *testing.T, namespace, name, most string) {
 	t.Helper()
 	body := fmt.Appendf(nil,
@@ -154,7 +156,8 @@ func setParam(t *testing.T, namespace, name, most string) {
 	}
 }
 
-// allowParams lets our server read ConfigMaps until the end of the test, which the manifests do not.
+// allowParams allows the server to read ConfigMaps until the end of the test. The manifests do
+// not.
 func allowParams(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	rbac := e.Client(t).RbacV1()
@@ -183,7 +186,8 @@ func allowParams(t *testing.T, e *envtest.Environment) {
 	})
 }
 
-// TestWidgetPolicyOwnParams: the server may read the API that it serves, so a policy can have its parameters there.
+// TestWidgetPolicyOwnParams checks that a policy can have its parameters in the server's own API,
+// which the server may read.
 func TestWidgetPolicyOwnParams(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	gadget := gadgetCase.object(t, uniqueName(t))

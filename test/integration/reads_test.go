@@ -26,8 +26,9 @@ type readKind struct {
 	spec map[string]any
 }
 
-// readKinds are widgets and, for comparison, leases, which kube-apiserver serves itself: what a test expects of both is
-// what a client gets anywhere, and not what our server happens to do.
+// readKinds lists widgets and, for comparison, leases, which kube-apiserver serves itself. An
+// expectation that holds for both describes the behaviour of any API server, not only of this
+// one.
 var readKinds = []readKind{
 	{widgetCase, "Widget", map[string]any{"model": "pendulum"}},
 	{kindCase{
@@ -36,7 +37,8 @@ var readKinds = []readKind{
 	}, "Lease", map[string]any{"holderIdentity": "somebody"}},
 }
 
-// path is that of the collection in a namespace, or in all of them.
+// path returns the path of the collection in a namespace, or in all namespaces if namespace is
+// empty.
 func (k readKind) path(namespace string) string {
 	path := "/apis/" + k.resource.GroupVersion().String()
 	if namespace != "" {
@@ -61,7 +63,7 @@ func (k readKind) create(t *testing.T, client dynamic.ResourceInterface, name st
 	return created
 }
 
-// patchLabel changes an object in the way that every kind allows. A value of nil removes the label.
+// patchLabel sets a label, which every kind allows. A nil value removes it.
 func patchLabel(t *testing.T, client dynamic.ResourceInterface, name, label string,
 	value any) *unstructured.Unstructured {
 	t.Helper()
@@ -83,7 +85,7 @@ func mustDelete(t *testing.T, client dynamic.ResourceInterface, name string) {
 	}
 }
 
-// objectNames of objects, in their order.
+// objectNames returns the names of the objects, in order.
 func objectNames(objects []unstructured.Unstructured) []string {
 	out := []string{}
 	for _, obj := range objects {
@@ -103,7 +105,7 @@ func mustWatch(t *testing.T, client dynamic.ResourceInterface, options metav1.Li
 	return events
 }
 
-// nextEvent reads the next event.
+// nextEvent returns the next event.
 func nextEvent(t *testing.T, events watch.Interface) watch.Event {
 	t.Helper()
 	select {
@@ -118,7 +120,7 @@ func nextEvent(t *testing.T, events watch.Interface) watch.Event {
 	}
 }
 
-// expect reads the next event, which must be about the object as it is given (nil: any state).
+// expect checks that the next event has the type and the object. A nil object matches any.
 func expect(t *testing.T, events watch.Interface, want watch.EventType, obj *unstructured.Unstructured) {
 	t.Helper()
 	select {
@@ -147,7 +149,7 @@ func mustList(t *testing.T, client dynamic.ResourceInterface,
 	return list
 }
 
-// compareRV orders resource versions of one resource, as clients may since KEP-5504.
+// compareRV compares resource versions of one resource, which KEP-5504 allows clients to do.
 func compareRV(t *testing.T, a, b string) int {
 	t.Helper()
 	n, err := resourceversion.CompareResourceVersion(a, b)

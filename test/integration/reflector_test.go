@@ -20,8 +20,9 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestWidgetReflectors: an informer outlives a restart of our server, and a gap that its server no longer remembers: it
-// is told 410 Gone, lists again, and its handlers hear of all that changed meanwhile.
+// TestWidgetReflectors checks that an informer survives a restart of the extension API server,
+// and a gap that the server no longer has in its watch cache. The informer gets 410 Gone, lists
+// again, and its handlers receive all changes of the meantime.
 func TestWidgetReflectors(t *testing.T) {
 	e := envtest.New(t, envtest.Options{})
 	namespace := e.NewNamespace(t)
@@ -50,7 +51,8 @@ func TestWidgetReflectors(t *testing.T) {
 		o.expect(t, "add b")
 	}
 
-	// A watch that ends before its first event would be an error to the informer, and make it list.
+	// Wait for an event: a watch that ends before its first one is an error for the informer, and
+	// makes it list again.
 	create("c")
 	for _, o := range observers {
 		o.expect(t, "add c")
@@ -60,12 +62,12 @@ func TestWidgetReflectors(t *testing.T) {
 		t.Fatal(err)
 	}
 	create("d")
-	// The watch cache of the new process begins after these changes.
+	// The watch cache of the new process starts after these changes.
 	if err := e.RestartServer(t.Context(), e.Servers[0]); err != nil {
 		t.Fatal(err)
 	}
-	// kube-apiserver may not have noticed it yet. Its 503 would make an informer list instead of going on with its
-	// watch.
+	// kube-apiserver may not have noticed the restart yet. Its 503 response would make an
+	// informer list instead of continuing its watch.
 	e.Eventually(t, "the API after the restart", envtest.Patience, func(ctx context.Context) error {
 		_, err := client.List(ctx, metav1.ListOptions{Limit: 1})
 		return err
@@ -86,14 +88,14 @@ func TestWidgetReflectors(t *testing.T) {
 	}
 }
 
-// traffic is what passes between a client and kube-apiserver. It can be interrupted.
+// traffic records the traffic between a client and kube-apiserver, and can interrupt it.
 type traffic struct {
 	next     http.RoundTripper
 	mu       sync.Mutex
 	requests []string
 	answers  bytes.Buffer
 	open     []io.Closer
-	// gate stops requests while it is there, and held is closed when the first one waits.
+	// gate blocks requests while it is not nil. held is closed when the first request is blocked.
 	gate, held chan struct{}
 }
 
@@ -111,7 +113,7 @@ func (f *traffic) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The pipe lets an answer end between two events, as it does when a server has enough of a watch.
+	// The pipe lets a response end between two events, as it does when a server closes a watch.
 	body := resp.Body
 	reader, writer := io.Pipe()
 	go func() {
@@ -125,7 +127,7 @@ func (f *traffic) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// pipedBody is the readable end of an answer; closing it ends the connection too.
+// pipedBody is the readable end of a response. Closing it also closes the connection.
 type pipedBody struct {
 	*io.PipeReader
 	body io.Closer
@@ -134,7 +136,7 @@ type pipedBody struct {
 // Close implements io.Closer.
 func (b pipedBody) Close() error { return errors.Join(b.PipeReader.Close(), b.body.Close()) }
 
-// pass notes a request, and holds it while the traffic is cut.
+// pass records a request, and blocks it while the traffic is cut.
 func (f *traffic) pass(req *http.Request) error {
 	query, what := req.URL.Query(), "list"
 	switch {
@@ -162,7 +164,7 @@ func (f *traffic) pass(req *http.Request) error {
 	}
 }
 
-// Write keeps a part of an answer.
+// Write records a part of a response.
 func (f *traffic) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -181,7 +183,7 @@ func (f *traffic) list() []string {
 	return slices.Clone(f.requests)
 }
 
-// cut ends what is open and returns when the client's next request waits.
+// cut ends all open responses, and returns when the client's next request is blocked.
 func (f *traffic) cut(t *testing.T) {
 	t.Helper()
 	f.mu.Lock()

@@ -12,7 +12,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestRestarts: objects outlive the server, however it ends, and the API comes back by itself, with either storage.
+// TestRestarts checks that objects survive a restart and a crash of the server, and a restart of
+// kube-apiserver. The API recovers by itself, with embedded and with external etcd.
 func TestRestarts(t *testing.T) {
 	for name, options := range map[string]envtest.Options{
 		"embedded etcd": {},

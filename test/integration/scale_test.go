@@ -21,7 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestWidgetScaleInvalid: the rules of the widget hold through each version's scale, in the words of Scale.
+// TestWidgetScaleInvalid checks that the widget's validation applies to the scale of each
+// version, and that errors name the fields of Scale.
 func TestWidgetScaleInvalid(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	newWidget(t, namespace, "w")
@@ -45,8 +46,8 @@ func TestWidgetScaleInvalid(t *testing.T) {
 	})
 }
 
-// TestWidgetAutoscaler: the HorizontalPodAutoscaler of the real kube-controller-manager reads the scale and brings it
-// down to its maximum, for which it needs no metrics.
+// TestWidgetAutoscaler checks that the HorizontalPodAutoscaler of the real
+// kube-controller-manager reads the scale and reduces it to its maximum, which needs no metrics.
 func TestWidgetAutoscaler(t *testing.T) {
 	t.Parallel()
 	namespace := shared.NewNamespace(t)
@@ -69,7 +70,7 @@ func TestWidgetAutoscaler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The controller looks every 15 s.
+	// The controller checks every 15 s.
 	shared.Eventually(t, "the autoscaler to scale the widget", 2*envtest.Patience, func(ctx context.Context) error {
 		widget, err := client.Get(ctx, "w", metav1.GetOptions{})
 		if err != nil {

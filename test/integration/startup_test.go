@@ -22,7 +22,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestRefusesToStart: what is wrong is said within 10 s, with what to do, and nothing is served.
+// TestRefusesToStart checks that the server reports a problem and its remedy within 10 s, and
+// exits.
 func TestRefusesToStart(t *testing.T) {
 	account := newAccount(t, "no-rights")
 	kubeconfig := sharedKubeconfig(t)
@@ -73,7 +74,7 @@ func TestRefusesToStart(t *testing.T) {
 	}
 }
 
-// server is a server that a test starts itself.
+// server is a server process that a test starts itself.
 type server struct {
 	cmd  *exec.Cmd
 	url  string
@@ -94,8 +95,8 @@ func (s *server) String() string {
 	return s.log.String()
 }
 
-// serve starts our server with the certificates of the shared environment, and ends it with the test. Flags that are
-// not given get values that work.
+// serve starts a server with the certificates of the shared environment, and stops it at the end
+// of the test. Flags that are not given have working values.
 func serve(t *testing.T, args ...string) *server {
 	t.Helper()
 	port := shared.FreePort(t)
@@ -133,7 +134,7 @@ func serve(t *testing.T, args ...string) *server {
 
 func port(l net.Listener) string { return strconv.Itoa(l.Addr().(*net.TCPAddr).Port) }
 
-// unreachable copies a kubeconfig and lets it point to a port where nobody listens.
+// unreachable returns a copy of a kubeconfig that points to a port without a listener.
 func unreachable(t *testing.T, kubeconfig string) string {
 	t.Helper()
 	data, err := os.ReadFile(kubeconfig)
@@ -148,7 +149,7 @@ func unreachable(t *testing.T, kubeconfig string) string {
 	return path
 }
 
-// sharedKubeconfig is that of the ServiceAccount of the manifests.
+// sharedKubeconfig returns the kubeconfig of the ServiceAccount of the manifests.
 func sharedKubeconfig(t *testing.T) string {
 	t.Helper()
 	path, err := shared.AccountKubeconfig(t.Context(), envtest.Namespace, "extension-apiserver")
@@ -158,7 +159,7 @@ func sharedKubeconfig(t *testing.T) string {
 	return path
 }
 
-// newAccount makes a ServiceAccount without rights and returns its kubeconfig.
+// newAccount creates a ServiceAccount without permissions and returns its kubeconfig.
 func newAccount(t *testing.T, name string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}

@@ -23,12 +23,12 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestBackup: a snapshot of a running server's storage brings back everything after its loss, and no client is left
-// with what came after the snapshot.
+// TestBackup checks that a snapshot of a running server restores all its data after a loss, and
+// that no client keeps later data.
 func TestBackup(t *testing.T) {
 	for name, tc := range map[string]struct {
 		options envtest.Options
-		// lose destroys the storage of a stopped server, restore brings it back from a file, with these flags besides.
+		// lose destroys the storage of a stopped server and restores it from a snapshot file.
 		lose func(t *testing.T, e *envtest.Environment, file string)
 	}{
 		"embedded etcd": {envtest.Options{}, loseEmbedded},
@@ -79,7 +79,8 @@ func create(t *testing.T, k kindCase, e *envtest.Environment, namespace, name st
 	return created.GetResourceVersion()
 }
 
-// runStorage runs a command on the storage and returns its standard output.
+// runStorage runs a storage command and returns its standard output. It fails the test if the
+// command prints errors.
 func runStorage(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	var stderr strings.Builder
@@ -110,7 +111,7 @@ func checkSnapshot(t *testing.T, e *envtest.Environment, file string, objects in
 	}
 }
 
-// checkStorage checks that the storage is well and can be defragmented under the running server.
+// checkStorage checks that the storage is healthy and can be defragmented while the server runs.
 func checkStorage(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	if out := runStorage(t, e.StorageCommand(t.Context(), "status")); !strings.Contains(out, " leader ") ||
@@ -122,14 +123,14 @@ func checkStorage(t *testing.T, e *envtest.Environment) {
 	}
 }
 
-// restore runs the restore, which must succeed the first time and refuse to do it again.
+// restore runs the restore, and checks that a second one is rejected.
 func restore(t *testing.T, args ...string) {
 	t.Helper()
 	binary := shared.ServerBinary()
 	args = append([]string{"storage", "restore"}, args...)
 	runStorage(t, exec.CommandContext(t.Context(), binary, args...))
 	if out, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput(); err == nil ||
-		!strings.Contains(string(out), "expected an empty directory") {
+		!strings.Contains(string(out), " is not empty: it contains ") {
 		t.Errorf("second restore: got %v\n%swant it refused", err, out)
 	}
 }
@@ -157,7 +158,8 @@ func loseExternal(t *testing.T, e *envtest.Environment, file string) {
 	}
 }
 
-// checkRestored checks that the objects are those that were saved, and that clients learn that the past is gone.
+// checkRestored checks that the objects match the snapshot, and that clients learn that older
+// resource versions are expired.
 func checkRestored(t *testing.T, e *envtest.Environment, k kindCase, namespace string, want []unstructured.Unstructured,
 	lost string) {
 	t.Helper()
@@ -175,9 +177,9 @@ func checkRestored(t *testing.T, e *envtest.Environment, k kindCase, namespace s
 		t.Errorf("%s: first resource version after the restore: got %s, want more than the last before, %s",
 			k.resource.Resource, after, lost)
 	}
-	// That of an object that is as it was, and that of one that is gone.
+	// The resource version of an unchanged object, and that of a lost one.
 	for _, old := range []string{got.Items[0].GetResourceVersion(), lost} {
-		// Without the error nothing may come at all, until the watch ends.
+		// Without the error, the watch would receive no event at all until it ends.
 		w, err := client.Watch(t.Context(), metav1.ListOptions{ResourceVersion: old, TimeoutSeconds: ptr.To[int64](30)})
 		if err != nil {
 			t.Fatal(err)
@@ -191,14 +193,14 @@ func checkRestored(t *testing.T, e *envtest.Environment, k kindCase, namespace s
 	}
 }
 
-// TestEmbeddedStorageIsPrivate: another user of the machine gets nothing of the embedded etcd, neither from its socket
-// nor from its files.
+// TestEmbeddedStorageIsPrivate checks that another user of the machine can read the embedded etcd
+// neither through its socket nor through its files.
 func TestEmbeddedStorageIsPrivate(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be another user")
 	}
 	const nobody = 65534
-	// The other user shall get as far as the data directory.
+	// The other user must be able to reach the data directory.
 	if err := os.Chmod(shared.Dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
@@ -207,12 +209,12 @@ func TestEmbeddedStorageIsPrivate(t *testing.T) {
 	runAs(t, cmd, nobody)
 	out, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(out),
-		"permission denied; start the server, run this as the server's user") {
+		"permission denied; check the directory, that the server runs and that you are its user") {
 		t.Errorf("status as user %d: got %v, %swant permission denied", nobody, err, out)
 	}
 }
 
-// runAs makes a command of ours run as another user, who may not read the checkout.
+// runAs makes a command run as another user, who may not read the checkout.
 func runAs(t *testing.T, cmd *exec.Cmd, uid uint32) {
 	t.Helper()
 	binary, err := os.Open(cmd.Path)

@@ -16,7 +16,7 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// TestStored: each kind is in etcd in the form that the built-in kinds have there.
+// TestStored checks that each kind is stored in etcd in the same encoding as built-in kinds.
 func TestStored(t *testing.T) {
 	for _, k := range kindCases {
 		t.Run(k.resource.Resource, func(t *testing.T) {
@@ -33,8 +33,8 @@ func TestStored(t *testing.T) {
 	}
 }
 
-// storedAsProtobuf reads an object from the embedded etcd, past our server: it must be there once, in protobuf of the
-// stored version. The end of its key is the path of the object.
+// storedAsProtobuf reads an object directly from the embedded etcd. The object must be stored
+// once, as protobuf of the storage version. path is the end of its key.
 func storedAsProtobuf(t *testing.T, e *envtest.Environment, path string) {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{

@@ -6,14 +6,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// surface is what clients are told of a resource. The files of the kinds fill surfaces; a new subresource, verb or
-// column is a new entry there.
+// surface is the description of a resource that clients get. The files of the kinds fill
+// surfaces. A new subresource, verb or column needs a new entry there.
 type surface struct {
-	// resource is its entry in discovery, which is the same in each version that has the kind.
+	// resource is its discovery entry, which is the same in each version that has the kind.
 	resource metav1.APIResource
 	// subresources have names such as "widgets/status".
 	subresources []metav1.APIResource
-	// columns are those of kubectl get; none for what cannot be read.
+	// columns are those of kubectl get. It is empty for a resource that cannot be read.
 	columns []metav1.TableColumnDefinition
 }
 
@@ -22,5 +22,5 @@ var surfaces = []surface{{
 		Verbs: metav1.Verbs{"create"}},
 }}
 
-// everyVerb is what a resource offers that is stored.
+// everyVerb lists the verbs of a stored resource.
 var everyVerb = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}

@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// asTable asks for what kubectl get prints.
+// asTable requests the Table that kubectl get prints.
 const asTable = ";as=Table;g=meta.k8s.io;v=v1"
 
-// tableOf reads a Table that came in JSON.
+// tableOf decodes a Table from JSON.
 func tableOf(t *testing.T, data []byte) metav1.Table {
 	t.Helper()
 	var table metav1.Table
@@ -26,7 +26,8 @@ func tableOf(t *testing.T, data []byte) metav1.Table {
 	return table
 }
 
-// TestTableColumns: each kind has its columns, whether it is read or watched, one or all; each says what it is about.
+// TestTableColumns checks that a list, a get and a page of each kind have its columns, and that
+// each column has a description.
 func TestTableColumns(t *testing.T) {
 	for _, k := range kindCases {
 		t.Run(k.resource.Resource, func(t *testing.T) {
@@ -68,7 +69,7 @@ func TestTableColumns(t *testing.T) {
 	}
 }
 
-// path is that of the collection.
+// path returns the path of the collection.
 func (k kindCase) path(namespace string) string {
 	path := "/apis/" + k.resource.GroupVersion().String()
 	if k.namespaced {

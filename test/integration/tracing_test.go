@@ -32,11 +32,11 @@ func init() { flaggedTopics = append(flaggedTopics, flaggedTopic{"tracing", prep
 type collector struct {
 	collectorv1.UnimplementedTraceServiceServer
 	mu sync.Mutex
-	// traces are the spans by trace ID.
+	// traces holds the spans by trace ID.
 	traces map[string][]*tracev1.Span
 }
 
-// Export implements the protocol.
+// Export implements the OTLP trace service.
 func (c *collector) Export(_ context.Context,
 	req *collectorv1.ExportTraceServiceRequest) (*collectorv1.ExportTraceServiceResponse, error) {
 	c.mu.Lock()
@@ -73,7 +73,7 @@ func prepareTracing(t *testing.T) ([]string, func(*testing.T, *envtest.Environme
 			t.Errorf("collector: %v", err)
 		}
 	})
-	// Without a sampling rate only those requests are traced whose client asks for it.
+	// Without a sampling rate, the server traces only requests whose client asks for it.
 	config := filepath.Join(t.TempDir(), "tracing.yaml")
 	if err := os.WriteFile(config,
 		[]byte("apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: "+l.Addr().String()+"\n"),
@@ -88,7 +88,8 @@ func prepareTracing(t *testing.T) ([]string, func(*testing.T, *envtest.Environme
 	}
 }
 
-// testTracing: a client's trace goes through kube-apiserver, which does not trace, to our server and on to its etcd.
+// testTracing checks that a client's trace passes through kube-apiserver, which does not trace,
+// to the extension API server and its etcd.
 func testTracing(t *testing.T, e *envtest.Environment, c *collector) {
 	k := kindCases[0]
 	path := k.path(e.NewNamespace(t))
@@ -98,7 +99,8 @@ func testTracing(t *testing.T, e *envtest.Environment, c *collector) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Who has no privileges cannot make our server trace: it would have come before the administrator's trace.
+	// An unprivileged user cannot make the server trace: the trace would have arrived before the
+	// administrator's.
 	user := e.User(t, "untraced", rbacv1.PolicyRule{Verbs: []string{"list"},
 		APIGroups: []string{install.GroupVersions()[0].Group}, Resources: []string{"*"}})
 	envtest.NewEndpoint(t, user).Get(t, path, http.Header{"Traceparent": {"00-11111111111111111111111111111111-" +
@@ -138,7 +140,7 @@ func testTracing(t *testing.T, e *envtest.Environment, c *collector) {
 	}
 }
 
-// below returns nil if a span with the name is below the ancestor.
+// below returns nil if a span with the name is a descendant of ancestor.
 func below(spans []*tracev1.Span, ancestor *tracev1.Span, name string) error {
 	parents := map[string]string{}
 	for _, span := range spans {

@@ -17,8 +17,9 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestFrontProxyCAChanges replaces the front proxy's CA and certificate in the files of kube-apiserver, with both CAs
-// trusted in between. Our server follows the ConfigMap that kube-apiserver publishes, and is never restarted.
+// TestFrontProxyCAChanges replaces the front-proxy CA and certificate in the files of
+// kube-apiserver, with both CAs trusted in between. It checks that the extension API server
+// follows the ConfigMap that kube-apiserver publishes, without a restart.
 func TestFrontProxyCAChanges(t *testing.T) {
 	e := envtest.New(t, envtest.Options{})
 	oldCA := readCA(t, e, certs.FrontProxyCADir)
@@ -51,7 +52,8 @@ func TestFrontProxyCAChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeTrust(t, e, certs.Bundle{newCA.Certificate})
-	// kube-apiserver adds CAs to the ConfigMap and takes none out before it expires: that is an administrator's step.
+	// kube-apiserver adds CAs to the ConfigMap and removes none before it expires. Removing one
+	// is an administrator's step.
 	admin := e.Client(t)
 	e.Eventually(t, "the old CA to be refused", envtest.Patience, func(ctx context.Context) error {
 		cm, err := admin.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "extension-apiserver-authentication",
@@ -78,7 +80,8 @@ func TestFrontProxyCAChanges(t *testing.T) {
 	})
 }
 
-// writeTrust replaces kube-apiserver's --requestheader-client-ca-file, which it reads again when it changes.
+// writeTrust replaces the file of kube-apiserver's --requestheader-client-ca-file, which
+// kube-apiserver reloads.
 func writeTrust(t *testing.T, e *envtest.Environment, bundle certs.Bundle) {
 	t.Helper()
 	err := certs.WriteFiles(filepath.Join(e.PKI(), certs.FrontProxyCADir),

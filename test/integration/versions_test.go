@@ -10,7 +10,7 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/v1alpha1"
 )
 
-// A spec with every field, as v1 has it, and as v1alpha1 has it, which is shaped unlike it.
+// A spec with every field, as v1 defines it, and as v1alpha1 defines it, whose fields differ.
 const (
 	widgetV1       = `{"model":"pendulum","grade":"Standard","replicas":2,"maxReplicas":5,"parts":[{"name":"screw","quantity":12},{"name":"frame","quantity":1,"material":"oak"}]}`
 	widgetV1alpha1 = `{"design":"pendulum","quality":"Standard","scale":{"desired":2,"limit":5},"parts":[{"name":"screw","count":12},{"name":"frame","count":1}]}`
@@ -24,7 +24,7 @@ func eachWidgetVersion(t *testing.T, test func(*testing.T, kindCase)) {
 	}
 }
 
-// inVersion is widgetCase in another version.
+// inVersion returns widgetCase in another version.
 func inVersion(version string) kindCase {
 	k := widgetCase
 	k.resource.Version, k.spec = version, widgetV1
@@ -34,7 +34,7 @@ func inVersion(version string) kindCase {
 	return k
 }
 
-// renamed translates a field of v1 to how the version calls it.
+// renamed returns the name of a v1 field in the version.
 func renamed(version, field string) string {
 	if version != v1alpha1.SchemeGroupVersion.Version {
 		return field

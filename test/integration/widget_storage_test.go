@@ -23,8 +23,8 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// TestWidgetStorageMigration: an object that an older server stored in another version is read as it was, and the
-// documented command writes it in the version of today.
+// TestWidgetStorageMigration checks that an object that an older server stored in another version
+// is read unchanged, and that the documented command rewrites it in the storage version.
 func TestWidgetStorageMigration(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	newWidget(t, namespace, "w")
@@ -56,7 +56,8 @@ func TestWidgetStorageMigration(t *testing.T) {
 	}
 }
 
-// embeddedStore is the etcd inside our server, past everything that guards it.
+// embeddedStore returns a client of the server's embedded etcd, which bypasses all checks of the
+// server.
 func embeddedStore(t *testing.T, e *envtest.Environment) *clientv3.Client {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Context: t.Context(),
@@ -68,7 +69,7 @@ func embeddedStore(t *testing.T, e *envtest.Environment) *clientv3.Client {
 	return client
 }
 
-// storedKey returns the key that ends so.
+// storedKey returns the only key that ends with path.
 func storedKey(t *testing.T, store *clientv3.Client, path string) string {
 	t.Helper()
 	all, err := store.Get(t.Context(), "/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
@@ -127,8 +128,8 @@ func storedVersion(t *testing.T, store *clientv3.Client, key string) string {
 	return gv.Version
 }
 
-// runDocumented runs the one command of a page in docs that matches, as its reader would: again if it fails, since
-// objects can change or go between its reading and its writing.
+// runDocumented runs the only command of a page in docs that matches, and retries it as a reader
+// would: objects can change or disappear between its reads and its writes.
 func runDocumented(t *testing.T, e *envtest.Environment, page, command string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))

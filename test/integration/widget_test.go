@@ -24,7 +24,8 @@ var widgetCase = kindCase{
 
 func init() { kindCases = append(kindCases, widgetCase) }
 
-// TestWidgetInvalid shows each rule's error, by field, and that nothing is stored.
+// TestWidgetInvalid checks the error of each validation rule, by field, and that nothing is
+// stored.
 func TestWidgetInvalid(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	client := widgetCase.client(t, shared.Admin(t), namespace)
@@ -69,7 +70,8 @@ func TestWidgetInvalid(t *testing.T) {
 	}
 }
 
-// TestWidgetUpdateRules: what may not change, and that an unrelated update is not blocked.
+// TestWidgetUpdateRules checks which fields are immutable, and that an unrelated update is not
+// blocked.
 func TestWidgetUpdateRules(t *testing.T) {
 	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	if _, err := client.Create(t.Context(), widgetCase.object(t, "w"), metav1.CreateOptions{}); err != nil {

@@ -24,13 +24,14 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// cell is one tunnel through which everything must work.
+// cell is one tunnel configuration through which everything must work.
 type cell struct {
 	name   string
 	tunnel envtest.Tunnel
 }
 
-// cells are each mode with each way to pick an endpoint. Agents have tokens and count Leases, each but for one cell.
+// cells returns each mode with each way to choose an endpoint. Agents have tokens and count
+// Leases, each except in one cell.
 func cells() []cell {
 	var all []cell
 	for _, mode := range envtest.Modes() {
@@ -47,8 +48,10 @@ func cells() []cell {
 	return all
 }
 
-// TestTunnels uses the API through every tunnel, and shows by the metrics of all three parts, and by the missing route,
-// that it was the tunnel. Then the same without a configuration, without an agent, and past the tunnel.
+// TestTunnels checks that the API works through every tunnel configuration. The metrics of
+// kube-apiserver, server and agent, and the missing route, show that the tunnel carried the
+// requests. Then it tests the same without a configuration, without an agent, and with a route
+// past the tunnel.
 func TestTunnels(t *testing.T) {
 	t.Parallel()
 	all := cells()
@@ -91,7 +94,7 @@ func TestTunnels(t *testing.T) {
 		setTunnel(t, e, envtest.Tunnel{Network: envtest.EndpointRouting})
 		unavailable(t, e, "connect: network is unreachable")
 	})
-	// What the cells measure must notice a kube-apiserver that connects by itself.
+	// The measurements of the cells must detect a kube-apiserver that connects by itself.
 	t.Run("past the tunnel", func(t *testing.T) {
 		setTunnel(t, e, envtest.Tunnel{Network: envtest.EndpointRouting, Routed: true})
 		answers(t, e, e.Admin(t))
@@ -102,7 +105,8 @@ func TestTunnels(t *testing.T) {
 	})
 }
 
-// userConfig is a user with everything that the front proxy passes on.
+// userConfig returns a configuration that impersonates a user with all attributes that the front
+// proxy passes on.
 func userConfig(t *testing.T, e *envtest.Environment, name string) *rest.Config {
 	config := rest.CopyConfig(e.Admin(t))
 	config.Impersonate = rest.ImpersonationConfig{
@@ -112,7 +116,7 @@ func userConfig(t *testing.T, e *envtest.Environment, name string) *rest.Config 
 	return config
 }
 
-// noRoute: the host of kube-apiserver reaches neither our server nor its Service.
+// noRoute checks that the host of kube-apiserver reaches neither the server nor its Service.
 func noRoute(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	for _, address := range []string{e.Servers[0].Address(), clusterIP(t, e)} {
@@ -126,7 +130,7 @@ func noRoute(t *testing.T, e *envtest.Environment) {
 	}
 }
 
-// clusterIP is the address of our Service.
+// clusterIP returns the address of the server's Service.
 func clusterIP(t *testing.T, e *envtest.Environment) string {
 	t.Helper()
 	service, err := e.Client(t).CoreV1().Services(envtest.Namespace).Get(t.Context(), envtest.ServiceName,
@@ -137,7 +141,7 @@ func clusterIP(t *testing.T, e *envtest.Environment) string {
 	return service.Spec.ClusterIP + ":443"
 }
 
-// dialled: the agent connected to the address that the routing gives, and to no other.
+// dialled checks that the agent connected to the address of the network routing, and to no other.
 func dialled(t *testing.T, e *envtest.Environment, network envtest.Network) {
 	t.Helper()
 	want, other := clusterIP(t, e), e.Servers[0].Address()
@@ -156,19 +160,20 @@ func dialled(t *testing.T, e *envtest.Environment, network envtest.Network) {
 	}
 }
 
-// noAgent kills the agent: what is asked then fails, and says why.
+// noAgent kills the agent, and checks that requests then fail with the reason.
 func noAgent(t *testing.T, e *envtest.Environment, mode envtest.Mode) {
 	t.Helper()
 	only(e).Agents[0].Kill()
 	if mode == envtest.GRPCOverUDS {
 		unavailable(t, e, "No agent available")
 	} else {
-		// kube-apiserver says no more than the code of the answer.
+		// kube-apiserver reports only the status code of the response.
 		unavailable(t, e, "code 500: 500 Internal Server Error")
 	}
 }
 
-// unavailable waits until requests fail for the reason, and say so, or our APIService is unavailable for it.
+// unavailable waits until requests fail with the reason, or until the APIService is unavailable
+// with the reason.
 func unavailable(t *testing.T, e *envtest.Environment, reason string) {
 	t.Helper()
 	client, err := apiregistration.NewForConfig(e.Admin(t))
@@ -198,7 +203,7 @@ func unavailable(t *testing.T, e *envtest.Environment, reason string) {
 	})
 }
 
-// auditArgs make our server log who did what.
+// auditArgs returns flags that make the server log all requests.
 func auditArgs(t *testing.T, log string) []string {
 	t.Helper()
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
@@ -209,7 +214,8 @@ func auditArgs(t *testing.T, log string) []string {
 	return []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log}
 }
 
-// audited: our server knows the user as the author of each kind of request, and got all of them from the node itself.
+// audited checks that the server's audit log has each kind of request with the whole identity of
+// the user.
 func audited(t *testing.T, log, user string) {
 	t.Helper()
 	file, err := os.Open(log)

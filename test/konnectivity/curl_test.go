@@ -15,20 +15,20 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// curled: konnectivity/README.md's way past kube-apiserver, with every certificate verified, reaches our server through
-// the tunnel.
+// curled checks that the curl command of docs/konnectivity/troubleshooting.md, which verifies
+// every certificate, reaches the server through the tunnel.
 func curled(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Fatal("curl is not installed; scripts/needs.sh test installs it")
 	}
-	readme, err := os.ReadFile(filepath.Join("..", "..", "konnectivity", "README.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "konnectivity", "troubleshooting.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := regexp.MustCompile("`(curl -p [^`]*)`").FindSubmatch(readme)
+	found := regexp.MustCompile("`(curl -p [^`]*)`").FindSubmatch(page)
 	if found == nil {
-		t.Fatal("konnectivity/README.md has no command curl -p in its triage")
+		t.Fatal("docs/konnectivity/troubleshooting.md has no command curl -p")
 	}
 	ip := strings.TrimSuffix(clusterIP(t, e), ":443")
 	words := strings.Fields(strings.ReplaceAll(string(found[1]), "<cluster IP>", ip))

@@ -24,11 +24,11 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// endpointPort is where what the test's own tunnels lead to listens.
+// endpointPort is the port of the endpoint at the end of the test's own tunnels.
 const endpointPort = 8233
 
-// endpoint listens on the node. It answers "flood" with more than a reader that stalls takes, and anything else with
-// the same.
+// endpoint listens on the node. It responds to "flood" with more bytes than a stalled reader
+// accepts, and echoes anything else.
 func endpoint(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	listener, err := e.ListenOnNode(endpointPort)
@@ -65,7 +65,7 @@ func answer(conn net.Conn) {
 	}
 }
 
-// dialer connects to the endpoint through the server, as kube-apiserver does.
+// dialer connects to the endpoint through the konnectivity server, as kube-apiserver does.
 type dialer func(context.Context) (net.Conn, error)
 
 func (d dialer) dial(t *testing.T) net.Conn {
@@ -86,15 +86,16 @@ func newDialer(e *envtest.Environment, mode envtest.Mode) dialer {
 	return func(ctx context.Context) (net.Conn, error) { return httpConnect(ctx, socket, address) }
 }
 
-// grpcTunnel uses the library that kube-apiserver uses.
+// grpcTunnel uses the same library as kube-apiserver.
 func grpcTunnel(ctx context.Context, socket, address string) (net.Conn, error) {
 	tunnel, err := client.CreateSingleUseGrpcTunnelWithContext(ctx, context.WithoutCancel(ctx), socket,
 		grpc.WithContextDialer(func(ctx context.Context, socket string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		}),
-		// What gRPC begins with; set, it does not grow, and a reader that stalls takes the same each time.
+		// The initial value of gRPC. If it is set, it does not grow, and a stalled reader accepts
+		// the same number of bytes each time.
 		grpc.WithInitialWindowSize(64<<10),
-		// The socket's mode is what protects it.
+		// The mode of the socket protects it.
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, err
@@ -120,7 +121,7 @@ func httpConnect(ctx context.Context, socket, address string) (net.Conn, error) 
 	return conn, resp.Body.Close()
 }
 
-// echoes counts the tunnels that carry a byte and its answer. The others have two seconds.
+// echoes returns the number of tunnels that echo a byte within two seconds.
 func echoes(t *testing.T, all []net.Conn) int {
 	t.Helper()
 	answered := make(chan error, len(all))
@@ -128,7 +129,7 @@ func echoes(t *testing.T, all []net.Conn) int {
 		if _, err := conn.Write([]byte("x")); err != nil {
 			t.Fatalf("a tunnel is closed: %v", err)
 		}
-		go func() { // until the tunnel ends: those of konnectivity's client know no deadline
+		go func() { // until the tunnel ends: connections of konnectivity's client have no deadline
 			_, err := io.ReadFull(conn, make([]byte, 1))
 			answered <- err
 		}()

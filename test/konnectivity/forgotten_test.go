@@ -21,13 +21,14 @@ import (
 )
 
 const (
-	// stalled is more than the 208 KiB that a Unix socket takes from the server, or the about 170 KiB of a gRPC stream
-	// and its client, and leaves room in the 150 packets that the server holds for an agent, so that it still notices
-	// when the agent goes.
+	// stalled is more than the 208 KiB that a Unix socket accepts from the server, or the about
+	// 170 KiB of a gRPC stream and its client. It leaves room in the 150 packets that the server
+	// holds for an agent, so that the server still notices when the agent disconnects.
 	stalled = 420 << 10
-	// rounds, and tunnels of the test in each. earlier are those before: a server knows tunnels by the agent's ID and a
-	// number that begins at 1 with each connection of the agent, and one of the same number would take the place of the
-	// stalled one.
+	// rounds is the number of rounds, tunnels the number of the test's tunnels in each, and
+	// earlier the number of tunnels before them. A server identifies tunnels by the agent's ID and
+	// a number that starts at 1 with each connection of the agent. A tunnel with the same number
+	// would replace the stalled one.
 	rounds, tunnels, earlier = 5, 10, 40
 )
 
@@ -39,10 +40,11 @@ type forgotten struct {
 	agents cable
 }
 
-// TestMeasureForgotten: an agent loses its connection and makes another, with the same ID, while the server still tries
-// to give a reader that has stalled what came through the first. When that ends, the server forgets all tunnels of the
-// agent (https://github.com/kubernetes-sigs/apiserver-network-proxy/pull/888). A socket or TCP, HTTP CONNECT is the
-// same there.
+// TestMeasureForgotten measures a known bug: an agent loses its connection and opens another with
+// the same ID, while the server still tries to send data of the first to a stalled reader. When
+// that ends, the server forgets all tunnels of the agent
+// (https://github.com/kubernetes-sigs/apiserver-network-proxy/pull/888). HTTP CONNECT behaves the
+// same over a socket and over TCP.
 func TestMeasureForgotten(t *testing.T) {
 	for _, mode := range []envtest.Mode{envtest.GRPCOverUDS, envtest.HTTPConnectOverUDS} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -87,7 +89,7 @@ func (f *forgotten) measure(t *testing.T) {
 	}
 	t.Logf("%s: a minute without an agent: %s", f.mode, f.held(t))
 	for _, conn := range all {
-		go func() { _ = conn.Close() }() // with gRPC it waits for an answer, 10 s
+		go func() { _ = conn.Close() }() // with gRPC it waits 10 s for a response
 	}
 	f.eventually(t, "the server to close the tunnels whose clients closed them", func(metrics testutil.Metrics) error {
 		if open := f.clients(metrics); open >= tunnels {
@@ -107,8 +109,8 @@ func (f *forgotten) round(t *testing.T) []net.Conn {
 		}
 	}
 	before := fromAgent(f.metrics(t))
-	// With gRPC the server takes a tunnel whose client has gone out of its table. Another one is then still of the lost
-	// connection.
+	// With gRPC the server removes a tunnel whose client has disconnected from its table. Then
+	// another tunnel still belongs to the lost connection.
 	idle, slow := f.dial(t), f.dial(t)
 	defer idle.Close()
 	if _, err := slow.Write([]byte("flood")); err != nil {
@@ -125,12 +127,12 @@ func (f *forgotten) round(t *testing.T) []net.Conn {
 	open := f.reconnected(t)
 	t.Logf("%s: while the reader stalls: %d of %d tunnels echo, %s", f.mode, echoes(t, open), len(open), f.held(t))
 	if f.mode != envtest.GRPCOverUDS {
-		// With gRPC kube-apiserver is not told that a tunnel is lost. Its ping fails after 45 s, and its client ends
-		// one whose reader stalls after 10 s.
+		// With gRPC kube-apiserver is not notified that a tunnel is lost. Its ping fails after 45
+		// s, and its client closes a tunnel whose reader stalls after 10 s.
 		answered := recovered(t, []*rest.Config{f.e.Admin(t)}, began)[0]
 		t.Logf("%s: our API answers %.1f s after the connection was lost", f.mode, answered.Seconds())
 	}
-	_ = slow.Close() // with gRPC it fails, because no answer comes
+	_ = slow.Close() // with gRPC it fails, because there is no response
 	f.eventually(t, "the server to forget the tunnels", func(metrics testutil.Metrics) error {
 		if known := sum(metrics, serverMetric+"established_connections", nil); known >= tunnels {
 			return fmt.Errorf("it knows %v", known)
@@ -178,7 +180,7 @@ func (f *forgotten) eventually(t *testing.T, what string, check func(testutil.Me
 	})
 }
 
-// clients counts the connections of kube-apiserver and of the test to the server.
+// clients returns the number of connections of kube-apiserver and of the test to the server.
 func (f *forgotten) clients(metrics testutil.Metrics) float64 {
 	if f.mode == envtest.GRPCOverUDS {
 		return sum(metrics, serverMetric+"grpc_connections", labels{"service_method": "Proxy"})
@@ -186,7 +188,7 @@ func (f *forgotten) clients(metrics testutil.Metrics) float64 {
 	return sum(metrics, serverMetric+"http_connections", nil)
 }
 
-// held is what the server knows of its tunnels and what it holds, in words.
+// held formats the number of tunnels that the server knows, and the resources that it holds.
 func (f *forgotten) held(t *testing.T) string {
 	t.Helper()
 	metrics := f.metrics(t)
@@ -198,7 +200,7 @@ func fromAgent(metrics testutil.Metrics) float64 {
 	return sum(metrics, serverMetric+"stream_packets_total", labels{"segment": "from_agent", "packet_type": "DATA"})
 }
 
-// cable is what agents are connected by.
+// cable is the connection of agents to the server.
 type cable struct {
 	mu   sync.Mutex
 	conn net.Conn
@@ -212,7 +214,7 @@ func (c *cable) dial(ctx context.Context, e *envtest.Environment) (net.Conn, err
 	return conn, err
 }
 
-// pull ends the agent's connection.
+// pull closes the agent's connection.
 func (c *cable) pull() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// host is the address of the konnectivity server of a kube-apiserver.
+// host returns the address of the konnectivity server of a kube-apiserver.
 func host(t *testing.T, k *envtest.KubeAPIServer) string {
 	t.Helper()
 	address, _, err := net.SplitHostPort(k.Address())
@@ -38,8 +38,8 @@ func certificate(t *testing.T, g generation, pair string) tls.Certificate {
 
 func serial(cert *x509.Certificate) string { return cert.SerialNumber.String() }
 
-// handshake shows a konnectivity server the certificate of a pair of g, and returns what the server showed and whether
-// it took ours. The CAs of the generations are trusted.
+// handshake presents the certificate pair of g to a konnectivity server. It trusts the CAs of
+// trusted. It returns the server's certificate, and an error if the server rejected the client's.
 func handshake(t *testing.T, conn net.Conn, name string, g generation, pair string,
 	trusted ...generation) (*x509.Certificate, error) {
 	t.Helper()
@@ -53,7 +53,7 @@ func handshake(t *testing.T, conn net.Conn, name string, g generation, pair stri
 	client := tls.Client(conn, &tls.Config{ //nolint:gosec // with TLS 1.3 a client learns that it was refused only when it reads
 		RootCAs: roots, ServerName: name, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12,
 		MaxVersion: tls.VersionTLS12,
-		// Not Certificates: of those, only one of a CA that the server names is shown.
+		// Not Certificates: the client would present only one of a CA that the server lists.
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &ours, nil },
 		VerifyConnection: func(state tls.ConnectionState) error {
 			theirs = state.PeerCertificates[0]
@@ -67,7 +67,7 @@ func handshake(t *testing.T, conn net.Conn, name string, g generation, pair stri
 	return theirs, err
 }
 
-// shown are the numbers of the certificates that the servers show to agents.
+// shown returns the serial numbers of the certificates that the servers present to agents.
 func shown(t *testing.T, e *envtest.Environment, trusted ...generation) []string {
 	t.Helper()
 	var out []string
@@ -82,8 +82,8 @@ func shown(t *testing.T, e *envtest.Environment, trusted ...generation) []string
 	return out
 }
 
-// accepted: the konnectivity server with TLS on both sides accepts agents and kube-apiservers of the generation, or
-// refuses them.
+// accepted checks whether the konnectivity server with mutual TLS accepts agents and
+// kube-apiservers of the generation.
 func accepted(t *testing.T, e *envtest.Environment, g generation, want bool) {
 	t.Helper()
 	k, live := only(e), generation(e.PKI())
@@ -102,7 +102,7 @@ func accepted(t *testing.T, e *envtest.Environment, g generation, want bool) {
 	}
 }
 
-// refusedByAgents gives a server a certificate that its agents trusted once.
+// refusedByAgents gives a server a certificate that its agents no longer trust.
 func refusedByAgents(t *testing.T, e *envtest.Environment, old generation) {
 	t.Helper()
 	k := e.KubeAPIServers[1]
@@ -115,7 +115,8 @@ func refusedByAgents(t *testing.T, e *envtest.Environment, old generation) {
 	})
 }
 
-// refusedByKubeAPIServer gives the server with TCP a certificate that its kube-apiserver trusted once.
+// refusedByKubeAPIServer gives the server with TCP a certificate that its kube-apiserver no longer
+// trusts.
 func refusedByKubeAPIServer(t *testing.T, e *envtest.Environment, old generation) {
 	t.Helper()
 	k, config := only(e), e.Admin(t)
@@ -127,7 +128,8 @@ func refusedByKubeAPIServer(t *testing.T, e *envtest.Environment, old generation
 	})
 }
 
-// refused restarts a server with the leaf of an old pair, and waits for the client's log to say why it refuses that.
+// refused restarts a server with the certificate of an old pair, and waits until the client's log
+// reports why it rejects it.
 func refused(t *testing.T, e *envtest.Environment, k *envtest.KubeAPIServer, old generation, pair, log string,
 	effect func(context.Context) error) {
 	t.Helper()

@@ -22,19 +22,21 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// controlPlanePort is that of the control plane endpoint.
+// controlPlanePort is the port of the control plane endpoint.
 const controlPlanePort = 8443
 
-// TestSecondControlPlaneNode does to a second node what kubeadm does to its files: the node leaves, joins, and is
-// upgraded, in the order that konnectivity/README.md has. Agents follow the Leases, and no call through the first
-// kube-apiserver fails meanwhile, nor one through the second while it is ready.
+// TestSecondControlPlaneNode does to a second node what kubeadm does to its files: the node
+// leaves, joins, and is upgraded, in the order of docs/konnectivity/operate.md. Agents follow the
+// Leases. No call through the first kube-apiserver fails meanwhile, nor one through the second
+// while it is ready.
 func TestSecondControlPlaneNode(t *testing.T) {
 	t.Parallel()
 	tunnel := envtest.Tunnel{Mode: envtest.GRPCOverUDS}
 	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Unregistered: true,
 		Tunnels: []envtest.Tunnel{tunnel, tunnel}})
 	first, second := e.KubeAPIServers[0], e.KubeAPIServers[1]
-	// The control plane endpoint leads to the kube-apiserver that is always ready, and agents' address to both servers.
+	// The control plane endpoint leads to the kube-apiserver that is always ready; the agents'
+	// address leads to both servers.
 	balance(t, e, controlPlanePort, strings.TrimPrefix(first.URL, "https://"))
 	balance(t, e, balancerPort, first.Address(), second.Address())
 	issued := issueKubeconfig(t, e, fmt.Sprintf("https://%s:%d", envtest.NodeAddress, controlPlanePort), 0)
@@ -55,13 +57,15 @@ func TestSecondControlPlaneNode(t *testing.T) {
 	all := call(t, configs[0])
 	events := watchWidgets(t, configs[0])
 
-	// The kube-apiserver first: without its server it would report our API as unavailable to all.
+	// The kube-apiserver first: without its server it would report the API as unavailable to all
+	// clients.
 	if err := errors.Join(e.StopKubeAPIServer(second), second.ProxyServer.Stop()); err != nil {
 		t.Fatal(err)
 	}
 	counted(t, e, 1, agents)
 
-	// The server's files are there before kubeadm join; kube-apiserver starts when agents have found the server.
+	// The server's files exist before kubeadm join; kube-apiserver starts when agents have found
+	// the server.
 	if err := second.ProxyServer.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +78,7 @@ func TestSecondControlPlaneNode(t *testing.T) {
 		func(context.Context) error { return joined.enough(50) })
 	joined.end(t)
 
-	// kubeadm upgrade writes another manifest of kube-apiserver, and leaves the server alone.
+	// kubeadm upgrade rewrites the manifest of kube-apiserver, and leaves the server alone.
 	if err := e.RestartKubeAPIServer(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +129,8 @@ func watchWidgets(t *testing.T, config *rest.Config) watch.Interface {
 	return events
 }
 
-// counted waits until the agents have the servers of so many kube-apiservers, and the live check finds nothing.
+// counted waits until the agents are connected to the servers of so many kube-apiservers, and the
+// live check finds nothing.
 func counted(t *testing.T, e *envtest.Environment, kubeAPIServers int, agents []*envtest.KonnectivityProcess) {
 	t.Helper()
 	began := time.Now()
@@ -139,7 +144,7 @@ func counted(t *testing.T, e *envtest.Environment, kubeAPIServers int, agents []
 	t.Logf("%d servers after %.1f s", kubeAPIServers, time.Since(began).Seconds())
 }
 
-// calls are requests to our API, one after the other on new connections, until the first that fails.
+// calls are sequential requests to the API on new connections, until one fails.
 type calls struct {
 	mu     sync.Mutex
 	done   int
@@ -179,7 +184,7 @@ func (c *calls) enough(want int) error {
 	return fmt.Errorf("%d of %d", c.done, want)
 }
 
-// end fails the test if a call failed, and returns how many there were.
+// end stops the calls. It fails the test if one failed, and returns their number.
 func (c *calls) end(t *testing.T) int {
 	t.Helper()
 	c.stop()

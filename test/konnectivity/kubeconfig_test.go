@@ -19,21 +19,21 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestServerKubeconfig: the kubeconfig that konnectivity/README.md gives the server reaches a kube-apiserver whose
-// certificate has kubeadm's names; it lasts as long as the other certificates, and after its end the documented renewal
-// brings agents back.
+// TestServerKubeconfig checks that the server's kubeconfig of docs/konnectivity/install.md reaches
+// a kube-apiserver whose certificate has kubeadm's names. Its certificate has the same lifetime as
+// the other certificates. After its expiry, the documented renewal lets agents connect again.
 func TestServerKubeconfig(t *testing.T) {
 	t.Parallel()
 	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Unregistered: true,
 		Tunnels: []envtest.Tunnel{{Mode: envtest.GRPCOverUDS}}})
 	flags := documentedKubeconfig(t, e)
 	if got, want := days(t, flags["lifetime"]), 365; got != want {
-		t.Errorf("konnectivity/README.md makes a kubeconfig for %d days, want %d as konnectivity's other leaves", got,
+		t.Errorf("docs/konnectivity/install.md makes a kubeconfig for %d days, want %d as konnectivity's other leaves", got,
 			want)
 	}
 	for _, tc := range []struct {
 		name, server string
-		refused      string // in the server's log; empty where an agent is admitted
+		refused      string // in the server's log; empty if the server admits an agent
 	}{
 		{"as documented", flags["server"], ""},
 		{"loopback, which kubeadm's certificate does not contain", "https://127.0.0.1:6443", "not 127.0.0.1"},
@@ -64,7 +64,8 @@ func TestServerKubeconfig(t *testing.T) {
 			t.Fatal(err)
 		}
 		agentRefused(t, e, len(log), "Client authentication failed")
-		// As documented: the same command, and a restart where the certificate has expired already.
+		// As documented: the same command, and a restart, because the certificate has already
+		// expired.
 		if _, err := kubeconfig.Write(t.Context(), issued); err != nil {
 			t.Fatal(err)
 		}
@@ -78,18 +79,18 @@ func TestServerKubeconfig(t *testing.T) {
 	})
 }
 
-// documentedKubeconfig returns the flags of the command that konnectivity/README.md has for a static pod, as a shell on
-// a control plane node reads them.
+// documentedKubeconfig returns the flags of the command for a static pod in
+// docs/konnectivity/install.md, as a shell on a control plane node reads them.
 func documentedKubeconfig(t *testing.T, e *envtest.Environment) map[string]string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "..", "konnectivity", "README.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "konnectivity", "install.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(page), "\n### The server as a static pod\n")
+	_, section, _ := strings.Cut(string(page), "\n## Install the server as a static pod\n")
 	command := regexp.MustCompile(`(?m)^certgen konnectivity kubeconfig ((?:.*\\\n)*.*)$`).FindStringSubmatch(section)
 	if command == nil {
-		t.Fatal("konnectivity/README.md does not make a kubeconfig for the static pod")
+		t.Fatal("docs/konnectivity/install.md does not make a kubeconfig for the static pod")
 	}
 	admin, err := e.AdminKubeconfig()
 	if err != nil {
@@ -111,7 +112,7 @@ func documentedKubeconfig(t *testing.T, e *envtest.Environment) map[string]strin
 	return flags
 }
 
-// days reads a lifetime such as 365d; the default is certgen's.
+// days parses a lifetime such as 365d; the default is certgen's.
 func days(t *testing.T, lifetime string) int {
 	t.Helper()
 	if lifetime == "" {
@@ -124,7 +125,7 @@ func days(t *testing.T, lifetime string) int {
 	return n
 }
 
-// issueKubeconfig does what certgen does with the flags.
+// issueKubeconfig does the same as certgen with the flags.
 func issueKubeconfig(t *testing.T, e *envtest.Environment, server string, lifetime time.Duration) kubeconfig.Options {
 	t.Helper()
 	opts := kubeconfig.Options{
@@ -139,7 +140,8 @@ func issueKubeconfig(t *testing.T, e *envtest.Environment, server string, lifeti
 	return opts
 }
 
-// serveWith restarts the konnectivity server with a kubeconfig, and returns where its log is then.
+// serveWith restarts the konnectivity server with a kubeconfig, and returns the length of its log
+// before.
 func serveWith(t *testing.T, e *envtest.Environment, opts kubeconfig.Options) int {
 	t.Helper()
 	log, err := os.ReadFile(only(e).ProxyServer.Log())
@@ -150,7 +152,7 @@ func serveWith(t *testing.T, e *envtest.Environment, opts kubeconfig.Options) in
 	return len(log)
 }
 
-// newAgent starts an agent that ends with the test.
+// newAgent starts an agent that is killed at the end of the test.
 func newAgent(t *testing.T, e *envtest.Environment) *envtest.KonnectivityProcess {
 	t.Helper()
 	a, err := e.NewAgent(t.Context(), only(e))
@@ -169,7 +171,8 @@ func agentAdmitted(t *testing.T, e *envtest.Environment) {
 	e.Eventually(t, "the agent to have its server", envtest.Patience, newAgent(t, e).Ready)
 }
 
-// agentRefused starts an agent that must have no server, for a reason that is in the server's log after what was seen.
+// agentRefused starts an agent that must not get a server. The reason must be in the server's log
+// after the offset seen.
 func agentRefused(t *testing.T, e *envtest.Environment, seen int, reason string) {
 	t.Helper()
 	a := newAgent(t, e)

@@ -17,13 +17,14 @@ import (
 )
 
 const (
-	// warmUp is how many restarts come before the first count: caches and connection pools fill.
+	// warmUp is the number of restarts before the first count: caches and connection pools fill.
 	warmUp, restarts = 10, 100
-	// settle is how long connections that are being closed may take: kube-apiserver notices a dead one after 45 s.
+	// settle is how long connections may take to close: kube-apiserver detects a dead one after 45
+	// s.
 	settle = time.Minute
 )
 
-// held is what a process holds.
+// held is the number of goroutines and descriptors of a process.
 type held struct{ goroutines, descriptors float64 }
 
 func heldIn(metrics testutil.Metrics) held {
@@ -34,8 +35,9 @@ func (h held) least(other held) held {
 	return held{min(h.goroutines, other.goroutines), min(h.descriptors, other.descriptors)}
 }
 
-// TestMeasureLeaks counts what kube-apiserver and the konnectivity server hold after many restarts of the agent: the
-// least within a minute, when what is on its way has come and gone.
+// TestMeasureLeaks measures the goroutines and descriptors of kube-apiserver and the konnectivity
+// server after many restarts of the agent. It takes the minimum within a minute, which excludes
+// temporary ones.
 func TestMeasureLeaks(t *testing.T) {
 	for _, mode := range envtest.Modes() {
 		t.Run(string(mode), func(t *testing.T) {
@@ -59,7 +61,7 @@ func TestMeasureLeaks(t *testing.T) {
 				restart(restarts / 2)
 				a, s := least(t, e)
 				t.Logf("%s, after %3d restarts: kube-apiserver %+v, konnectivity server %+v", mode, n, a, s)
-				// One for each restart would be a leak. Half of that is more than what comes and goes.
+				// One for each restart would be a leak. Half of that is more than the variation.
 				if a.descriptors > apiServer.descriptors+restarts/2 || s.descriptors > server.descriptors+restarts/2 {
 					t.Errorf("descriptors grew with each restart: from %+v and %+v to %+v and %+v",
 						apiServer, server, a, s)
@@ -69,7 +71,7 @@ func TestMeasureLeaks(t *testing.T) {
 	}
 }
 
-// least is the least that each held within a minute.
+// least returns the minimum of each process within a minute.
 func least(t *testing.T, e *envtest.Environment) (apiServer, server held) {
 	t.Helper()
 	first := true

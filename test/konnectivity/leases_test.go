@@ -12,8 +12,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// leased waits for the Lease of the konnectivity server. Without it agents count the one server that they are connected
-// to anyway, so that everything else works.
+// leased waits for the Lease of the konnectivity server. Without it everything else works too:
+// agents then count the one server to which they are connected.
 func leased(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	client, err := e.AdminClient()

@@ -20,18 +20,18 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// patience is how long a condition may take to come true on a busy machine. kube-apiserver looks at an APIService each
-// 30 s, and an agent that found no server waits up to 30 s for its next attempt. Tests wait, and end as soon as it is
-// true.
+// patience is how long a condition may take on a busy machine. kube-apiserver checks an APIService
+// every 30 s, and an agent that found no server waits up to 30 s for its next attempt. Tests
+// continue as soon as the condition is true.
 const patience = 3 * time.Minute
 
-// inside tells the test binary that it runs in namespaces of its own.
+// inside tells the test binary that it runs in its own namespaces.
 const inside = "KONNECTIVITY_TEST_INSIDE"
 
-// noNamespaces is why nothing can be tested; empty when it can.
+// noNamespaces is the reason why the tests are skipped, or empty.
 var noNamespaces string
 
-// TestMain gives a user who is not root the rights of root over networks of its own.
+// TestMain gives a user who is not root the permissions of root over its own networks.
 func TestMain(m *testing.M) {
 	if os.Getenv(inside) != "" {
 		if err := loopback(); err != nil {
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	}
 	cmd := exec.Command(os.Args[0], os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	// There is nft, which is not in the PATH of Debian's users.
+	// For nft, which is not in the PATH of Debian's users.
 	cmd.Env = append(os.Environ(), inside+"=1", "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET | syscall.CLONE_NEWNS,
@@ -69,7 +69,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// loopback is down in a new network.
+// loopback sets up the loopback device, which is down in a new network.
 func loopback() error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -78,7 +78,7 @@ func loopback() error {
 	return netlink.LinkSetUp(lo)
 }
 
-// start starts an environment, where that is possible.
+// start starts an environment, or skips the test without namespaces.
 func start(t testing.TB, options envtest.Options) *envtest.Environment {
 	t.Helper()
 	if noNamespaces != "" {
@@ -87,10 +87,10 @@ func start(t testing.TB, options envtest.Options) *envtest.Environment {
 	return envtest.New(t, options)
 }
 
-// only is the kube-apiserver of an environment with one.
+// only returns the kube-apiserver of an environment with one.
 func only(e *envtest.Environment) *envtest.KubeAPIServer { return e.KubeAPIServers[0] }
 
-// setTunnel changes how the kube-apiserver reaches our server, and fails the test if it cannot.
+// setTunnel changes how the kube-apiserver reaches the server, and fails the test on an error.
 func setTunnel(t *testing.T, e *envtest.Environment, tunnel envtest.Tunnel) {
 	t.Helper()
 	began := time.Now()
@@ -100,24 +100,24 @@ func setTunnel(t *testing.T, e *envtest.Environment, tunnel envtest.Tunnel) {
 	t.Logf("another tunnel after %.1f s", time.Since(began).Seconds())
 }
 
-// answers waits until our API answers through the kube-apiserver of the config.
+// answers waits until the API responds through the kube-apiserver of the config.
 func answers(t testing.TB, e *envtest.Environment, config *rest.Config) {
 	t.Helper()
 	config = rest.CopyConfig(config)
-	config.Timeout = time.Second // so that a request which hangs is soon another one
+	config.Timeout = time.Second // so that a hanging request is soon retried
 	e.Eventually(t, "our API to answer", patience, func(ctx context.Context) error {
 		return get(ctx, config, gadgets+"?limit=1")
 	})
 }
 
-// get gets a path, once.
+// get requests a path once.
 func get(ctx context.Context, config *rest.Config, path string) error {
 	_, err := read(ctx, config, path)
 	return err
 }
 
-// read returns the answer to one request. Its connection is closed after it, so that what the servers hold open is
-// theirs.
+// read returns the body of one response. It closes the connection afterwards, so that the servers'
+// open connections are their own.
 func read(ctx context.Context, config *rest.Config, path string) ([]byte, error) {
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {

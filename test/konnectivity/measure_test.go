@@ -14,8 +14,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestMeasureRecovery does what TestRecovery does, with one mode after the other. Each kube-apiserver sets the
-// condition that all share, so that those of TestRecovery help each other.
+// TestMeasureRecovery does the same as TestRecovery, with one mode after the other. Each
+// kube-apiserver sets the condition that all share, so those of TestRecovery help each other.
 func TestMeasureRecovery(t *testing.T) {
 	for _, mode := range envtest.Modes() {
 		t.Run(string(mode), func(t *testing.T) {
@@ -25,8 +25,8 @@ func TestMeasureRecovery(t *testing.T) {
 	}
 }
 
-// TestMeasureRenewal: a server that runs on uses the renewed certificate of its kubeconfig before the old one expires.
-// client-go looks for another one every 5 minutes.
+// TestMeasureRenewal checks that a running server uses the renewed certificate of its kubeconfig
+// before the old one expires. client-go checks for a new one every 5 minutes.
 func TestMeasureRenewal(t *testing.T) {
 	const lifetime = 7 * time.Minute
 	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Unregistered: true,
@@ -47,7 +47,7 @@ func TestMeasureRenewal(t *testing.T) {
 	agentAdmitted(t, e)
 }
 
-// renewed asks for the default lifetime.
+// renewed returns the options with the default lifetime.
 func renewed(opts kubeconfig.Options) kubeconfig.Options {
 	opts.Client.Lifetime = 0
 	return opts

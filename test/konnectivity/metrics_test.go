@@ -13,7 +13,7 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// The beginnings of konnectivity's metrics.
+// The prefixes of konnectivity's metrics.
 const (
 	serverMetric = "konnectivity_network_proxy_server_"
 	agentMetric  = "konnectivity_network_proxy_agent_"
@@ -52,18 +52,18 @@ func parse(text []byte, err error) (testutil.Metrics, error) {
 	return metrics, nil
 }
 
-// metricsOf are those of a konnectivity server or agent.
+// metricsOf returns the metrics of a konnectivity server or agent.
 func metricsOf(ctx context.Context, p *envtest.KonnectivityProcess) (testutil.Metrics, error) {
 	return parse(p.Metrics(ctx))
 }
 
-// apiServerMetrics are those of the only kube-apiserver.
+// apiServerMetrics returns the metrics of the only kube-apiserver.
 func apiServerMetrics(ctx context.Context, t testing.TB, e *envtest.Environment) (testutil.Metrics, error) {
 	return parse(read(ctx, e.Admin(t), "/metrics"))
 }
 
-// counts are what the agent counted until some moment: packets to the server with data, and endpoints that did not
-// answer.
+// counts are the agent's counters so far: data packets to the server, and endpoints that it failed
+// to dial.
 type counts struct{ packets, failures float64 }
 
 func count(ctx context.Context, e *envtest.Environment) (counts, error) {
@@ -75,12 +75,12 @@ func count(ctx context.Context, e *envtest.Environment) (counts, error) {
 	}, err
 }
 
-// listPackets is how many packets a list of 5 MiB needs at least: kube-apiserver asks for it compressed, which makes no
-// less than half of it, and an agent reads 4 KiB at a time.
+// listPackets is the minimum number of packets of a list of 5 MiB. kube-apiserver requests it
+// compressed, which saves at most half, and an agent reads 4 KiB at a time.
 const listPackets = listSize / 2 / (4 << 10)
 
-// carried returns what is missing, in the metrics of kube-apiserver, konnectivity server and agent, of a tunnel that
-// carried what use does, and still holds connections open; nil when nothing is.
+// carried checks the metrics of kube-apiserver, konnectivity server and agent. It returns nil if
+// the tunnel has carried the requests of use and still holds connections open.
 func carried(ctx context.Context, t *testing.T, e *envtest.Environment, mode envtest.Mode, before counts) error {
 	k := only(e)
 	if k.ProxyServer == nil || len(k.Agents) == 0 {
@@ -127,7 +127,7 @@ func carried(ctx context.Context, t *testing.T, e *envtest.Environment, mode env
 	return errors.Join(errs...)
 }
 
-// dialLabels are how kube-apiserver's metrics call the mode.
+// dialLabels returns the labels of the mode in kube-apiserver's metrics.
 func dialLabels(mode envtest.Mode) labels {
 	switch mode {
 	case envtest.GRPCOverUDS:

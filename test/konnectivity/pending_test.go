@@ -16,10 +16,10 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestMeasurePending shows what dials that a frozen agent never answered leave behind, with and without
-// --backend-dial-timeout, whose default is none
-// (https://github.com/kubernetes-sigs/apiserver-network-proxy/issues/855). The server gives the agent up after 50 s;
-// what is counted is what it holds a minute later.
+// TestMeasurePending measures what is left of dials to which a frozen agent never responded, with
+// and without --backend-dial-timeout, which is unset by default
+// (https://github.com/kubernetes-sigs/apiserver-network-proxy/issues/855). The server gives up the
+// agent after 50 s; the measurement is a minute later.
 func TestMeasurePending(t *testing.T) {
 	for _, mode := range envtest.Modes() {
 		for _, timeout := range []string{"0s", "10s"} {
@@ -54,7 +54,7 @@ func TestMeasurePending(t *testing.T) {
 	}
 }
 
-// pending is what the server holds, in words.
+// pending formats the number of pending dials and the resources that the server holds.
 func pending(t *testing.T, k *envtest.KubeAPIServer) string {
 	t.Helper()
 	metrics, err := metricsOf(t.Context(), k.ProxyServer)

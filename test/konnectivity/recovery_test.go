@@ -16,14 +16,15 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// A request that takes longer than requestTimeout is given up and another sent: a person would not wait longer.
+// requestTimeout is the time after which a request is aborted and retried: a person would not wait
+// longer.
 const requestTimeout = 2 * time.Second
 
-// fault breaks every tunnel of an environment, and mends it.
+// fault breaks every tunnel of an environment, and repairs it.
 type fault struct {
 	name string
-	// inject breaks, mend repairs; recovery is counted from when mend begins. bound is the most that it may take on a
-	// busy machine.
+	// inject breaks the tunnel, and mend repairs it. bound is the maximum recovery time, from the
+	// start of mend, on a busy machine.
 	inject, mend func(t *testing.T, e *envtest.Environment)
 	bound        time.Duration
 }
@@ -43,12 +44,12 @@ func faults() []fault {
 			k.ProxyServer.Kill()
 			return nil
 		}),
-			// An agent looks for its server each 5 s at first, and each 30 s at last.
+			// An agent first looks for its server every 5 s, and later up to every 30 s.
 			each(func(ctx context.Context, _ *envtest.Environment, k *envtest.KubeAPIServer) error {
 				return k.ProxyServer.Start(ctx)
 			}), 2 * time.Minute},
-		// The server pings after 30 s and waits for 20 s; kube-apiserver pings its connection after 30 s and waits for
-		// 15 s; a dial to the frozen agent is given up after 10 s.
+		// The server pings after 30 s and waits for 20 s; kube-apiserver pings its connection
+		// after 30 s and waits for 15 s; a dial to the frozen agent is given up after 10 s.
 		{"agent frozen for good, another started", each(freeze), each(another), 3 * time.Minute},
 		{"link cut until the server gives its agent up", cut, func(t *testing.T, e *envtest.Environment) {
 			if err := e.SetLink(true); err != nil {
@@ -58,7 +59,7 @@ func faults() []fault {
 	}
 }
 
-// each does the same for each kube-apiserver.
+// each calls f for each kube-apiserver.
 func each(f func(context.Context, *envtest.Environment,
 	*envtest.KubeAPIServer) error) func(*testing.T, *envtest.Environment) {
 	return func(t *testing.T, e *envtest.Environment) {
@@ -75,7 +76,7 @@ func freeze(_ context.Context, _ *envtest.Environment, k *envtest.KubeAPIServer)
 	return k.Agents[0].Freeze()
 }
 
-// another starts an agent beside the frozen one, which is forgotten.
+// another starts an agent beside the frozen one, which the environment no longer tracks.
 func another(ctx context.Context, e *envtest.Environment, k *envtest.KubeAPIServer) error {
 	a, err := e.NewAgent(ctx, k)
 	if err != nil {
@@ -85,7 +86,8 @@ func another(ctx context.Context, e *envtest.Environment, k *envtest.KubeAPIServ
 	return a.Start(ctx)
 }
 
-// cut waits until each server has given up its agent, which is when a short cut becomes a long one.
+// cut cuts the link, and waits until each server has given up its agent, which is when a short cut
+// becomes a long one.
 func cut(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	if err := e.SetLink(false); err != nil {
@@ -102,8 +104,8 @@ func cut(t *testing.T, e *envtest.Environment) {
 	}
 }
 
-// suffer injects each fault, waits until our API answers again through each kube-apiserver, and returns how long that
-// took.
+// suffer injects each fault, waits until the API responds again through each kube-apiserver, and
+// checks the recovery times.
 func suffer(t *testing.T, e *envtest.Environment) {
 	configs, err := e.AdminConfigs()
 	if err != nil {
@@ -121,7 +123,7 @@ func suffer(t *testing.T, e *envtest.Environment) {
 					}
 					return nil
 				})
-				// What kube-apiserver has itself does not depend on any tunnel.
+				// kube-apiserver's own APIs do not depend on any tunnel.
 				if err := get(t.Context(), config, "/api/v1/namespaces?limit=1"); err != nil {
 					t.Errorf("another API, while the tunnel is broken: %v", err)
 				}
@@ -138,8 +140,8 @@ func suffer(t *testing.T, e *envtest.Environment) {
 	}
 }
 
-// recovered waits at each kube-apiserver for five answers in a row, and returns how long after began the first of them
-// was asked for.
+// recovered waits at each kube-apiserver for five successful responses in a row. It returns the
+// time between began and the request of the first of them.
 func recovered(t *testing.T, configs []*rest.Config, began time.Time) []time.Duration {
 	t.Helper()
 	const inARow = 5
@@ -175,7 +177,8 @@ func recovered(t *testing.T, configs []*rest.Config, began time.Time) []time.Dur
 	return took
 }
 
-// TestRecovery breaks the tunnels of all modes at once.
+// TestRecovery checks that the tunnels of all modes recover after each fault. It breaks all of
+// them at once.
 func TestRecovery(t *testing.T) {
 	t.Parallel()
 	var tunnels []envtest.Tunnel

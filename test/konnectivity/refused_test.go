@@ -22,8 +22,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestRefused: an agent that is not ours gets no tunnel, and no agent takes another server for ours. One
-// kube-apiserver's agents have tokens, the other's certificates.
+// TestRefused checks that a foreign agent gets no tunnel, and that no agent accepts a foreign
+// server. The agents of one kube-apiserver have tokens, those of the other certificates.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Tunnels: []envtest.Tunnel{
@@ -39,13 +39,14 @@ func TestRefused(t *testing.T) {
 		dir = filepath.Join(e.PKI(), dir)
 		return []string{"--agent-cert=" + filepath.Join(dir, cert), "--agent-key=" + filepath.Join(dir, key)}
 	}
-	// With TLS 1.3 an agent may learn that it was refused by what it writes, before it reads why.
+	// With TLS 1.3 a write of the agent may fail because of the rejection before the agent reads
+	// the reason.
 	const refusedByTLS = "certificate required|broken pipe|connection reset by peer"
 	for _, tc := range []struct {
 		name string
 		k    *envtest.KubeAPIServer
 		args []string
-		// says matches the log of the server, or else of the agent.
+		// says matches the log of the server if server is true, otherwise of the agent.
 		server bool
 		says   string
 	}{
@@ -56,7 +57,8 @@ func TestRefused(t *testing.T) {
 		{"wrong CA of the server", tokens, []string{"--ca-cert=" +
 			filepath.Join(e.PKI(), certs.ServingCADir, certs.CertFile)}, false,
 			"certificate signed by unknown authority"},
-		// The server names the CA that it accepts, and the agent then shows no certificate of another.
+		// The server lists the CA that it accepts, and the agent then presents no certificate of
+		// another.
 		{"certificate of kube-apiserver's side", certificates,
 			pair(certs.KonnectivityAPIServerClientDir, certs.CertFile, certs.KeyFile), false,
 			refusedByTLS},
@@ -98,7 +100,8 @@ func TestRefused(t *testing.T) {
 	t.Run("black hole", func(t *testing.T) { blackHole(t, e) })
 }
 
-// blackHole registers another API whose server's packets vanish. Nobody else may notice.
+// blackHole registers another API whose server's packets are dropped. Other requests must not be
+// affected.
 func blackHole(t *testing.T, e *envtest.Environment) {
 	address, err := e.BlackHole()
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"example.com/extension-apiserver/test/manifests/rights"
 )
 
-// TestRights: what konnectivity/ grants the server and its agents is what they use, by the audit log of kube-apiserver:
-// nothing was forbidden, and no right is left over.
+// TestRights checks that the server and its agents use exactly the permissions that konnectivity/
+// grants, by the audit log of kube-apiserver: nothing was forbidden, and no permission is unused.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -33,8 +33,8 @@ func TestRights(t *testing.T) {
 		Tunnels: []envtest.Tunnel{{Mode: envtest.GRPCOverUDS, Agents: 1}},
 	})
 	k, client := only(e), e.Client(t)
-	// Both had their rights from their first start on, but kube-apiserver may have learned of them a moment later: what
-	// counts is what they do when they are started again.
+	// Both had their permissions at their first start, but kube-apiserver may have applied them a
+	// moment later. So the test checks their requests after a restart.
 	leased(t, e)
 	k.Agents[0].Kill()
 	if err := k.ProxyServer.Stop(); err != nil {
@@ -50,7 +50,7 @@ func TestRights(t *testing.T) {
 	serverRights, agentRights := granted(t, client, server), granted(t, client, agent)
 	t.Logf("granted to the server: %q, to the agents: %q", serverRights, agentRights)
 
-	// The server renews its Lease each 15 s.
+	// The server renews its Lease every 15 s.
 	const update = "update leases.coordination.k8s.io"
 	e.Eventually(t, "the server to renew its Lease, and its agent to watch it", envtest.Patience,
 		func(context.Context) error {
@@ -60,7 +60,7 @@ func TestRights(t *testing.T) {
 			return errors.Join(append(rights.Compare(server.Name, data, onlyUpdates, nil),
 				rights.Compare(agentUser, data, agentRights, nil)...)...)
 		})
-	// It deletes its Lease when it is told to stop.
+	// The server deletes its Lease when it stops.
 	if err := k.ProxyServer.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func auditLog(t *testing.T, path string) []byte {
 	return data
 }
 
-// granted lists the rights that bindings in the cluster give to the subject itself.
+// granted lists the permissions that bindings in the cluster grant to the subject itself.
 func granted(t *testing.T, client kubernetes.Interface, subject rbacv1.Subject) []string {
 	t.Helper()
 	rbac, ctx := client.RbacV1(), t.Context()

@@ -16,24 +16,25 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// parts can be restarted, in this order.
+// parts are the parts that can be restarted, in this order.
 var parts = []string{"agents", "servers", "kube-apiservers"}
 
-// rotation is a row of the table in docs/konnectivity.md.
+// rotation is a row of the table in docs/konnectivity/rotate.md.
 type rotation struct {
 	name string
-	// bundle is whose ca.crt is installed, "same", "both" or "new"; leaf is whose tls.crt and tls.key.
+	// bundle selects the installed ca.crt: "same", "both" or "new". leaf selects tls.crt and
+	// tls.key.
 	bundle, leaf string
-	// restarts are the parts of each tunnel.
+	// restarts are the parts of each tunnel to restart.
 	restarts [2][]string
 }
 
-// rotations reads the table.
+// rotations parses the table.
 func rotations(t *testing.T) []rotation {
 	t.Helper()
 	var out []rotation
-	for line := range strings.Lines(scripttest.Section(t, filepath.Join("..", "..", "docs", "konnectivity.md"),
-		"Rotation")) {
+	for line := range strings.Lines(scripttest.Section(t, filepath.Join("..", "..", "docs", "konnectivity", "rotate.md"),
+		"Restart order")) {
 		cells := strings.Split(strings.TrimSpace(line), " | ")
 		if len(cells) != 5 || strings.HasPrefix(line, "| rotation |") {
 			continue
@@ -43,15 +44,17 @@ func rotations(t *testing.T) []rotation {
 			[2][]string{list(cells[3]), list(cells[4])}})
 	}
 	if len(out) != 4 {
-		t.Fatalf("docs/konnectivity.md has %d rotations in its table, want new leaves and three steps to other CAs: %+v", len(out), out)
+		t.Fatalf("docs/konnectivity/rotate.md has %d rotations in its table, want new leaves and three steps to other "+
+			"CAs: %+v", len(out), out)
 	}
 	return out
 }
 
-// generation is a directory with the pairs of konnectivity.
+// generation is a directory with the key pairs of konnectivity.
 type generation string
 
-// newGeneration makes pairs for the hosts of the environment; of the CAs in sameCAs, unless that is empty.
+// newGeneration issues key pairs for the hosts of the environment, from the CAs in sameCAs, or
+// from new CAs if it is empty.
 func newGeneration(t *testing.T, e *envtest.Environment, sameCAs generation) generation {
 	t.Helper()
 	dir := t.TempDir()
@@ -74,7 +77,7 @@ func newGeneration(t *testing.T, e *envtest.Environment, sameCAs generation) gen
 	return generation(dir)
 }
 
-// copyTo copies files of a pair, or of a CA, into a directory.
+// copyTo copies files of a key pair, or of a CA, into a directory.
 func (g generation) copyTo(t *testing.T, dir, pair string, names ...string) {
 	t.Helper()
 	files := map[string]certs.File{}
@@ -95,7 +98,7 @@ func (g generation) read(t *testing.T, pair, name string) []byte {
 	return data
 }
 
-// trusted are the generations whose CAs are in the ca.crt of the row.
+// trusted returns the generations whose CAs are in the ca.crt of the row.
 func (r *rotation) trusted(t *testing.T, same, next generation) []generation {
 	t.Helper()
 	switch r.bundle {
@@ -106,7 +109,7 @@ func (r *rotation) trusted(t *testing.T, same, next generation) []generation {
 	case "new":
 		return []generation{next}
 	}
-	t.Fatalf("docs/konnectivity.md, row %q: ca.crt is %q, want same, both or new", r.name, r.bundle)
+	t.Fatalf("docs/konnectivity/rotate.md, row %q: ca.crt is %q, want same, both or new", r.name, r.bundle)
 	return nil
 }
 
@@ -115,7 +118,7 @@ func (r *rotation) install(t *testing.T, e *envtest.Environment, same, next gene
 	t.Helper()
 	leaf, found := map[string]generation{"same": same, "new": next}[r.leaf]
 	if !found {
-		t.Fatalf("docs/konnectivity.md, row %q: tls.crt is %q, want same or new", r.name, r.leaf)
+		t.Fatalf("docs/konnectivity/rotate.md, row %q: tls.crt is %q, want same or new", r.name, r.leaf)
 	}
 	for _, pair := range []string{
 		certs.KonnectivityServerDir, certs.KonnectivityAPIServerClientDir, certs.KonnectivityAgentServerDir,
@@ -129,7 +132,7 @@ func (r *rotation) install(t *testing.T, e *envtest.Environment, same, next gene
 	}
 }
 
-// install gives all sides the certificate of a pair, and a ca.crt.
+// install gives all sides the certificate and key of a pair, and a ca.crt.
 func (g generation) install(t *testing.T, e *envtest.Environment, pair string, bundle []byte) {
 	t.Helper()
 	if err := certs.WriteFiles(filepath.Join(e.PKI(), pair), map[string]certs.File{
@@ -146,7 +149,7 @@ func (r *rotation) restart(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	for _, wanted := range slices.Concat(r.restarts[0], r.restarts[1]) {
 		if !slices.Contains(parts, wanted) {
-			t.Fatalf("docs/konnectivity.md, row %q: got %q, want some of %q", r.name, wanted, parts)
+			t.Fatalf("docs/konnectivity/rotate.md, row %q: got %q, want some of %q", r.name, wanted, parts)
 		}
 	}
 	configs, err := e.AdminConfigs()
@@ -184,8 +187,9 @@ func restart(t *testing.T, e *envtest.Environment, k *envtest.KubeAPIServer, par
 	}
 }
 
-// TestRotation does what the table in docs/konnectivity.md says, with a tunnel of each of its columns: the API answers
-// after each restart, and the old CAs are accepted until the last row and no longer.
+// TestRotation follows the table in docs/konnectivity/rotate.md, with a tunnel for each of its
+// columns. It checks that the API responds after each restart, and that the old CAs are accepted
+// until the last row and no longer.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Tunnels: []envtest.Tunnel{

@@ -14,12 +14,12 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// balancerPort is where agents find what stands in front of the konnectivity servers.
+// balancerPort is the port of the load balancer in front of the konnectivity servers.
 const balancerPort = 8232
 
-// TestTwoServers puts a load balancer in front of two konnectivity servers. An agent learns from the first how many
-// there are: told two, it connects until it has both; told one, the other kube-apiserver has no agent, and the live
-// check says why.
+// TestTwoServers puts a load balancer in front of two konnectivity servers. An agent learns the
+// server count from the first. With a count of two, it connects until it has both. With a count of
+// one, the other kube-apiserver has no agent, and the live check reports why.
 func TestTwoServers(t *testing.T) {
 	t.Parallel()
 	tunnel := func(count int) envtest.Tunnel {
@@ -41,7 +41,7 @@ func TestTwoServers(t *testing.T) {
 	envtest.Forward(t, listener, targets...)
 
 	agent := balanced(t, e, 2)
-	if err := e.Register(t.Context()); err != nil { // it asks each kube-apiserver
+	if err := e.Register(t.Context()); err != nil { // this sends a request through each kube-apiserver
 		t.Fatal(err)
 	}
 	agent.Kill()
@@ -55,7 +55,7 @@ func TestTwoServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It has what it was told to have, and looks for no more.
+	// The agent has as many servers as it expects, and looks for no more.
 	e.Eventually(t, "one kube-apiserver to have the agent and the other to have none", envtest.Patience,
 		func(ctx context.Context) error {
 			var with, without int
@@ -77,13 +77,13 @@ func TestTwoServers(t *testing.T) {
 	for _, f := range live.Check(t.Context(), liveState(e, 2, agent)) {
 		found = append(found, f.ID)
 	}
-	// The agent has too few servers and does not know better, and one server has no agent.
+	// The agent has too few servers without knowing it, and one server has no agent.
 	if want := []string{"T12", "T12", "T13"}; !slices.Equal(slices.Sorted(slices.Values(found)), want) {
 		t.Errorf("the live check finds %v, want %v", found, want)
 	}
 }
 
-// liveState is what the live check compares, with the servers of the first kube-apiservers.
+// liveState returns the input of the live check, with the servers of the first kube-apiservers.
 func liveState(e *envtest.Environment, kubeAPIServers int, agents ...*envtest.KonnectivityProcess) live.State {
 	s := live.State{KubeAPIServers: kubeAPIServers}
 	for _, a := range agents {
@@ -95,7 +95,8 @@ func liveState(e *envtest.Environment, kubeAPIServers int, agents ...*envtest.Ko
 	return s
 }
 
-// balanced starts an agent that reaches the servers through the load balancer, and waits until it has so many.
+// balanced starts an agent that reaches the servers through the load balancer, and waits until it
+// is connected to so many.
 func balanced(t *testing.T, e *envtest.Environment, servers float64) *envtest.KonnectivityProcess {
 	t.Helper()
 	agent, err := e.NewAgent(t.Context(), only(e), "--proxy-server-host="+envtest.NodeAddress,

@@ -31,11 +31,11 @@ import (
 const (
 	prefix  = "/apis/workshop.example.com/v1"
 	gadgets = prefix + "/gadgets"
-	// listSize is the least that the list of bigList must have.
+	// listSize is the minimum size of the list of bigList.
 	listSize = 5 << 20
 )
 
-// bigList makes gadgets whose list has 5 MiB. Their annotations do not compress.
+// bigList creates gadgets whose list has 5 MiB. Their annotations do not compress.
 func bigList(t testing.TB, e *envtest.Environment) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(e.Admin(t))
@@ -70,8 +70,9 @@ func widget(name string) *unstructured.Unstructured {
 	}}
 }
 
-// use does what users do, as the user of the config: it holds a watch while it creates, gets, updates, patches, lists 5
-// MiB, talks to a console and deletes. whileOpen is called when all that is open is open.
+// use does what users do, as the user of the config. It holds a watch while it creates, gets,
+// updates, patches, lists 5 MiB, talks to a console and deletes. It calls whileOpen when the watch
+// and the console are open.
 func use(t *testing.T, config *rest.Config, whileOpen func()) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(config)
@@ -132,7 +133,7 @@ func expect(t *testing.T, events watch.Interface, want watch.EventType) {
 	}
 }
 
-// sameIdentity compares what our server sees of the caller with what kube-apiserver says.
+// sameIdentity compares the identity that the server sees with kube-apiserver's SelfSubjectReview.
 func sameIdentity(t *testing.T, config *rest.Config) {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(config)

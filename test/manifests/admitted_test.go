@@ -12,13 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// testAdmitted has kube-apiserver try every object of every variant, and every pod that would be made of them, in a
-// namespace as that variant labels it.
+// testAdmitted checks that kube-apiserver admits every object of every variant, and every pod that
+// controllers would create from them, in a namespace with the labels of that variant.
 func testAdmitted(c *cluster) {
 	c.applyCRDs()
 	for _, v := range variants(c) {
 		text := render(c, v)
-		// A dry run finds only what is there.
+		// A dry run finds only existing objects.
 		c.apply(c.pick(text, "Namespace", "ServiceAccount", "PriorityClass"))
 		c.apply(text, "--dry-run=server", "--validate=strict")
 		for _, w := range workloads(c, parse(c, text)) {
@@ -30,7 +30,7 @@ func testAdmitted(c *cluster) {
 			}
 		}
 	}
-	// Whether pods are judged at all, and the exception is one.
+	// Checks that pods are validated at all, and that the exception is needed.
 	c.apply(c.pick(render(c, variant{}), "Namespace"))
 	exception := server(c, parse(c, render(c, variant{components: []string{"profile-host-network"}}))).pod.Spec
 	base := server(c, parse(c, render(c, variant{})))
@@ -53,7 +53,8 @@ func (c *cluster) tryPod(namespace string, spec corev1.PodSpec) error {
 	return err
 }
 
-// testOneReplica: whoever asks for a second replica of the embedded storage is refused, and told why in one line.
+// testOneReplica checks that a second replica of the embedded storage is rejected, with the reason
+// in one line.
 func testOneReplica(c *cluster) {
 	text := render(c, variant{components: []string{"embedded-storage"}})
 	c.apply(c.pick(text, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "StatefulSet"))
@@ -68,7 +69,7 @@ func testOneReplica(c *cluster) {
 		}
 		return nil
 	}
-	// kube-apiserver takes a moment to know a new policy.
+	// kube-apiserver takes a moment to apply a new policy.
 	c.eventually("the policy", func(context.Context) error {
 		_, stderr, err := c.kubectl("", "scale", "-n", namespace, set, "--replicas=2")
 		return refused(stderr, err)
@@ -93,7 +94,7 @@ func testOneReplica(c *cluster) {
 	if _, stderr, err := c.kubectl(two, "create", "-f", "-"); refused(stderr, err) != nil {
 		c.Errorf("create: %v", refused(stderr, err))
 	}
-	// Another StatefulSet of the namespace is none of the policy's business.
+	// The policy does not apply to another StatefulSet of the namespace.
 	other := strings.Replace(two, "name: "+w.GetName()+"\n  namespace", "name: other\n  namespace", 1)
 	if _, stderr, err := c.kubectl(other, "create", "--dry-run=server", "-f", "-"); err != nil {
 		c.Errorf("another StatefulSet: %v %s", err, stderr)

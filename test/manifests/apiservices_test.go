@@ -12,7 +12,7 @@ import (
 	"example.com/extension-apiserver/sample"
 )
 
-// TestAPIServices: the file has the versions of the sample.
+// TestAPIServices checks that the file has the versions of the sample.
 func TestAPIServices(t *testing.T) {
 	want, err := registration.Manifest(sample.API().GroupVersions(), sample.API().AllPermissions(),
 		sample.API().NamespacePermissions)

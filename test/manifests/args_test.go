@@ -22,7 +22,7 @@ import (
 	"example.com/extension-apiserver/sample"
 )
 
-// serverOptions are what the arguments of a container mean.
+// serverOptions parses the arguments of a server's container.
 func serverOptions(t testing.TB, args []string) *apiserver.Options {
 	t.Helper()
 	options, err := apiserver.NewOptions(sample.API())
@@ -42,8 +42,9 @@ func serverOptions(t testing.TB, args []string) *apiserver.Options {
 	return options
 }
 
-// TestArguments gives the arguments of every container to the very binary, with its files where they are mounted from
-// here. All of them being right, what is left to complain of is that there is no cluster.
+// TestArguments runs the real binary with the arguments of every container, with its mounted files
+// replaced by local ones. If all of them are valid, the only remaining error is that there is no
+// cluster.
 func TestArguments(t *testing.T) {
 	binaries := map[string]string{"extension-apiserver": build(t, "cmd/extension-apiserver"),
 		"certgen": build(t, "cmd/certgen")}
@@ -74,8 +75,7 @@ func TestArguments(t *testing.T) {
 				}
 				code, out := runWithoutCluster(t, binaries[c.Name], args)
 				want := map[string]string{
-					"extension-apiserver": "extension-apiserver: --kubeconfig is not set and this is no pod of a " +
-						"cluster",
+					"extension-apiserver": "extension-apiserver: --kubeconfig is required outside of a pod: ",
 					"certgen": "certgen: --kubeconfig: read kubeconfig: invalid configuration: no " +
 						"configuration has been provided",
 				}[c.Name]
@@ -85,7 +85,7 @@ func TestArguments(t *testing.T) {
 			}
 		})
 	}
-	// The same for what is wrong.
+	// The same with invalid flags.
 	if _, out := runWithoutCluster(t, binaries["extension-apiserver"],
 		[]string{"serve", "--shutdown-delay-duration=15"}); !strings.Contains(out, "shutdown-delay-duration") {
 		t.Errorf("a wrong flag is not found: %s", out)
@@ -129,7 +129,8 @@ func runWithoutCluster(t *testing.T, binary string, args []string) (code int, ou
 	return 0, string(out)
 }
 
-// expand does what kubelet does with $(NAME) in arguments, for variables with values, from ConfigMaps and of the pod.
+// expand replaces $(NAME) in arguments as kubelet does, for variables with values, from ConfigMaps
+// and from fields of the pod.
 func expand(t testing.TB, namespace string, c corev1.Container, objects []*unstructured.Unstructured) []string {
 	t.Helper()
 	args := slices.Clone(c.Args)

@@ -41,8 +41,9 @@ const (
 	caSecret        = serverName + "-serving-ca"
 )
 
-// testCertgen runs certgen as its Job and its CronJob do, with their arguments and the rights of their ServiceAccount:
-// three at once, as Job, CronJob and a second Job may be, then again.
+// testCertgen runs certgen like its Job and its CronJob, with their arguments and the permissions
+// of their ServiceAccount: three at once, as Job, CronJob and a second Job may run, and then
+// again.
 func testCertgen(c *cluster) {
 	text := render(c, variant{components: []string{"certificates-certgen"}})
 	objects := parse(c, text)
@@ -62,7 +63,7 @@ func testCertgen(c *cluster) {
 			}
 		})
 	}
-	// The Secret comes before the API, since the server needs it; the caBundle after.
+	// The Secret comes before the API, because the server needs it; the caBundle comes after.
 	c.eventually("the serving Secret", func(ctx context.Context) error {
 		_, err := c.client.CoreV1().Secrets(serverNamespace).Get(ctx, servingSecret, metav1.GetOptions{})
 		return err
@@ -72,7 +73,7 @@ func testCertgen(c *cluster) {
 	c.checkCertificates()
 	before := c.secrets()
 	out, err := c.certgen(kubeconfig, args)
-	if err != nil || regexp.MustCompile(`(?m)^(made|replaced) `).MatchString(out) || before != c.secrets() {
+	if err != nil || regexp.MustCompile(`(?m)^(created|replaced) `).MatchString(out) || before != c.secrets() {
 		c.Errorf("again: %v\n%s\nwant nothing written", err, out)
 	}
 	c.testReplacedSecrets(text, kubeconfig, args)
@@ -91,15 +92,15 @@ func testCertgen(c *cluster) {
 	}
 }
 
-// testReplacedSecrets: a serving pair that is gone is issued again, which takes the right to create; a CA that is gone
-// is refused, because the API trusts it, and nothing is changed.
+// testReplacedSecrets checks that a lost serving key pair is issued again, which needs the
+// permission to create. A lost CA is an error, because the API trusts it, and nothing is changed.
 func (c *cluster) testReplacedSecrets(text, kubeconfig string, args []string) {
 	c.Helper()
 	secrets := c.client.CoreV1().Secrets(serverNamespace)
 	if err := secrets.Delete(c.Context(), servingSecret, metav1.DeleteOptions{}); err != nil {
 		c.Fatal(err)
 	}
-	// As another account: what is forbidden to this one is an error in the end.
+	// As another account: a missing permission is an error in the end.
 	few := strings.NewReplacer("name: "+certgenAccount, "name: few-rights", "  - create\n  - patch\n",
 		"  - patch\n").Replace(
 		c.pick(text, "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"))
@@ -129,8 +130,10 @@ func (c *cluster) testReplacedSecrets(text, kubeconfig string, args []string) {
 	if _, err := secrets.Update(c.Context(), empty, metav1.UpdateOptions{}); err != nil {
 		c.Fatal(err)
 	}
-	// With the pair still there it lacks its CA; without it there would be a new CA that nobody trusts.
-	for _, want := range []string{"expected the CA of ", "servers with a certificate of it would be refused"} {
+	// If the key pair still exists, its CA is missing; without it there would be a new CA that no
+	// client trusts.
+	for _, want := range []string{"expected the CA of ",
+		"kube-apiserver would refuse servers with a certificate of this CA"} {
 		before := c.secrets()
 		if out, err := c.certgen(kubeconfig, args); err == nil || !strings.Contains(out, want) ||
 			c.secrets() != before {
@@ -154,7 +157,8 @@ func (c *cluster) testReplacedSecrets(text, kubeconfig string, args []string) {
 	c.checkCertificates()
 }
 
-// forgetDamagedCA has no backup: the commands that certgen ends with make room for a new CA.
+// forgetDamagedCA tests a damaged CA without a backup: the commands in certgen's error make room
+// for a new CA.
 func (c *cluster) forgetDamagedCA(kubeconfig string, args []string) {
 	c.Helper()
 	damage := `{"data":{"tls.crt":"ZGFtYWdlZA=="}}`
@@ -164,7 +168,7 @@ func (c *cluster) forgetDamagedCA(kubeconfig string, args []string) {
 	}
 	before := c.secrets()
 	out, err := c.certgen(kubeconfig, args)
-	_, commands, found := strings.Cut(out, "forget the old one: ")
+	_, commands, found := strings.Cut(out, "until the new CA is in use): ")
 	if err == nil || !found || c.secrets() != before {
 		c.Fatalf("with a damaged CA: %v\n%s\nwant it refused with commands, and the Secrets as they were", err, out)
 	}
@@ -181,7 +185,8 @@ func (c *cluster) forgetDamagedCA(kubeconfig string, args []string) {
 	c.checkCertificates()
 }
 
-// checkCertificates: one CA, which signed the pair, and which every APIService trusts.
+// checkCertificates checks that there is one CA, which signed the key pair, and which every
+// APIService trusts.
 func (c *cluster) checkCertificates() {
 	c.Helper()
 	ca, err := c.client.CoreV1().Secrets(serverNamespace).Get(c.Context(), caSecret, metav1.GetOptions{})
@@ -219,7 +224,7 @@ func (c *cluster) checkCertificates() {
 	}
 }
 
-// certgen runs it as a ServiceAccount.
+// certgen runs certgen as a ServiceAccount.
 func (c *cluster) certgen(kubeconfig string, args []string) (string, error) {
 	c.Helper()
 	args = append(slices.Clone(args), "--kubeconfig="+kubeconfig)
@@ -236,7 +241,7 @@ func (c *cluster) accountKubeconfig(account string) string {
 	return kubeconfig
 }
 
-// secrets are the versions of both.
+// secrets returns the names and resourceVersions of both Secrets.
 func (c *cluster) secrets() string {
 	c.Helper()
 	out := ""
@@ -250,8 +255,8 @@ func (c *cluster) secrets() string {
 	return out
 }
 
-// attackAPIServices: who has certgen's token can change the caBundle of the API's APIServices, and nothing else of
-// them.
+// attackAPIServices checks that certgen's token can change the caBundle of the API's APIServices,
+// and nothing else of them.
 func (c *cluster) attackAPIServices(text, kubeconfig string) {
 	c.Helper()
 	c.apply(c.pick(text, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"))
@@ -271,7 +276,8 @@ func (c *cluster) attackAPIServices(text, kubeconfig string) {
 	refused := func(err error) bool {
 		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "certgen-ca-bundle")
 	}
-	// A policy holds a moment after it is stored. What changes nothing is no attack.
+	// A policy applies a moment after it is stored. A request that changes nothing is not an
+	// attack.
 	priority := 20
 	c.eventually("the policy to hold", func(context.Context) error {
 		priority++
@@ -307,15 +313,16 @@ func (c *cluster) attackAPIServices(text, kubeconfig string) {
 		base64.StdEncoding.EncodeToString(secret.Data[certs.CertFile]))); err != nil {
 		c.Errorf("the caBundle alone: %v, want it allowed", err)
 	}
-	// An administrator may all that.
+	// An administrator is allowed all of that.
 	_, stderr, err := c.kubectl("", "annotate", "apiservice", "v1.workshop.example.com", "example.com/note=x")
 	if err != nil {
 		c.Errorf("an administrator: %v %s", err, stderr)
 	}
 }
 
-// rotateCA has the CA replaced with the rights of the ServiceAccount. What answers at the Service does nothing but to
-// serve the pair in the Secret: test/certgen/rotation and the suites on kind have the real ones.
+// rotateCA replaces the CA with the permissions of the ServiceAccount. The backend of the Service
+// only serves the key pair in the Secret: test/certgen/rotation and the suites on kind use real
+// ones.
 func (c *cluster) rotateCA(kubeconfig string) {
 	c.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -20,10 +20,11 @@ import (
 	"example.com/extension-apiserver/test/manifests/rights"
 )
 
-// patience is how long a condition may take to come true on a busy machine. Tests end as soon as it is.
+// patience is how long a condition may take on a busy machine. Tests continue as soon as it is
+// true.
 const patience = time.Minute
 
-// cluster is a real control plane that logs every request. It has no nodes: no pod ever runs.
+// cluster is a real control plane that logs every request. It has no nodes, so no pod ever runs.
 type cluster struct {
 	*testing.T
 	env    *envtest.Environment
@@ -31,8 +32,8 @@ type cluster struct {
 	audit  string
 }
 
-// TestCluster gives the manifests to a real kube-apiserver, and runs our programs with what they grant. The steps
-// follow each other: there is no API until the last.
+// TestCluster applies the manifests to a real kube-apiserver, and runs the programs with the
+// permissions that they grant. The steps follow each other: there is no API until the last.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -65,20 +66,20 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// kubectl runs it as the administrator and returns what it prints.
+// kubectl runs kubectl as the administrator and returns its output.
 func (c *cluster) kubectl(stdin string, args ...string) (stdout, stderr string, err error) {
 	c.Helper()
 	return envtest.Kubectl{Stdin: stdin}.Run(c.Context(), c.env, args...)
 }
 
-// hostNetworkWarning is what kube-apiserver says of the one exception from the level "restricted", and of nothing else
-// in it.
-// for make verify, apart
+// hostNetworkWarning is kube-apiserver's warning about the only exception from the level
+// "restricted", and no other. It is split because scripts/verify.sh rejects the tag latest in
+// images.
 const hostNetworkWarning = `Warning: would violate PodSecurity "restricted:` +
 	`latest": host namespaces (hostNetwork=true), ` +
 	"hostPort (container \"extension-apiserver\" uses hostPort 10443)\n"
 
-// apply applies objects as a deployment would, and takes every other warning for a failure.
+// apply applies objects as a deployment would, and treats every other warning as a failure.
 func (c *cluster) apply(manifests string, args ...string) {
 	c.Helper()
 	args = append([]string{"apply", "--server-side", "--force-conflicts", "--field-manager=manifests-test", "-f", "-"},
@@ -89,7 +90,7 @@ func (c *cluster) apply(manifests string, args ...string) {
 	}
 }
 
-// pick keeps of rendered manifests the objects of these kinds.
+// pick returns the objects of the given kinds in rendered manifests.
 func (c *cluster) pick(rendered string, kinds ...string) string {
 	c.Helper()
 	var out strings.Builder
@@ -107,7 +108,7 @@ func (c *cluster) pick(rendered string, kinds ...string) string {
 	return out.String()
 }
 
-// applyCRDs applies those of the projects that components are for.
+// applyCRDs applies the CustomResourceDefinitions of the projects that components are for.
 func (c *cluster) applyCRDs() {
 	c.Helper()
 	for module, paths := range map[string][]string{

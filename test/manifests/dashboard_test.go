@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// dashboard is what the tests look at in one of Grafana.
+// dashboard has the fields of a Grafana dashboard that the tests check.
 type dashboard struct {
 	UID, Title    string
 	SchemaVersion int
@@ -45,7 +45,7 @@ type target struct{ Expr, LegendFormat string }
 
 type step struct {
 	Color string
-	Value *float64 // of the first step none
+	Value *float64 // nil in the first step
 }
 
 func (s step) String() string {
@@ -55,7 +55,7 @@ func (s step) String() string {
 	return fmt.Sprintf("%s from %v", s.Color, *s.Value)
 }
 
-// reddens says whether the panel becomes red at a value that is neither less than the first nor more than the second.
+// reddens reports whether the panel turns red at a value between from and to, inclusive.
 func (p panel) reddens(from, to float64) bool {
 	return slices.ContainsFunc(p.FieldConfig.Defaults.Thresholds.Steps, func(s step) bool {
 		return s.Color == "red" && s.Value != nil && from <= *s.Value && *s.Value <= to
@@ -76,8 +76,9 @@ func dashboards(t testing.TB, objects []*unstructured.Unstructured) (*corev1.Con
 	return nil, nil
 }
 
-// dashboardProblems: it is that of the project, can be drawn, shows what docs/production.md tells to watch and nothing
-// else, and says what each alert is about, with its threshold.
+// dashboardProblems checks that the dashboard belongs to the project and can be rendered. It must
+// show exactly the metrics of docs/operate/monitoring.md, and for each alert its subject and
+// threshold.
 func dashboardProblems(r rendered) []string {
 	cm, d := dashboards(r, r.objects)
 	if d == nil {
@@ -112,11 +113,11 @@ func dashboardProblems(r rendered) []string {
 	return slices.Concat(problems, layoutProblems(d.Panels), queryProblems(r, d), thresholdProblems(r, d))
 }
 
-// units are those in use; Grafana shows a number bare whose unit it does not know.
+// units are those in use; Grafana shows a number without a unit if it does not know the unit.
 var units = []string{"none", "short", "percentunit", "s", "dtdurations", "bytes", "reqps", "cps"}
 
-// layoutProblems: every panel is one that Grafana brings, and has a place, a title, a text, a unit and the data source
-// that was chosen.
+// layoutProblems checks that every panel is built into Grafana, and has a position, a title, a
+// description, a unit and the selected data source.
 func layoutProblems(panels []panel) []string {
 	var problems []string
 	ids := sets.New[int]()
@@ -158,11 +159,11 @@ func layoutProblems(panels []panel) []string {
 	return problems
 }
 
-// variables stand for the values that Grafana puts in.
+// variables replaces the variables of Grafana with values.
 var variables = strings.NewReplacer("$job", "JOB", "$namespace", "NAMESPACE", "$instance", "INSTANCE", "$apiservices",
 	"APISERVICES", "$__rate_interval", "5m", "$__range", "6h")
 
-// labelValues is the query of a variable.
+// labelValues matches the query of a variable.
 var labelValues = regexp.MustCompile(`^label_values\((.+), \w+\)$`)
 
 // question is a query of a dashboard or an alert.
@@ -171,7 +172,7 @@ type question struct {
 	query
 }
 
-// questions are those of the panels, annotations and variables.
+// questions returns the queries of the panels, annotations and variables.
 func (d *dashboard) questions(t testing.TB) []question {
 	t.Helper()
 	var out []question
@@ -202,8 +203,8 @@ func (d *dashboard) questions(t testing.TB) []question {
 	return out
 }
 
-// queryProblems: Prometheus understands each query, it asks for our servers, as they were chosen, and together they ask
-// for what docs/production.md tells to watch.
+// queryProblems checks that Prometheus can parse each query, and that it selects the chosen
+// servers. Together the queries must use the metrics of docs/operate/monitoring.md.
 func queryProblems(r rendered, d *dashboard) []string {
 	var problems []string
 	all := watched(r)
@@ -221,7 +222,7 @@ func queryProblems(r rendered, d *dashboard) []string {
 				}
 			}
 			if of == "" {
-				problems = append(problems, fmt.Sprintf("%s: %s is not in the table of docs/production.md", q.by, s))
+				problems = append(problems, fmt.Sprintf("%s: %s is not in the table of docs/operate/monitoring.md", q.by, s))
 			}
 			chosen := s.label("job", "JOB") && s.label("namespace", "NAMESPACE") && s.label("instance", "INSTANCE")
 			if !chosen && of == "the server" {
@@ -231,7 +232,7 @@ func queryProblems(r rendered, d *dashboard) []string {
 		}
 	}
 	for _, metric := range sets.List(sets.KeySet(all).Difference(shown)) {
-		problems = append(problems, fmt.Sprintf("%s of docs/production.md is on no panel", metric))
+		problems = append(problems, fmt.Sprintf("%s of docs/operate/monitoring.md is on no panel", metric))
 	}
 	for _, p := range d.Panels {
 		for _, target := range p.Targets {
@@ -248,7 +249,8 @@ func queryProblems(r rendered, d *dashboard) []string {
 
 var alertName = regexp.MustCompile(`\bExtensionAPI\w+`)
 
-// thresholdProblems: each alert is named by a panel that shows its metrics, and becomes red where the alert fires.
+// thresholdProblems checks that a panel with the metrics of each alert refers to the alert, and
+// turns red where the alert fires.
 func thresholdProblems(r rendered, d *dashboard) []string {
 	var problems []string
 	known := sets.New[string]()
@@ -329,7 +331,7 @@ func alertProblems(t testing.TB, a alert, p panel) []string {
 	return problems
 }
 
-// TestDashboardSchema: the dashboard is one by Grafana's schema.
+// TestDashboardSchema checks that the dashboard is valid by Grafana's schema.
 func TestDashboardSchema(t *testing.T) {
 	t.Parallel()
 	cm, _ := dashboards(t, parse(t, render(t, variant{components: []string{"monitoring"}})))

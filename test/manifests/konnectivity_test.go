@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// konnectivity renders resources and components of the folder konnectivity; one that ends with .yaml is a file of its
-// tests.
+// konnectivity renders resources and components of the folder konnectivity; a name that ends with
+// .yaml is a file of its tests.
 func konnectivity(t testing.TB, resources, components []string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,7 +39,8 @@ func konnectivity(t testing.TB, resources, components []string) string {
 	return kustomize(t, dir)
 }
 
-// konnectivitySets are what is applied together, with the level of Pod Security that its pods meet.
+// konnectivitySets are resources and components that are applied together, with the level of Pod
+// Security that their pods meet.
 var konnectivitySets = []struct {
 	level                 string
 	resources, components []string
@@ -60,13 +61,14 @@ var konnectivitySets = []struct {
 			"server/sidecar/components/http-connect-uds", "images"}},
 }
 
-// testKonnectivity has kube-apiserver try every object of konnectivity, and every pod that would be made of them at its
-// level of Pod Security. Static pods need what kubelet gives them: the network and directories of the node.
+// testKonnectivity checks that kube-apiserver admits every object of konnectivity, and every pod
+// that controllers would create from them, at its level of Pod Security. Static pods need the
+// network and directories of the node.
 func testKonnectivity(c *cluster) {
 	c.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: clusters-demo}\n")
-	// A dry run finds only what is there.
+	// A dry run finds only existing objects.
 	c.apply(c.pick(konnectivity(c, []string{"server/rbac", "agents/base"}, nil), "Namespace", "ServiceAccount"))
-	defer c.podSecurity("") // the next test finds what it expects
+	defer c.podSecurity("") // restores the state that the next test expects
 	for _, set := range konnectivitySets {
 		text := konnectivity(c, set.resources, set.components)
 		c.podSecurity(set.level)
@@ -88,7 +90,7 @@ func testKonnectivity(c *cluster) {
 				}
 			}
 			if set.level == "baseline" {
-				// What is not strict there is kube-apiserver's.
+				// The containers that need this level are kube-apiserver's.
 				alone := w.pod.Spec.DeepCopy()
 				alone.Containers, alone.InitContainers = alone.InitContainers, nil
 				alone.Containers[0].RestartPolicy = nil
@@ -100,7 +102,7 @@ func testKonnectivity(c *cluster) {
 	}
 }
 
-// staticPods are Pods in manifests, as workloads.
+// staticPods returns the Pods in manifests as workloads.
 func staticPods(t testing.TB, rendered string) []workload {
 	t.Helper()
 	var out []workload
@@ -113,7 +115,7 @@ func staticPods(t testing.TB, rendered string) []workload {
 	return out
 }
 
-// podSecurity labels kube-system with a level that it enforces; none is no label.
+// podSecurity labels kube-system with an enforced level; an empty level removes the label.
 func (c *cluster) podSecurity(level string) {
 	c.Helper()
 	label := "pod-security.kubernetes.io/enforce="
@@ -136,12 +138,12 @@ func (c *cluster) tryPodAt(level string, spec corev1.PodSpec) error {
 	return err
 }
 
-// alertCases are what Prometheus has when alerts shall fire, and when not.
+// alertCases are series in Prometheus, and the alerts that must fire or not fire with them.
 var alertCases = []struct {
 	name, alert string
 	series      []string // a sample a minute
 	minute      int
-	want        []string // the label that tells what it is about, or "fires" where there is none
+	want        []string // the label that identifies the subject, or "fires" if there is none
 }{
 	{"agents are connected", "KonnectivityNoAgent", []string{openConnections("a", 0), openConnections("b", 1)}, 1, nil},
 	{"no agent is connected", "KonnectivityNoAgent", []string{openConnections("a", 0), openConnections("b", 0)}, 1,
@@ -222,12 +224,12 @@ func kubeAPIServers(up ...int) []string {
 	return out
 }
 
-// alive is a kube-apiserver for three days.
+// alive returns the series of a kube-apiserver that is up for three days.
 func alive(instance string) string {
 	return fmt.Sprintf(`up{job="apiserver",instance=%q} 1x4320`, instance)
 }
 
-// checked are what node_exporter has of the daily check.
+// checked returns node_exporter's series of the daily check.
 func checked(instance, due, modified string) []string {
 	return []string{
 		fmt.Sprintf("konnectivity_certificates_due{instance=%q} %s", instance, due),
@@ -236,8 +238,8 @@ func checked(instance, due, modified string) []string {
 	}
 }
 
-// cronJob is what kube-state-metrics has of the CronJob of a namespace, and another one. The metrics differ in their
-// other labels.
+// cronJob returns kube-state-metrics' series of the CronJob of a namespace, and of another one.
+// The metrics differ in their other labels.
 func cronJob(namespace string) []string {
 	return []string{
 		fmt.Sprintf(`kube_cronjob_created{namespace=%q,cronjob="konnectivity-certificates",pod="x"} 0x4320`, namespace),
@@ -245,13 +247,14 @@ func cronJob(namespace string) []string {
 	}
 }
 
-// succeeded is the time at which a Job of the CronJob succeeded last.
+// succeeded returns the series of the last successful Job of the CronJob.
 func succeeded(namespace, at string) string {
 	return fmt.Sprintf(`kube_cronjob_status_last_successful_time{namespace=%q,cronjob="konnectivity-certificates",pod="y"} %s`, namespace, at)
 }
 
-// TestKonnectivityAlerts: by Prometheus' own engine, each alert fires when it shall and not otherwise. That for missing
-// agents compares them with the number of kube-apiservers, which a wrong count of servers cannot change.
+// TestKonnectivityAlerts checks with Prometheus' own engine that each alert fires when it should
+// and not otherwise. The alert for missing agents compares them with the number of
+// kube-apiservers, which a wrong server count cannot change.
 func TestKonnectivityAlerts(t *testing.T) {
 	t.Parallel()
 	type evaluation struct {
@@ -291,7 +294,8 @@ func TestKonnectivityAlerts(t *testing.T) {
 	}
 }
 
-// TestKonnectivityNetworkPolicy: who reaches an agent. kube-apiserver does through any agent.
+// TestKonnectivityNetworkPolicy checks which peers reach an agent directly. kube-apiserver reaches
+// agents through any agent.
 func TestKonnectivityNetworkPolicy(t *testing.T) {
 	t.Parallel()
 	objects := parse(t, konnectivity(t, []string{"agents/base"}, []string{"agents/components/network-policy"}))

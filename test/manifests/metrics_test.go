@@ -28,8 +28,9 @@ func parseMetrics(text string) (families, error) {
 	return parser.TextToMetricFamilies(strings.NewReader(text))
 }
 
-// testMetrics scrapes the server as Prometheus does, with the rights and the account of the component monitoring, and
-// kube-apiserver: each metric that an alert or the dashboard asks for is there, with the labels that they want of it.
+// testMetrics scrapes the server like Prometheus, with the permissions and the account of the
+// component monitoring, and also kube-apiserver. It checks that each metric of an alert or the
+// dashboard exists, with the labels that they use.
 func testMetrics(c *cluster) {
 	text := render(c, variant{components: []string{"monitoring"}})
 	c.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: monitoring}\n---\n" +
@@ -61,11 +62,12 @@ func testMetrics(c *cluster) {
 	})
 }
 
-// byPrometheus are the labels that it gives to what it scrapes, or that belong to a part of a histogram.
+// byPrometheus are the labels that Prometheus adds to scraped metrics, or that belong to a part of
+// a histogram.
 var byPrometheus = []string{"__name__", "job", "namespace", "instance", "le"}
 
-// missing is what a query asks for and nobody has. What the owner of a metric says is not known to this test without a
-// scrape of it.
+// missing returns errors for metrics and labels of a query that do not exist. It skips metrics
+// whose owner was not scraped.
 func (q question) missing(watched map[string]string, scraped map[string]families) []error {
 	var problems []error
 	for _, s := range q.Selectors {
@@ -104,8 +106,9 @@ func (q question) missing(watched map[string]string, scraped map[string]families
 	return problems
 }
 
-// haveRejected makes a priority level without seats, of which a request gets one only while no other has it, and waits
-// until the server has answered 429: until then there is no metric of rejected requests.
+// haveRejected creates a priority level without seats, where a request gets a seat only while no
+// other has it. It waits until the server has responded with 429: until then there is no metric of
+// rejected requests.
 func (c *cluster) haveRejected() {
 	c.apply(`apiVersion: v1
 kind: ServiceAccount
@@ -169,7 +172,7 @@ func (c *cluster) scrape() string {
 	return c.getAs("monitoring", "prometheus-k8s", "/metrics")
 }
 
-// getAs asks our server itself, with the token of a ServiceAccount.
+// getAs sends a request to the server itself, with the token of a ServiceAccount.
 func (c *cluster) getAs(namespace, name, path string) string {
 	c.Helper()
 	token, err := c.env.Token(c.Context(), namespace, name)
@@ -187,7 +190,7 @@ func (c *cluster) getAs(namespace, name, path string) string {
 		c.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
-	req.Close = true // a connection for each would be too many, where it is asked again and again
+	req.Close = true // a connection for each of the repeated requests would be too many
 	resp, err := client.Do(req)
 	if err != nil {
 		c.Fatal(err)

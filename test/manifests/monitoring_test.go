@@ -14,21 +14,21 @@ import (
 	"testing"
 )
 
-// query is what Prometheus' parser makes of an expression.
+// query is an expression as parsed by Prometheus.
 type query struct {
 	Error     string
 	Selectors []selector
-	By        []string // the labels that are grouped by
+	By        []string // the grouping labels
 	Above     *float64 // the number at the end of "... > 5"
 }
 
-// selector is a metric that is asked for; its name is the label __name__.
+// selector is a metric in an expression; its name is the label __name__.
 type selector []struct{ Label, Op, Value string }
 
-// parsed are the queries by their expressions: many tests read the same ones.
+// parsed caches the queries by their expressions: many tests read the same ones.
 var parsed sync.Map
 
-// parsePromQL has Prometheus' parser read expressions.
+// parsePromQL parses expressions with Prometheus' parser.
 func parsePromQL(t testing.TB, expressions ...string) []query {
 	t.Helper()
 	isNew := slices.DeleteFunc(slices.Clone(expressions), func(e string) bool { _, ok := parsed.Load(e); return ok })
@@ -66,13 +66,14 @@ func runMonitoring(t testing.TB, command string, questions, answers any) {
 	}
 }
 
-// matches says whether the selector asks for the metric, or for a part of the histogram of that name.
+// matches reports whether the selector selects the metric, or a part of the histogram of that
+// name.
 func (s selector) matches(metric string) bool {
 	return slices.ContainsFunc([]string{"", "_bucket", "_count", "_sum"},
 		func(part string) bool { return s.label("__name__", metric+part) })
 }
 
-// label says whether the selector takes metrics with this value of a label; it must have a matcher for it.
+// label reports whether the selector has a matcher for the label that accepts the value.
 func (s selector) label(name, value string) bool {
 	for _, m := range s {
 		if m.Label == name {
@@ -83,7 +84,7 @@ func (s selector) label(name, value string) bool {
 	return false
 }
 
-// String is the name of the metric.
+// String returns the name of the metric.
 func (s selector) String() string {
 	for _, m := range s {
 		if m.Label == "__name__" {
@@ -93,12 +94,12 @@ func (s selector) String() string {
 	return "no name"
 }
 
-// watched are the metrics that docs/production.md tells to watch, and whose they are.
+// watched returns the metrics in the table of docs/operate/monitoring.md, and their sources.
 func watched(t testing.TB) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	page := readFile(t, filepath.Join("..", "..", "docs", "production.md"))
-	_, table, _ := strings.Cut(page, "\n| metric | of | says |\n|---|---|---|\n")
+	page := readFile(t, filepath.Join("..", "..", "docs", "operate", "monitoring.md"))
+	_, table, _ := strings.Cut(page, "\n| metric | source | meaning |\n|---|---|---|\n")
 	for line := range strings.Lines(table) {
 		cells := strings.Split(line, " | ")
 		if len(cells) < 3 {
@@ -109,7 +110,7 @@ func watched(t testing.TB) map[string]string {
 		}
 	}
 	if len(out) == 0 {
-		t.Fatal("docs/production.md has no table of metrics")
+		t.Fatal("docs/operate/monitoring.md has no table of metrics")
 	}
 	return out
 }

@@ -29,11 +29,12 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop"
 )
 
-// left is what the kit's files have where a project's name, namespace or API is meant.
+// left matches a placeholder of the kit's files for a project's name, namespace or API.
 var left = regexp.MustCompile(`(^|["'=/( ])apiserver([-./:"' ]|$)|^system$|\bGROUP\b|\bNAMES\b`)
 
-// nameProblems: everything that a cluster has once has the project's name, by which two projects do not meet, and so
-// has every object's label; and no placeholder is left.
+// nameProblems checks that every object that exists once per cluster has the project's name, so
+// that two projects do not conflict, and that every object has its label. No placeholder may be
+// left.
 func nameProblems(r rendered) []string {
 	var problems []string
 	name := service(r, r.objects).Name
@@ -71,7 +72,8 @@ func walkStrings(value any, f func(string)) {
 	}
 }
 
-// TestNames: a project is named by its own two files, and the files of the kit name no API.
+// TestNames checks that a project is named by its own two files, and that the files of the kit
+// refer to no API.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, overlay := range overlays(t, sampleFolder) {
@@ -83,7 +85,7 @@ func TestNames(t *testing.T) {
 			}
 		}
 	}
-	// What the kit has, names nobody's API.
+	// The files of the kit must not refer to any API.
 	err := fs.WalkDir(os.DirFS(folder), ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".yaml") {
 			return err
@@ -103,7 +105,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestProjectsInOneNamespace: no selector of a project matches the Services or pods of another in the same namespace.
+// TestProjectsInOneNamespace checks that no selector of a project matches the Services or pods of
+// another in the same namespace.
 func TestProjectsInOneNamespace(t *testing.T) {
 	t.Parallel()
 	all := []string{"external-etcd", "high-availability", "network-policy", "certificates-certgen", "monitoring"}
@@ -134,8 +137,9 @@ func TestProjectsInOneNamespace(t *testing.T) {
 	}
 }
 
-// selectors returns the selectors of pods and Services in the object's own namespace, except those for all of them.
-// matchLabelKeys narrows the ones of topologySpreadConstraints to the pods of a Deployment's revision.
+// selectors returns the selectors of pods and Services in the object's own namespace, except those
+// for all of them. matchLabelKeys narrows the ones of topologySpreadConstraints to the pods of a
+// Deployment's revision.
 func selectors(t *testing.T, obj *unstructured.Unstructured) []labels.Selector {
 	t.Helper()
 	var out []labels.Selector
@@ -178,7 +182,7 @@ func selectors(t *testing.T, obj *unstructured.Unstructured) []labels.Selector {
 	return out
 }
 
-// TestCertManager: an overlay with cert-manager has nothing of certgen.
+// TestCertManager checks that an overlay with cert-manager contains nothing of certgen.
 func TestCertManager(t *testing.T) {
 	t.Parallel()
 	for _, obj := range parse(t, render(t, variant{components: []string{"network-policy",
@@ -191,8 +195,8 @@ func TestCertManager(t *testing.T) {
 	}
 }
 
-// TestAlerts: no alert names a namespace, and that of kube-apiserver looks for the APIServices of the project and no
-// others.
+// TestAlerts checks that no alert refers to a namespace, and that the alert about kube-apiserver
+// matches only the APIServices of the project.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	objects := parse(t, render(t, variant{components: []string{"monitoring"}}))
@@ -212,7 +216,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// alerted is what the alert of kube-apiserver matches.
+// alerted returns the pattern of APIServices in the alert about kube-apiserver.
 func alerted(t *testing.T, objects []*unstructured.Unstructured) string {
 	t.Helper()
 	for _, rule := range alerts(t, objects) {
@@ -225,7 +229,7 @@ func alerted(t *testing.T, objects []*unstructured.Unstructured) string {
 	return ""
 }
 
-// TestTwoGroups: what is written from an API is written for each of its groups.
+// TestTwoGroups checks that everything generated from an API covers each of its groups.
 func TestTwoGroups(t *testing.T) {
 	t.Parallel()
 	other := schema.GroupVersion{Group: "other.example.com", Version: "v2"}

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// peer is one end of a connection: a pod, or with no namespace something outside of the network of pods.
+// peer is one end of a connection: a pod, or, with an empty namespace, an address outside the pod
+// network.
 type peer struct {
 	namespace string
 	labels    labels.Set
@@ -20,8 +21,9 @@ type peer struct {
 	ports     map[string]int32 // of its containers, by name
 }
 
-// matches tells whether a rule's peers have this one; none are everybody. Whether an ipBlock matches a pod is up to the
-// network plugin, so a pod counts by its address too: what is denied here is denied everywhere.
+// matches reports whether a rule's peers include this one; no peers mean all. It depends on the
+// network plugin whether an ipBlock matches a pod, so a pod also counts by its address: what is
+// denied here is denied by every plugin.
 func matches(t *testing.T, peers []networkingv1.NetworkPolicyPeer, own string, p peer) bool {
 	t.Helper()
 	return len(peers) == 0 || slices.ContainsFunc(peers, func(want networkingv1.NetworkPolicyPeer) bool {
@@ -41,7 +43,7 @@ func matches(t *testing.T, peers []networkingv1.NetworkPolicyPeer, own string, p
 	})
 }
 
-// opens tells whether a rule's ports have this one of the destination; none are all.
+// opens reports whether a rule's ports include this one of the destination; no ports mean all.
 func opens(ports []networkingv1.NetworkPolicyPort, to peer, port int32, protocol corev1.Protocol) bool {
 	return len(ports) == 0 || slices.ContainsFunc(ports, func(want networkingv1.NetworkPolicyPort) bool {
 		number := want.Port.IntVal
@@ -52,8 +54,8 @@ func opens(ports []networkingv1.NetworkPolicyPort, to peer, port int32, protocol
 	})
 }
 
-// allowed does what a network plugin does for one direction: who is selected by no policy is free, else one rule must
-// allow it.
+// allowed evaluates policies for one direction like a network plugin: a peer that no policy
+// selects is unrestricted, otherwise a rule must allow the connection.
 func allowed(t *testing.T, policies []*networkingv1.NetworkPolicy, direction networkingv1.PolicyType, from, to peer,
 	port int32, protocol corev1.Protocol) bool {
 	t.Helper()
@@ -83,7 +85,7 @@ func allowed(t *testing.T, policies []*networkingv1.NetworkPolicy, direction net
 	return !selected
 }
 
-// TestNetworkPolicies: who reaches the server, and whom our pods reach. S45.
+// TestNetworkPolicies checks which peers reach the server, and which peers its pods reach. S45.
 func TestNetworkPolicies(t *testing.T) {
 	t.Parallel()
 	for _, v := range []variant{
@@ -136,7 +138,7 @@ func TestNetworkPolicies(t *testing.T) {
 			{"certgen to the server", certgen, ours, port, corev1.ProtocolTCP, true},
 			{"certgen to etcd", certgen, pod("etcd-system", "10.244.3.1", nil), 2379, corev1.ProtocolTCP, false},
 			{"a neighbour to kube-apiserver", neighbour, controlPlane, 6443, corev1.ProtocolTCP, false},
-			// The rules of the test: nothing here selects it.
+			// Tests the evaluation: no policy selects this peer.
 			{"a stranger to kube-apiserver", stranger, controlPlane, 6443, corev1.ProtocolTCP, true},
 		} {
 			got := allowed(t, policies, networkingv1.PolicyTypeIngress, tc.from, tc.to, tc.port, tc.protocol) &&

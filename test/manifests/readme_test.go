@@ -15,7 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/audit/policy"
 )
 
-// TestReadme: the README's example of a project can be rendered.
+// TestReadme checks that the README's example of a project renders.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	text := readFile(t, filepath.Join(folder, "README.md"))
@@ -56,7 +56,8 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// TestAuditPolicy: the policy is one, and what is secret is logged without its content.
+// TestAuditPolicy checks that the audit policy is valid, and that it logs secrets without their
+// content.
 func TestAuditPolicy(t *testing.T) {
 	t.Parallel()
 	text, _ := auditPolicy(t, parse(t, render(t, variant{overlay: "production"})))
@@ -74,7 +75,7 @@ func TestAuditPolicy(t *testing.T) {
 	}
 }
 
-// auditPolicy is the one that the server has.
+// auditPolicy returns the audit policy of the server.
 func auditPolicy(t testing.TB, objects []*unstructured.Unstructured) (text string, found bool) {
 	t.Helper()
 	for _, cm := range only[corev1.ConfigMap](t, objects, "ConfigMap") {

@@ -25,29 +25,29 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// folder is that of the manifests, sampleFolder that of a project with them.
+// folder has the manifests of the kit, sampleFolder those of a project that uses them.
 var (
 	folder       = filepath.Join("..", "..", "manifests")
 	sampleFolder = filepath.Join("..", "..", "sample", "manifests")
 )
 
-// variant is something that a user can apply, or components on the base alone.
+// variant is an overlay that a user can apply, or components on the base alone.
 type variant struct {
 	name       string
-	project    string   // the folder of a project; empty means that of the sample
-	overlay    string   // of the project, or empty:
+	project    string   // the folder of a project; default: the sample
+	overlay    string   // of the project; empty for components
 	components []string // on the base
-	names      string   // a kustomization of names instead of that of the project; for components only
+	names      string   // a kustomization of names instead of the project's; for components only
 }
 
-// overlays are those of a project.
+// overlays returns the overlays of a project.
 func overlays(t testing.TB, project string) []string {
 	t.Helper()
 	return slices.DeleteFunc(folders(t, project), func(name string) bool { return name == "api" || name == "names" })
 }
 
-// variants are all overlays, the base of the sample, every component on it, and on a StatefulSet those components that
-// change the workload.
+// variants returns all overlays, the base of the sample, every component on it, and on a
+// StatefulSet those components that change the workload.
 func variants(t testing.TB) []variant {
 	t.Helper()
 	out := []variant{{name: "base"}}
@@ -64,7 +64,7 @@ func variants(t testing.TB) []variant {
 	return out
 }
 
-// folders are the names of the folders in a folder.
+// folders returns the names of the folders in a folder.
 func folders(t testing.TB, in string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(in)
@@ -80,7 +80,7 @@ func folders(t testing.TB, in string) []string {
 	return names
 }
 
-// render returns what kubectl apply -k would apply.
+// render returns the objects that kubectl apply -k would apply.
 func render(t testing.TB, v variant) string {
 	t.Helper()
 	if v.project == "" {
@@ -114,7 +114,7 @@ func kustomize(t testing.TB, dir string) string {
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("kubectl kustomize %s: %v\n%s", dir, err, &stderr)
 	}
-	// A deprecated field is a warning.
+	// A deprecated field causes a warning.
 	if stderr.Len() > 0 {
 		t.Errorf("kubectl kustomize %s warns: %s", dir, &stderr)
 	}
@@ -128,7 +128,7 @@ func writeFile(t testing.TB, path, text string) {
 	}
 }
 
-// relative is the only kind of path that kustomize takes.
+// relative returns a relative path, the only kind that kustomize accepts.
 func relative(t testing.TB, from, to string) string {
 	t.Helper()
 	path, err := filepath.Rel(from, mustAbs(t, to))
@@ -138,7 +138,7 @@ func relative(t testing.TB, from, to string) string {
 	return path
 }
 
-// parse reads rendered manifests.
+// parse parses rendered manifests.
 func parse(t testing.TB, rendered string) []*unstructured.Unstructured {
 	t.Helper()
 	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(rendered), 4096)
@@ -156,7 +156,7 @@ func parse(t testing.TB, rendered string) []*unstructured.Unstructured {
 	}
 }
 
-// as converts; an unknown field is an error.
+// as converts an object; an unknown field is an error.
 func as[T any](t testing.TB, obj *unstructured.Unstructured) *T {
 	t.Helper()
 	out := new(T)
@@ -178,7 +178,7 @@ func only[T any](t testing.TB, objects []*unstructured.Unstructured, kind string
 	return out
 }
 
-// workload is what makes pods.
+// workload is an object that creates pods.
 type workload struct {
 	*unstructured.Unstructured
 	pod corev1.PodTemplateSpec
@@ -216,7 +216,7 @@ func workloads(t testing.TB, objects []*unstructured.Unstructured) []workload {
 	return out
 }
 
-// service is the Service of the API server, by which everything is named.
+// service returns the Service of the API server, which gives all names.
 func service(t testing.TB, objects []*unstructured.Unstructured) *corev1.Service {
 	t.Helper()
 	all := only[corev1.Service](t, objects, "Service")
@@ -226,7 +226,7 @@ func service(t testing.TB, objects []*unstructured.Unstructured) *corev1.Service
 	return all[0]
 }
 
-// server is the workload of the API server.
+// server returns the workload of the API server.
 func server(t testing.TB, objects []*unstructured.Unstructured) workload {
 	t.Helper()
 	name := service(t, objects).Name
@@ -239,7 +239,7 @@ func server(t testing.TB, objects []*unstructured.Unstructured) workload {
 	return workload{}
 }
 
-// registered are the APIServices.
+// registered returns the APIServices.
 func registered(t testing.TB, objects []*unstructured.Unstructured) []*apiregistrationv1.APIService {
 	t.Helper()
 	out := only[apiregistrationv1.APIService](t, objects, "APIService")
@@ -250,7 +250,7 @@ func registered(t testing.TB, objects []*unstructured.Unstructured) []*apiregist
 	return out
 }
 
-// TestCertgenPods: Job and CronJob run the same pod.
+// TestCertgenPods checks that Job and CronJob run the same pod.
 func TestCertgenPods(t *testing.T) {
 	objects := parse(t, render(t, variant{name: "certgen", components: []string{"certificates-certgen"}}))
 	jobs, cronJobs := only[batchv1.Job](t, objects, "Job"), only[batchv1.CronJob](t, objects, "CronJob")

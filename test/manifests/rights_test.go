@@ -23,15 +23,15 @@ import (
 	"example.com/extension-apiserver/test/manifests/rights"
 )
 
-// ofEnvironment are the components under the names of the server that runs.
+// ofEnvironment returns the components under the names of the running server.
 func ofEnvironment(components ...string) variant {
 	return variant{components: components, names: fmt.Sprintf(
 		"apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nnamespace: %s\nnamePrefix: %s\n",
 		envtest.Namespace, strings.TrimSuffix(envtest.ServiceName, "apiserver"))}
 }
 
-// testServerRights runs the server with the rights of the manifests, has it do all that it can do in a cluster, and
-// compares: nothing was forbidden, and no right is left over.
+// testServerRights runs the server with the permissions of the manifests, exercises all of them,
+// and checks that no request was forbidden and no permission is unused.
 func testServerRights(c *cluster) {
 	text := render(c, ofEnvironment())
 	c.apply(c.pick(text, "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "RoleBinding"))
@@ -54,8 +54,8 @@ func testServerRights(c *cluster) {
 	c.compareRights(envtest.Namespace, envtest.ServiceName, parse(c, text), never)
 }
 
-// exercise does what makes the server use its rights: ask who a token belongs to and what a user may do, look for a
-// namespace that it has not heard of, and book a quota.
+// exercise makes the server use its permissions: create a TokenReview and a SubjectAccessReview,
+// read a namespace that its informer does not know, and update a quota.
 func (c *cluster) exercise() {
 	c.Helper()
 	c.getAs(envtest.Namespace, envtest.ServiceName, "/apis")
@@ -83,7 +83,8 @@ func (c *cluster) exercise() {
 		c.Fatal(err)
 	}
 	widget.SetNamespace("default")
-	// kube-controller-manager looks for new kinds each 30 s, and at a quota again when its spec changes.
+	// kube-controller-manager looks for new kinds every 30 s, and evaluates a quota again when its
+	// spec changes.
 	allowed := int64(1000)
 	c.env.Eventually(c, "kube-controller-manager to count for the quota", 2*patience, func(ctx context.Context) error {
 		quota, err := c.client.CoreV1().ResourceQuotas("default").Get(ctx, "widgets", metav1.GetOptions{})
@@ -108,7 +109,8 @@ func (c *cluster) exercise() {
 	})
 }
 
-// compareRights compares what a ServiceAccount may do with what it did, by the audit log of kube-apiserver.
+// compareRights compares the permissions of a ServiceAccount with its requests in the audit log of
+// kube-apiserver.
 func (c *cluster) compareRights(namespace, account string, objects []*unstructured.Unstructured,
 	never map[string]string) {
 	c.Helper()
@@ -122,7 +124,8 @@ func userName(namespace, account string) string {
 	return "system:serviceaccount:" + namespace + ":" + account
 }
 
-// granted lists the rights of a ServiceAccount one by one: by roles among the objects, else by those in the cluster.
+// granted returns one line for each permission of a ServiceAccount, from roles among the objects,
+// or else from those in the cluster.
 func (c *cluster) granted(account string, objects []*unstructured.Unstructured) []string {
 	c.Helper()
 	var out []string

@@ -14,7 +14,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// apiServiceProblems: registered securely, for our Service, and without a caBundle, which its owner fills in.
+// apiServiceProblems checks that APIServices are registered securely, for the server's Service,
+// and without a caBundle, which its owner fills in.
 func apiServiceProblems(r rendered) []string {
 	var problems []string
 	all, own := registered(r, r.objects), service(r, r.objects)
@@ -42,8 +43,8 @@ func apiServiceProblems(r rendered) []string {
 	return problems
 }
 
-// rightsProblems: no right is broad, secrets and writes of APIServices go by name, and the server's rights are those of
-// the base alone.
+// rightsProblems checks that no permission is broad, that Secrets and writes of APIServices are
+// restricted by name, and that the server has only the permissions of the base.
 func rightsProblems(r rendered) []string {
 	var problems []string
 	var ruleSets []rbacv1.ClusterRole
@@ -93,7 +94,8 @@ func rightsProblems(r rendered) []string {
 	return problems
 }
 
-// runbookProblems: each alert has a severity, a text and a link to a heading that exists.
+// runbookProblems checks that each alert has a severity, a summary and a link to a heading that
+// exists.
 func runbookProblems(r rendered) []string {
 	var problems []string
 	for _, rule := range alerts(r, r.objects) {
@@ -115,7 +117,7 @@ func runbookProblems(r rendered) []string {
 	return problems
 }
 
-// anchors are the links that GitHub gives headings.
+// anchors returns the anchors that GitHub gives headings.
 func anchors(markdown string) []string {
 	var out []string
 	for line := range strings.Lines(markdown) {
@@ -135,7 +137,7 @@ func anchors(markdown string) []string {
 	return out
 }
 
-// webhookProblems: no webhooks, and policies that refuse.
+// webhookProblems checks that there are no webhooks, and that admission policies deny.
 func webhookProblems(r rendered) []string {
 	var problems []string
 	for _, obj := range r.objects {
@@ -152,7 +154,8 @@ func webhookProblems(r rendered) []string {
 	return problems
 }
 
-// certgenProblems: the Job waits for the very APIServices, and may change these.
+// certgenProblems checks that the Job waits for exactly the registered APIServices, and may change
+// these.
 func certgenProblems(r rendered) []string {
 	var problems []string
 	var names []string

@@ -13,7 +13,8 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 )
 
-// podProblems: what the level "restricted" wants of a pod as a whole, and the least of everything.
+// podProblems checks the requirements of the level "restricted" for a pod as a whole, and least
+// privilege.
 func podProblems(r rendered) []string {
 	var problems []string
 	classes := only[schedulingv1.PriorityClass](r, r.objects, "PriorityClass")
@@ -55,10 +56,11 @@ func podProblems(r rendered) []string {
 	return problems
 }
 
-// pinned is an image with a tag that is a version, or with a digest.
+// pinned matches an image with a version as its tag, or with a digest.
 var pinned = regexp.MustCompile(`^[^:@]+(:[0-9]+/[^:@]+)?(:v[0-9][^:@]*|@sha256:[0-9a-f]{64})$`)
 
-// containerProblems: what "restricted" wants of containers, pinned images and bounds.
+// containerProblems checks the requirements of "restricted" for containers, pinned images and
+// resource limits.
 func containerProblems(r rendered) []string {
 	var problems []string
 	for _, w := range workloads(r, r.objects) {
@@ -69,7 +71,7 @@ func containerProblems(r rendered) []string {
 			if !pinned.MatchString(c.Image) || c.ImagePullPolicy != corev1.PullIfNotPresent {
 				problem("image %s, policy %s; want it pinned, IfNotPresent", c.Image, c.ImagePullPolicy)
 			}
-			// Of an image without a shell: its entrypoint, or certgen by its full path.
+			// For an image without a shell: its entrypoint, or certgen by its full path.
 			if want := map[string][]string{"certgen": {"/certgen"}}[c.Name]; !slices.Equal(c.Command, want) {
 				problem("command %q, want %q", c.Command, want)
 			}
@@ -95,7 +97,7 @@ func containerProblems(r rendered) []string {
 	return problems
 }
 
-// serverProblems: probes, and times that fit each other.
+// serverProblems checks the probes, and that timeouts, ports and memory settings are consistent.
 func serverProblems(r rendered) []string {
 	var problems []string
 	w := server(r, r.objects)
@@ -140,7 +142,8 @@ func serverProblems(r rendered) []string {
 	return problems
 }
 
-// volumeProblems: whole directories, of the Secrets that a pod needs, for its group alone, and a token that soon ends.
+// volumeProblems checks that volumes are whole directories, only of the Secrets that a pod needs,
+// with access for its group only, and that tokens are short-lived.
 func volumeProblems(r rendered) []string {
 	var problems []string
 	name := service(r, r.objects).Name
@@ -170,7 +173,8 @@ func volumeProblems(r rendered) []string {
 						continue
 					}
 					tokens++
-					// kube-apiserver makes a token of 3607 s last a year (--service-account-extend-token-expiration).
+					// kube-apiserver extends a token of 3607 s to a year
+					// (--service-account-extend-token-expiration).
 					if seconds := *s.ServiceAccountToken.ExpirationSeconds; seconds > 3600 ||
 						s.ServiceAccountToken.Audience != "" {
 						problem("token has expirationSeconds %d and the audience %q", seconds,
@@ -192,7 +196,8 @@ func volumeProblems(r rendered) []string {
 	return problems
 }
 
-// secretProblems: nothing secret is in the manifests, nor where it could be read by others than its user.
+// secretProblems checks that the manifests contain no secrets, and expose none to other readers
+// than their user.
 func secretProblems(r rendered) []string {
 	var problems []string
 	for _, s := range only[corev1.Secret](r, r.objects, "Secret") {
@@ -226,7 +231,7 @@ func secretProblems(r rendered) []string {
 	return problems
 }
 
-// exposedProblems: the API is reached through kube-apiserver, and in no other way from outside.
+// exposedProblems checks that the API is reachable from outside only through kube-apiserver.
 func exposedProblems(r rendered) []string {
 	var problems []string
 	services := only[corev1.Service](r, r.objects, "Service")

@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// rendered is what the rules look at.
+// rendered is the input of the rules.
 type rendered struct {
 	*testing.T
 	variant variant
 	objects []*unstructured.Unstructured
 }
 
-// rules return what is wrong.
+// rules return the problems that they find.
 var rules = map[string]func(r rendered) []string{
 	"APIServices":    apiServiceProblems, // S44
 	"names":          nameProblems,
@@ -36,7 +36,7 @@ var rules = map[string]func(r rendered) []string{
 	"dashboard":      dashboardProblems,
 }
 
-// TestRules holds everything that can be applied against the rules.
+// TestRules checks everything that can be applied against the rules.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	for _, v := range variants(t) {
@@ -52,8 +52,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// namespaceProblems: each object says where it is, one only is in kube-system, and the namespace is restricted but in
-// the exception.
+// namespaceProblems checks that each object has a namespace if its kind is namespaced, that only
+// one is in kube-system, and that the namespace is restricted except with hostNetwork.
 func namespaceProblems(r rendered) []string {
 	var problems []string
 	clusterScoped := map[string]bool{

@@ -20,7 +20,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// selectorProblems: whatever selects the server's pods by labels or a port by its name finds these, and no others.
+// selectorProblems checks that everything that selects the server's pods by labels, or a port by
+// its name, selects exactly these.
 func selectorProblems(r rendered) []string {
 	var problems []string
 	selectsServer := func(what string, selector labels.Selector) {
@@ -70,8 +71,8 @@ func selectorOf(t testing.TB, s *metav1.LabelSelector) labels.Selector {
 	return selector
 }
 
-// replicaProblems: a StatefulSet has one replica, that of high availability two on two nodes, and no fewer in a
-// rollout.
+// replicaProblems checks that a StatefulSet has one replica. A highly available Deployment must
+// have two on two nodes, and no fewer during a rollout.
 func replicaProblems(r rendered) []string {
 	var problems []string
 	for _, s := range only[appsv1.StatefulSet](r, r.objects, "StatefulSet") {
@@ -100,8 +101,8 @@ func replicaProblems(r rendered) []string {
 	return problems
 }
 
-// serverRights lists every right that is bound to the server's ServiceAccount: by ClusterRoles that are here, and the
-// names of others.
+// serverRights returns all permissions that are bound to the server's ServiceAccount: the rules of
+// ClusterRoles in the manifests, and the names of other roles.
 func serverRights(t testing.TB, objects []*unstructured.Unstructured) []string {
 	t.Helper()
 	roles := map[string][]rbacv1.PolicyRule{}
@@ -173,8 +174,8 @@ func readFile(t testing.TB, path string) string {
 	return string(data)
 }
 
-// TestKustomizations: every file of manifests is used, each kustomization does what its place is for, and no field is
-// there that kustomize gives up.
+// TestKustomizations checks that every file of manifests is used, that each kustomization has only
+// the fields for its purpose, and no field that kustomize has deprecated.
 func TestKustomizations(t *testing.T) {
 	t.Parallel()
 	common := []string{"apiVersion", "kind", "resources"}

@@ -11,15 +11,15 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 )
 
-// TestSigner: with the component in docs/remote-signer.md both the Job and the CronJob ask the signer, with the Secret
-// that it names.
+// TestSigner checks that with the component in docs/operate/remote-signer.md both the Job and the
+// CronJob use the signer, with the Secret of that page.
 func TestSigner(t *testing.T) {
 	t.Parallel()
-	_, block, found := strings.Cut(readFile(t, filepath.Join("..", "..", "docs", "remote-signer.md")),
+	_, block, found := strings.Cut(readFile(t, filepath.Join("..", "..", "docs", "operate", "remote-signer.md")),
 		"```yaml\n# signer/kustomization.yaml\n")
 	block, _, _ = strings.Cut(block, "```")
 	if !found {
-		t.Fatal("docs/remote-signer.md has no signer/kustomization.yaml")
+		t.Fatal("docs/operate/remote-signer.md has no signer/kustomization.yaml")
 	}
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "signer", "kustomization.yaml"), block)

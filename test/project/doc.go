@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package project makes a project with a kind of its own, from files that a team writes by hand and nothing else.
+// Package project tests a scaffolded project with a custom kind, from nothing but files that a
+// team writes by hand.
 package project

@@ -13,20 +13,20 @@ import (
 	"example.com/extension-apiserver/internal/scripttest"
 )
 
-// project is one that the scaffold has made.
+// project is a project that the scaffold created.
 type project struct {
 	t   *testing.T
 	dir string
 }
 
-// newProject makes the project dbaas with the kind DatabaseInstance.
+// newProject scaffolds the project dbaas with the kind DatabaseInstance.
 func newProject(t *testing.T) project {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
 	}
-	parent, err := os.MkdirTemp("", "dbaas-") // the path of a socket in it is short enough
+	parent, err := os.MkdirTemp("", "dbaas-") // keeps the paths of sockets short enough
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,8 +53,9 @@ func (p project) take(name, to string) {
 	scripttest.Write(p.t, filepath.Join(p.dir, to), string(data))
 }
 
-// TestUpstreamTypes: a kind whose spec has the types of Kubernetes in it is generated, served, and behaves as the
-// built-in kinds do. v2 renames a field. Another hub does not change what is stored.
+// TestUpstreamTypes checks that a kind whose spec uses Kubernetes types is generated and served,
+// and behaves like built-in kinds. v2 renames a field. A change of the hub version does not change
+// the stored bytes.
 func TestUpstreamTypes(t *testing.T) {
 	p := newProject(t)
 	shell, take, dir, stored := p.shell, p.take, p.dir, filepath.Join(p.dir, "..", "stored")
@@ -71,7 +72,7 @@ func TestUpstreamTypes(t *testing.T) {
 	shell("go tool scaffold version add v2 --hub")
 	shell("go test -run=TestRules ./registry/... && go test -run='^Test(API|RoundTrip|Stored)$' . -stored=" + stored)
 
-	// A field of v2 has another name. The old one is that of v1 alone.
+	// A field has another name in v2. Only v1 has the old name.
 	shell(`sed -i -E 's/\bvolume is\b/storage is/; s/\bVolume( +\*)/Storage\1/; s/"volume,/"storage,/; s/name=volume/name=storage/' apis/dbaas/v2/databaseinstance.go
 		sed -i 's/Spec\.Volume/Spec.Storage/g; s/"volume"/"storage"/; s/"spec.volume"/"spec.storage"/' ` + rules + `/databaseinstance.go
 		sed -i 's/Spec\.Volume/Spec.Storage/g; s/Volume:/Storage:/' ` + rules + `/databaseinstance_test.go
@@ -85,8 +86,8 @@ func TestUpstreamTypes(t *testing.T) {
 	}
 }
 
-// TestBackups: a kind with an action and a log, an admission plugin and a field that needs a verb are written with what
-// the library has for them.
+// TestBackups checks that the library is sufficient for a kind with an action and a log, an
+// admission plugin, and a field that needs its own verb.
 func TestBackups(t *testing.T) {
 	p := newProject(t)
 	registryDir := filepath.Join("registry", "dbaas")

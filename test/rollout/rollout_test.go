@@ -18,23 +18,25 @@ import (
 )
 
 const (
-	// perRollout and inAll are how many requests are sent while a server is replaced, and in all, at least.
+	// perRollout and inAll are the minimum numbers of requests during each replacement of a
+	// server, and in total.
 	perRollout = 300
 	inAll      = 20_000
 	rounds     = 2
-	delay      = 15 * time.Second // that of manifests/base
+	delay      = 15 * time.Second // the value in manifests/base
 )
 
-// TestRollout replaces two servers one after the other, again and again, under load.
+// TestRollout replaces two servers one after the other, repeatedly, under load.
 func TestRollout(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces need root: run the tests as root")
 	}
 	for _, tc := range []struct {
 		network envtest.Network
-		// kube-apiserver picks the endpoint for each request, so that of a server that is not ready gets none, and its
-		// connection is idle when it is closed. Behind a ClusterIP it knows one address, whose connection it uses until
-		// it is closed.
+		// With endpoint routing, kube-apiserver picks an endpoint for each request. A server that
+		// is not ready gets no requests, so its connection is idle when it is closed. Behind a
+		// ClusterIP, kube-apiserver knows one address, and uses the connection until it is
+		// closed.
 		tolerate func(method string, err error) bool
 	}{
 		{envtest.EndpointRouting, nil},
@@ -63,7 +65,7 @@ func TestRollout(t *testing.T) {
 	}
 }
 
-// replaceServers replaces one after the other, as a Deployment does.
+// replaceServers replaces the servers one after the other, as a Deployment does.
 func replaceServers(t *testing.T, e *envtest.Environment, servers []*envtest.Server, l *load.Load, routes *routes,
 	phase string) {
 	t.Helper()
@@ -81,16 +83,17 @@ func replaceServers(t *testing.T, e *envtest.Environment, servers []*envtest.Ser
 	}
 }
 
-// routes keeps the Service's endpoints as a cluster does: those of servers whose readiness probe succeeds.
+// routes maintains the Service's endpoints as a cluster does: they are the servers whose
+// readiness probe succeeds.
 type routes struct {
 	t     *testing.T
 	e     *envtest.Environment
 	mu    sync.Mutex
-	ready map[*envtest.Server]bool // the endpoints
+	ready map[*envtest.Server]bool // the current endpoints
 }
 
-// followReadiness probes each server on its own, as a kubelet does: one that answers late does not hold up the notice
-// of another.
+// followReadiness probes each server independently, as a kubelet does, so that a slow response of
+// one does not delay the detection of another.
 func followReadiness(t *testing.T, e *envtest.Environment) *routes {
 	r := &routes{t: t, e: e, ready: map[*envtest.Server]bool{}}
 	var probes sync.WaitGroup
@@ -101,7 +104,7 @@ func followReadiness(t *testing.T, e *envtest.Environment) *routes {
 		if err != nil {
 			t.Fatal(err)
 		}
-		client.Timeout = 5 * time.Second // that of the manifests' readinessProbe
+		client.Timeout = 5 * time.Second // the timeout of the manifests' readinessProbe
 		r.ready[s] = true
 		probes.Go(func() { r.probe(ctx, client, s) })
 	}
@@ -111,7 +114,8 @@ func followReadiness(t *testing.T, e *envtest.Environment) *routes {
 func (r *routes) probe(ctx context.Context, client *http.Client, s *envtest.Server) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
-	// The manifests' failureThreshold: the only server that is left must not go for one answer that was late.
+	// This is the manifests' failureThreshold: a single late response must not remove the only
+	// remaining server.
 	for failed, threshold := 0, 2; ctx.Err() == nil; {
 		if isReady(ctx, client, s) {
 			failed = 0
@@ -155,7 +159,7 @@ func (r *routes) set(ctx context.Context, s *envtest.Server, ready bool) {
 		}
 	}
 	if err := r.e.SetEndpoints(ctx, endpoints...); err != nil && ctx.Err() == nil {
-		r.ready[s] = !ready // the next probe tries again
+		r.ready[s] = !ready // the next probe retries
 		r.t.Errorf("set endpoints: %v", err)
 	}
 }

@@ -19,10 +19,11 @@ import (
 	"example.com/extension-apiserver/test/rollout/load"
 )
 
-// TestUpgrade upgrades the control plane to the next minor version and replaces our servers by others with newer
-// libraries, in both orders, under load: one kube-apiserver is replaced while requests and watches go through the
-// other. The newer libraries are the kit's; the servers begin with those of the first patch of their minor version, the
-// oldest with which the kit compiles.
+// TestUpgrade upgrades the control plane to the next minor version and replaces the servers by
+// others with newer libraries, in both orders, under load. Each kube-apiserver is replaced while
+// requests and watches go through the other. The newer libraries are the kit's. The first servers
+// have the libraries of the first patch of their minor version, the oldest with which the kit
+// compiles.
 func TestUpgrade(t *testing.T) {
 	from, to := envtest.Minor(), envtest.DefaultMinor
 	if from == to {
@@ -72,7 +73,8 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// nextMinor returns the minor version after the given one: two kube-apiservers of a cluster may differ by one.
+// nextMinor returns the minor version after the given one. Two kube-apiservers of a cluster may
+// differ by one minor version.
 func nextMinor(t *testing.T, minor string) string {
 	t.Helper()
 	var n int
@@ -82,10 +84,11 @@ func nextMinor(t *testing.T, minor string) string {
 	return fmt.Sprintf("1.%d", n+1)
 }
 
-// build is a program of our server, and the version of Kubernetes whose libraries are in it.
+// build is a server binary and the Kubernetes version of its libraries.
 type build struct{ program, libraries string }
 
-// buildServer builds the server of the sample with the libraries of a version of Kubernetes, or with those of the kit.
+// buildServer builds the sample's server with the libraries of a Kubernetes version, or with
+// those of the kit if libraries is empty.
 func buildServer(t *testing.T, root, libraries string) build {
 	t.Helper()
 	tree := scripttest.CopyTree(t, root)
@@ -98,7 +101,7 @@ func buildServer(t *testing.T, root, libraries string) build {
 	return build{filepath.Join(dir, "extension-apiserver"), "v1" + strings.TrimPrefix(strings.TrimSpace(version), "v0")}
 }
 
-// install makes the program of a build that at the path; servers that run go on with theirs.
+// install makes path point to the program of a build. Running servers keep their program.
 func install(t *testing.T, b build, path string) {
 	t.Helper()
 	if err := os.Symlink(b.program, path+".new"); err != nil {
@@ -125,7 +128,8 @@ func upgradeControlPlane(t *testing.T, e *envtest.Environment, program string) {
 	}
 }
 
-// startLoad sends through some of the kube-apiservers, with so many watches at each.
+// startLoad starts a load through some of the kube-apiservers, with the given number of watches
+// at each.
 func startLoad(t *testing.T, e *envtest.Environment, prefix string, watches int, through ...int) *load.Load {
 	t.Helper()
 	all, err := e.AdminConfigs()
@@ -140,7 +144,7 @@ func startLoad(t *testing.T, e *envtest.Environment, prefix string, watches int,
 		Watches: watches})
 }
 
-// wantVersions asks each kube-apiserver and each of our servers.
+// wantVersions checks the version of each kube-apiserver and of each extension API server.
 func wantVersions(t *testing.T, e *envtest.Environment, minor string, servers build) {
 	t.Helper()
 	configs, err := e.AdminConfigs()

@@ -18,12 +18,12 @@ func found(format string, args ...any) []Finding {
 	return []Finding{{Evidence: fmt.Sprintf(format, args...)}}
 }
 
-// checkChain reports every refusal of the verifier that no other check explains.
+// checkChain reports a verification failure that no other check explains.
 func checkChain(t *target) []Finding {
 	if t.unchecked {
-		f := found("the chain was not checked: no file holds the CA %q that signed it", t.leaf.Issuer)
+		f := found("the chain was not checked: no file contains the CA %q that signed the certificate", t.leaf.Issuer)
 		f[0].Severity, f[0].Fix = Info,
-			"give certgen verify the file of the CA too, or put it beside the certificate as "+certs.BundleFile
+			"name the CA's file on the command line too, or store it beside the certificate as "+certs.BundleFile
 		return f
 	}
 	explained := []x509.InvalidReason{x509.Expired, x509.IncompatibleUsage, x509.TooManyIntermediates,
@@ -46,7 +46,7 @@ func checkUsage(t *target) []Finding {
 		for _, ca := range t.issuers(t.leaf) {
 			cas = append(cas, fmt.Sprintf("%s allows %s", ca.Subject, usages(ca)))
 		}
-		return found("no CA above it allows %s: %s", usage, strings.Join(cas, "; "))
+		return found("no CA in the chain allows %s: %s", usage, strings.Join(cas, "; "))
 	}
 	return nil
 }
@@ -56,7 +56,8 @@ func usages(cert *x509.Certificate) string {
 }
 
 func checkBothUsages(t *target) []Finding {
-	// An empty list allows any as well; it is so common in old certificates that a warning would be noise.
+	// An empty list allows any usage as well. It is so common in old certificates that a warning
+	// would be noise.
 	if t.purpose.leaf() && len(t.leaf.ExtKeyUsage) > 0 && certs.Permits(t.leaf, x509.ExtKeyUsageServerAuth) &&
 		certs.Permits(t.leaf, x509.ExtKeyUsageClientAuth) {
 		return found("extended key usages %s", usages(t.leaf))
@@ -66,8 +67,8 @@ func checkBothUsages(t *target) []Finding {
 
 func checkServerName(t *target) []Finding {
 	if t.purpose == Server && known[t.name] == "" {
-		f := found("not checked: nothing says which Service the server is behind")
-		f[0].Severity, f[0].Fix = Info, "if it is an API server's certificate, add --service NAME --namespace NAMESPACE"
+		f := found("not checked: the Service of the server is unknown")
+		f[0].Severity, f[0].Fix = Info, "for the certificate of an API server, add --service NAME --namespace NAMESPACE"
 		return f
 	}
 	if t.purpose != Serving {
@@ -89,7 +90,8 @@ func checkOutlivesCA(t *target) []Finding {
 	}
 	longest := slices.MaxFunc(issuers, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
 	if t.leaf.NotAfter.After(longest.NotAfter) {
-		return found("ends %s, its CA %s at %s", timeText(t.leaf.NotAfter), longest.Subject, timeText(longest.NotAfter))
+		return found("expires at %s, its CA %s at %s", timeText(t.leaf.NotAfter), longest.Subject,
+			timeText(longest.NotAfter))
 	}
 	return nil
 }
@@ -112,8 +114,8 @@ func checkNameConstraints(t *target) []Finding {
 	for _, ca := range t.issuers(t.leaf) {
 		if len(ca.PermittedDNSDomains) == 0 {
 			out = append(out, Finding{
-				Severity: Info, Evidence: fmt.Sprintf("its CA %s has no name constraints", ca.Subject),
-				Fix: "nothing has to be done; a CA that certgen init makes is limited to the Service's names",
+				Severity: Info, Evidence: fmt.Sprintf("the CA %s has no name constraints", ca.Subject),
+				Fix: "optional: replace the CA with one that certgen init issues; it is limited to the Service's names",
 			})
 		}
 	}
@@ -128,7 +130,7 @@ func checkAllowedName(t *target) []Finding {
 	if t.purpose != FrontProxy || len(allowed) == 0 || slices.Contains(allowed, t.leaf.Subject.CommonName) {
 		return nil
 	}
-	return found("common name %q, allowed are %q", t.leaf.Subject.CommonName, allowed)
+	return found("common name %q, expected one of %q", t.leaf.Subject.CommonName, allowed)
 }
 
 func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339) }
@@ -136,10 +138,11 @@ func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 type member struct {
 	cert *x509.Certificate
 	path string // of its file
-	name string // "" for the target's own, else which of the file it is
+	name string // "" for the target's own certificate, otherwise its position and subject
 }
 
-// members returns the certificate itself first, then those sent along, then those in ca.crt.
+// members returns the target's certificate, then the other certificates that the server sends,
+// then those in ca.crt.
 func (t *target) members() []member {
 	var out []member
 	for _, f := range []*pemFile{t.cert, t.bundle} {
@@ -161,11 +164,13 @@ func (m member) found(severity Severity, format string, args ...any) Finding {
 	return Finding{Severity: severity, Object: m.path, Evidence: m.name + fmt.Sprintf(format, args...)}
 }
 
-// dueWithin: certgen init renews its leaves of 90 days at this time, and a year's certificate needs no more either.
+// dueWithin equals the time at which certgen init renews its leaves of 90 days. It is also
+// enough for certificates that are valid for a year.
 const dueWithin = 30 * 24 * time.Hour
 
-// due tells whether cert should be renewed now: when no more than within is left of it. 0 means 30 days, or a third of
-// its life where that is less.
+// due reports whether cert should be renewed, which is when at most within is left until it
+// expires. If within is 0, due uses 30 days or a third of the certificate's lifetime, whichever
+// is less.
 func due(cert *x509.Certificate, now time.Time, within time.Duration) bool {
 	if within == 0 {
 		within = min(dueWithin, cert.NotAfter.Sub(certs.RenewAt(cert)))
@@ -173,8 +178,9 @@ func due(cert *x509.Certificate, now time.Time, within time.Duration) bool {
 	return cert.NotAfter.Sub(now) <= within
 }
 
-// rotateCA: what trusts only the old CA refuses what the new one signs.
-const rotateCA = "plan its rotation: whoever trusts it must trust its successor before that signs"
+// rotateCA is the fix for a CA: a client that trusts only the old CA rejects the leaves of the
+// new one.
+const rotateCA = "plan the rotation of the CA: its clients must trust the new CA before that signs a certificate"
 
 func checkValidity(t *target) []Finding {
 	var out []Finding
@@ -182,22 +188,22 @@ func checkValidity(t *target) []Finding {
 	for _, m := range t.members() {
 		severity := Error
 		if m.cert != t.leaf && !t.refusedFor(x509.Expired) {
-			severity = Warning // the verifier found a way without it
+			severity = Warning // the verifier found another chain
 		}
 		switch {
 		case now.After(m.cert.NotAfter):
 			f := m.found(severity, "expired at %s", timeText(m.cert.NotAfter))
 			if m.cert != t.leaf && severity == Warning {
-				f.Fix = "nobody needs it any more; certgen init drops it when it next writes the file"
+				f.Fix = "no action needed: nothing depends on it, and certgen init removes it when it next writes the file"
 			}
 			out = append(out, f)
 		case now.Before(m.cert.NotBefore):
-			f := m.found(severity, "is not valid before %s, and here it is %s", timeText(m.cert.NotBefore),
+			f := m.found(severity, "not valid before %s; the local time is %s", timeText(m.cert.NotBefore),
 				timeText(now))
-			f.Fix = "set the clock of this machine, or of the one that issued it"
+			f.Fix = "correct the clock of this machine, or of the machine that issued the certificate"
 			out = append(out, f)
 		case due(m.cert, now, t.opts.WarnWithin):
-			f := m.found(Warning, "ends at %s, in %s", timeText(m.cert.NotAfter), TimeLeft(m.cert.NotAfter.Sub(now)))
+			f := m.found(Warning, "expires at %s, in %s", timeText(m.cert.NotAfter), TimeLeft(m.cert.NotAfter.Sub(now)))
 			if m.cert.IsCA {
 				f.Fix = rotateCA
 			}
@@ -231,7 +237,7 @@ func checkKeyMatches(t *target) []Finding {
 	if t.key == nil || t.key.Key == nil || certs.SamePublicKey(t.leaf.PublicKey, t.key.Key.Public()) {
 		return nil
 	}
-	return found("the key in %s belongs to another certificate", t.key.path)
+	return found("the key in %s does not match the certificate", t.key.path)
 }
 
 func checkKeyStrength(t *target) []Finding {
@@ -239,7 +245,7 @@ func checkKeyStrength(t *target) []Finding {
 	for _, m := range t.members() {
 		severity := Error
 		if _, ok := m.cert.PublicKey.(ed25519.PublicKey); ok {
-			severity = Warning // strong, but not taken everywhere
+			severity = Warning // strong, but not accepted everywhere
 		}
 		if reason := certs.WeakKey(m.cert.PublicKey); reason != "" {
 			out = append(out, m.found(severity, "key: %s", reason))
@@ -274,7 +280,8 @@ func checkLeafIsCA(t *target) []Finding {
 	return nil
 }
 
-// checkAuthority looks at all that must be CAs. A leaf that is trusted by itself, in its own ca.crt, need not be one.
+// checkAuthority checks all certificates that must be CAs. A leaf that its own ca.crt trusts
+// directly need not be a CA.
 func checkAuthority(t *target) []Finding {
 	var out []Finding
 	for _, m := range t.members() {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package verify checks certificates in files against what their peers will do with them: kube-aggregator with an
-// APIService's caBundle, the request-header authenticator with the front proxy's client certificate, and the server
-// that loads the pair. It also says when certificates end. It reads files, changes none, and knows nothing of
-// Kubernetes' API.
+// Package verify checks certificates in files against the behaviour of their peers:
+// kube-aggregator with an APIService's caBundle, the request-header authenticator with the front
+// proxy's client certificate, and the server that loads the key pair. It also reports when
+// certificates expire. It only reads files and has no knowledge of Kubernetes' API.
 //
-// Every verdict is that of crypto/x509: whatever it refuses is a finding of severity error.
+// crypto/x509 does all verification: a certificate that it rejects is a finding of severity
+// error.
 //
-// What can be found is one table, in catalogue.go. Other packages have checks of their own: they make them with
-// NewCheck, do them with Run, and report them with NewReport.
+// The table in catalogue.go defines all checks. Other packages create their own checks with
+// NewCheck, run them with Run, and report the findings with NewReport.
 package verify

@@ -12,18 +12,18 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// example is a directory and what is to be found in it.
+// example is a directory with its expected findings.
 type example struct {
 	name  string
-	dir   string // its name says what its certificate is for
+	dir   string // its name determines the purpose of its certificate
 	files func(*fixture) files
 	opts  Options
-	want  []string // "ID severity file" of each finding; nothing for a directory that is right
+	want  []string // "ID severity file" of each finding; empty for a correct directory
 	text  string   // in the evidence of one of them
 }
 
-// examples hold for each rule and each of its severities a directory where it is found, and near misses where it is
-// not.
+// examples contains a directory for each severity of each rule, and similar directories without
+// the finding.
 var examples = []example{
 	{name: "new serving pair", dir: "serving", files: goodServing},
 	{name: "new front proxy pair", dir: "front-proxy-client", files: goodClient},
@@ -274,12 +274,13 @@ func otherClient(f *fixture) files {
 	return pairFiles(f.must(f.clientCA.IssueClient(certs.ClientOptions{User: "somebody"})), &f.clientCA.KeyPair)
 }
 
-// forged is a serving pair of a CA that signs anything.
+// forged returns a serving key pair of a CA that signs anything.
 func forged(f *fixture, change func(*x509.Certificate)) files {
 	return pairFiles(f.forge(f.openCA, leaf(change)), f.openCA)
 }
 
-// unlimited is a serving pair of a CA without name constraints, which would forbid odd names first.
+// unlimited returns a serving key pair of a CA without name constraints, which would otherwise
+// reject unusual names first.
 func unlimited(f *fixture, change func(*x509.Certificate)) files {
 	template := authority("unlimited")
 	template.PermittedDNSDomains, template.PermittedDNSDomainsCritical = nil, false
@@ -291,7 +292,8 @@ func edited(name string, change func([]byte) []byte) func(*fixture) files {
 	return func(f *fixture) files { return goodServing(f).edit(name, change) }
 }
 
-// throughIntermediate has root, intermediate and leaf; the server sends the intermediate along.
+// throughIntermediate returns a chain of root, intermediate and leaf; the server sends the
+// intermediate.
 func throughIntermediate(f *fixture, pathLength int) files {
 	template := authority("root")
 	template.MaxPathLen, template.MaxPathLenZero = pathLength, pathLength == 0

@@ -15,46 +15,47 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// ExpirationOptions say which certificates are due.
+// ExpirationOptions define when a certificate is due.
 type ExpirationOptions struct {
-	WarnWithin time.Duration // a certificate with no more left than this has the state warn
-	FailWithin time.Duration // likewise due, which is worse
+	WarnWithin time.Duration // a certificate with at most this much time left has the state warn
+	FailWithin time.Duration // a certificate with at most this much time left has the state due, which is worse
 	Now        time.Time
 }
 
-// State says how near a certificate's end is.
+// State describes how close a certificate is to its expiry.
 type State string
 
-// The states, each with what it means.
+// The states.
 const (
-	StateOK      State = "ok"      // more left than both thresholds
-	StateWarn    State = "warn"    // no more left than WarnWithin
-	StateDue     State = "due"     // no more left than FailWithin
-	StateExpired State = "expired" // it has ended
-	StateError   State = "error"   // it is missing, cannot be read, or is not valid yet
+	StateOK      State = "ok"      // more time left than both thresholds
+	StateWarn    State = "warn"    // at most WarnWithin left
+	StateDue     State = "due"     // at most FailWithin left
+	StateExpired State = "expired" // it has expired
+	StateError   State = "error"   // it is missing, unreadable or not valid yet
 )
 
-// ExpirationReport says when certificates end.
+// ExpirationReport reports when certificates expire.
 type ExpirationReport struct {
 	APIVersion   string                `json:"apiVersion"`
 	Kind         string                `json:"kind"` // ExpirationReport
 	GeneratedAt  time.Time             `json:"generatedAt"`
 	Certificates []Expiration          `json:"certificates"`
 	Authorities  []AuthorityExpiration `json:"authorities"`
-	Summary      map[State]int         `json:"summary"` // how many certificates and CAs have each state
+	Summary      map[State]int         `json:"summary"` // number of certificates and CAs in each state
 }
 
-// Expiration is one certificate. Times are UTC. Name, ExpirationDate, ResidualTime, CAName, ExternallyManaged and
-// Missing are what kubeadm certs check-expiration calls so, for scripts that read both.
+// Expiration describes one certificate. Times are UTC. Name, ExpirationDate, ResidualTime,
+// CAName, ExternallyManaged and Missing have the same names as in kubeadm certs
+// check-expiration, for scripts that read both.
 type Expiration struct {
 	Name              string     `json:"name"`   // of its directory, or of its file without extension
-	Source            string     `json:"source"` // file; or, of a cluster, see Held
+	Source            string     `json:"source"` // file; or, for a cluster, see Held
 	URI               string     `json:"uri"`    // of a file
-	Path              string     `json:"path"`   // as it was given; of a cluster, the object
+	Path              string     `json:"path"`   // as given; for a cluster, the object
 	Subject           string     `json:"subject"`
 	SANs              []string   `json:"sans"`
 	Serial            string     `json:"serial"` // hexadecimal
-	SHA256            string     `json:"sha256"` // of the DER
+	SHA256            string     `json:"sha256"` // of the DER encoding
 	NotBefore         *time.Time `json:"notBefore"`
 	NotAfter          *time.Time `json:"notAfter"`
 	ExpirationDate    *time.Time `json:"expirationDate"` // the same as NotAfter
@@ -62,48 +63,53 @@ type Expiration struct {
 	ResidualSeconds   int64      `json:"residualSeconds"` // negative once expired
 	ResidualTime      int64      `json:"residualTime"`    // the same
 	CAName            string     `json:"caName,omitempty"`
-	CASHA256          string     `json:"caSha256,omitempty"` // empty when no file holds the CA
+	CASHA256          string     `json:"caSha256,omitempty"` // empty if no file contains the CA
 	KeyAlgorithm      string     `json:"keyAlgorithm"`
 	State             State      `json:"state"`
-	Missing           bool       `json:"missing"`           // there is a tls.key without its tls.crt
+	Missing           bool       `json:"missing"`           // a tls.key exists without its tls.crt
 	ExternallyManaged bool       `json:"externallyManaged"` // the key that signs its successor is not among the files
 	Findings          []Finding  `json:"findings"`          // of C07 and C08, and why it could not be read
-	// what to do when it is due, where that depends on the source
+	// Fix is what to do when it is due, if that depends on the source.
 	Fix string `json:"fix,omitempty"`
 }
 
-// AuthorityExpiration is one CA. It is externally managed when its own key is not among the files.
+// AuthorityExpiration describes one CA. It is externally managed if its own key is not among the
+// files.
 type AuthorityExpiration struct {
 	Expiration
-	// signing: it signed a certificate here; retiring: it is only trusted, beside one that did
+	// Role is signing if the CA signed one of the certificates, and retiring if it is only
+	// trusted, next to one that did.
 	Role   string `json:"role,omitempty"`
-	Issues int    `json:"issues"` // how many of the certificates it signed
-	// the ca.crt files, or objects of a cluster, that hold it, and where in them
+	Issues int    `json:"issues"` // number of the certificates that it signed
+	// TrustedBy lists the ca.crt files, or the objects of a cluster, that contain the CA, with
+	// its position.
 	TrustedBy []string `json:"trustedBy,omitempty"`
 
 	cert      *x509.Certificate
 	trustedIn []string
 }
 
-// Held is what a file, or a part of a cluster, serves, stores or trusts.
+// Held contains the certificates that a file, or a part of a cluster, serves, stores or trusts.
 type Held struct {
 	Source string // file, endpoint, Secret, APIService or ConfigMap
-	Object string // as findings call it; of a file its path
-	Name   string // as a report calls it; empty means Object, and for CAs their common name
-	// Serving is the certificate that it serves or stores; nil where it only has CAs.
+	Object string // as in findings; for a file, its path
+	Name   string // as in the report; empty means Object, and for CAs their common name
+	// Serving is the certificate that it serves or stores; nil if it has only CAs.
 	Serving *x509.Certificate
 	Trusted certs.Bundle // CAs
-	// what else the file of a certificate holds, and that itself: CAs that nobody trusts for being there
+	// Beside contains all certificates in a certificate's file, including Serving. Peers do not
+	// trust a CA just because it is in there.
 	Beside  certs.Bundle
-	HasKey  bool   // the key of the first one in Beside is there too
+	HasKey  bool   // the key of the first one in Beside exists too
 	Fix     string // what to do when one of them is due
-	Missing bool   // there is a key without its certificate
-	// Problems are why nothing could be read.
+	Missing bool   // a key exists without its certificate
+	// Problems are the reasons why nothing could be read.
 	Problems []Finding
 }
 
-// InFiles reads what files and directories and everything below them hold, as Paths does, CAs first. An error is a path
-// that does not exist or holds no certificates.
+// InFiles returns the certificates in files and in directories and everything below them, as
+// Paths reads them, CAs first. It returns an error for a path that does not exist or contains no
+// certificates.
 func InFiles(paths []string, now time.Time) ([]Held, error) {
 	targets, err := load(paths, Options{Now: now})
 	if err != nil {
@@ -132,10 +138,11 @@ func InFiles(paths []string, now time.Time) ([]Held, error) {
 	return append(authorities, others...), nil
 }
 
-// sourceFile is the source that has a URI.
+// sourceFile is the only source with a URI.
 const sourceFile = "file"
 
-// ExpirationsOf says when the certificates in held end, and their CAs. Each CA is listed once, as it was held first.
+// ExpirationsOf reports when the certificates in held and their CAs expire. It lists each CA
+// once, described by its first occurrence in held.
 func ExpirationsOf(held []Held, opts ExpirationOptions) *ExpirationReport {
 	r := &ExpirationReport{
 		APIVersion: certs.APIVersion, Kind: "ExpirationReport", GeneratedAt: opts.Now.UTC().Truncate(time.Second),
@@ -174,7 +181,8 @@ func (r *ExpirationReport) addAuthorities(h Held, opts ExpirationOptions) {
 	}
 }
 
-// authority returns what is known of the CA, the i-th that h holds.
+// authority returns the entry of a CA, the i-th that h contains. It adds the entry if it does
+// not exist.
 func (r *ExpirationReport) authority(h Held, ca *x509.Certificate, i int, opts ExpirationOptions) *AuthorityExpiration {
 	at := slices.IndexFunc(r.Authorities, func(a AuthorityExpiration) bool { return a.cert.Equal(ca) })
 	if at < 0 {
@@ -191,7 +199,7 @@ func (r *ExpirationReport) authority(h Held, ca *x509.Certificate, i int, opts E
 	return &r.Authorities[at]
 }
 
-// addCertificate adds what is known of what h serves, and of the CA that signed it.
+// addCertificate adds the certificate that h serves, with the CA that signed it.
 func (r *ExpirationReport) addCertificate(h Held, authorities certs.Bundle, opts ExpirationOptions) {
 	e := newExpiration(h, cmp.Or(h.Name, h.Object))
 	e.State, e.Missing, e.Findings = StateError, h.Missing, append(e.Findings, h.Problems...)
@@ -208,11 +216,11 @@ func (r *ExpirationReport) addCertificate(h Held, authorities certs.Bundle, opts
 	r.Summary[e.State]++
 }
 
-// newExpiration is managed elsewhere, as long as no key is at hand.
+// newExpiration returns an entry that is externally managed until its CA's key is found.
 func newExpiration(h Held, name string) Expiration {
 	e := Expiration{Name: name, Source: h.Source, Path: h.Object, Fix: h.Fix, ExternallyManaged: true,
 		Findings: []Finding{}}
-	// Without a working directory there is no URI; the path says it too.
+	// Without a working directory, there is no URI; Path still identifies the file.
 	if abs, err := filepath.Abs(h.Object); err == nil && h.Source == sourceFile {
 		// RFC 8089: also file:///C:/pki
 		e.URI = (&url.URL{Scheme: "file", Path: "/" + strings.TrimPrefix(filepath.ToSlash(abs), "/")}).String()
@@ -220,7 +228,8 @@ func newExpiration(h Held, name string) Expiration {
 	return e
 }
 
-// describe adds what is known of one of the certificates of h, with the findings of a file that holds it alone.
+// describe sets the properties of one of the certificates in h. It adds the findings for a file
+// that contains only that certificate.
 func (e *Expiration) describe(h Held, cert *x509.Certificate, purpose Purpose, seen certs.Bundle,
 	opts ExpirationOptions) {
 	info := certs.Describe(cert, opts.Now)
@@ -234,7 +243,8 @@ func (e *Expiration) describe(h Held, cert *x509.Certificate, purpose Purpose, s
 	t := &target{
 		path: h.Object, purpose: purpose, leaf: cert, seen: seen,
 		cert: &pemFile{path: h.Object, Content: certs.Content{Certificates: certs.Bundle{cert}}},
-		// C07 shall find what the states show. Its own 0 has another meaning.
+		// C07 must agree with the states. For C07, a WarnWithin of 0 selects its default, so use
+		// at least 1.
 		opts: Options{Now: opts.Now, WarnWithin: max(opts.WarnWithin, opts.FailWithin, 1)},
 	}
 	ofTime := slices.DeleteFunc(slices.Clone(checks), func(c Check[*target]) bool {
@@ -247,7 +257,8 @@ func (e *Expiration) describe(h Held, cert *x509.Certificate, purpose Purpose, s
 	}
 }
 
-// state: a certificate that ends exactly when a threshold says so is due.
+// state returns the state of cert. The thresholds are inclusive: a certificate with exactly
+// FailWithin left is due.
 func (o ExpirationOptions) state(cert *x509.Certificate) State {
 	left := cert.NotAfter.Sub(o.Now)
 	switch {
@@ -270,7 +281,8 @@ func (r *ExpirationReport) issuer(cert *x509.Certificate) int {
 	})
 }
 
-// setRoles: a CA is retiring when it signed nothing here and is trusted beside one that did, as in a rotation.
+// setRoles sets the roles of the CAs. A CA is retiring if it signed none of the certificates and
+// is trusted next to one that did, as in a rotation.
 func (r *ExpirationReport) setRoles() {
 	for i := range r.Authorities {
 		a := &r.Authorities[i]

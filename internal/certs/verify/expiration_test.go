@@ -32,7 +32,7 @@ func mustExpireWithin(t *testing.T, opts ExpirationOptions, paths ...string) *Ex
 	return ExpirationsOf(held, opts)
 }
 
-// failed tells whether anything is due, expired or in error.
+// failed reports whether any certificate is due, expired or in error.
 func failed(r *ExpirationReport) bool {
 	return r.Summary[StateDue]+r.Summary[StateExpired]+r.Summary[StateError] > 0
 }
@@ -53,7 +53,7 @@ func TestExpirationStates(t *testing.T) {
 		{7 * day, StateDue, true, 1},
 		{0, StateDue, true, 1},
 		{-time.Second, StateExpired, true, 1},
-		{certs.LeafLifetime + 2*time.Hour, StateError, true, 1}, // before it begins
+		{certs.LeafLifetime + 2*time.Hour, StateError, true, 1}, // before its validity begins
 	} {
 		r := mustExpire(t, f.serving.Certificate.NotAfter.Add(-tc.left), dir)
 		e := r.Certificates[0]
@@ -63,14 +63,15 @@ func TestExpirationStates(t *testing.T) {
 				failed(r), e.ResidualTime, e.Findings, tc)
 		}
 	}
-	// A threshold of nothing: only an end is worth a word.
+	// With thresholds of 0, only an expired certificate gives a finding.
 	r := mustExpireWithin(t, ExpirationOptions{Now: f.serving.Certificate.NotAfter.Add(-time.Second)}, dir)
 	if failed(r) || len(r.Certificates[0].Findings) > 0 {
 		t.Errorf("got %+v", r)
 	}
 }
 
-// TestExpirationRotation: two CAs trusted, one of them signing, and its key elsewhere.
+// TestExpirationRotation: with two trusted CAs, the report shows the signing one, whose key is
+// elsewhere, and the retiring one.
 func TestExpirationRotation(t *testing.T) {
 	f := newFixture(t)
 	dir := t.TempDir()
@@ -106,13 +107,13 @@ func TestExpirationRotation(t *testing.T) {
 	if diff := cmp.Diff(all(5, 0), r.Summary); diff != "" {
 		t.Errorf("summary (-want +got):\n%s", diff)
 	}
-	// The retiring CA ends first, then the leaves.
+	// The retiring CA expires first, then the leaves.
 	if diff := cmp.Diff(all(2, 3), mustExpire(t, epoch.Add(101*day), dir).Summary); diff != "" {
 		t.Errorf("summary (-want +got):\n%s", diff)
 	}
 }
 
-// TestExpirationMissing: what is not there, or cannot be read, is never "ok".
+// TestExpirationMissing: a missing or unreadable certificate never has the state ok.
 func TestExpirationMissing(t *testing.T) {
 	f := newFixture(t)
 	dir := t.TempDir()
@@ -121,7 +122,8 @@ func TestExpirationMissing(t *testing.T) {
 		func([]byte) []byte { return []byte("x") }))
 	f.writePlain(dir, files{"sa.key": {Data: f.serving.KeyPEM, Mode: 0o600}})
 	r := mustExpire(t, epoch, filepath.Join(dir, "serving", "tls.key"), dir)
-	// A ca.crt without a certificate beside it is a certificate file of its own; its CA is listed as a CA.
+	// A ca.crt without a certificate next to it is a separate certificate file; its CA is listed
+	// as a CA.
 	if len(r.Certificates) != 2 || r.Summary[StateError] != 2 || !failed(r) {
 		t.Fatalf("got %+v, want two errors", r)
 	}
@@ -133,7 +135,7 @@ func TestExpirationMissing(t *testing.T) {
 	}
 }
 
-// TestExpirationFields holds the names of the JSON fields, ours and kubeadm's.
+// TestExpirationFields checks the names of the JSON fields, ours and kubeadm's.
 func TestExpirationFields(t *testing.T) {
 	f := newFixture(t)
 	dir := t.TempDir()

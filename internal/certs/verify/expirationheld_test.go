@@ -14,8 +14,8 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestExpirationsOf: a rotation under way. Each CA is there once with all that trust it, and each certificate knows its
-// CA.
+// TestExpirationsOf: during a rotation, the report lists each CA once with all objects that
+// trust it, and each certificate with its CA.
 func TestExpirationsOf(t *testing.T) {
 	f := newFixture(t)
 	old := f.ca(certs.CAOptions{Usage: x509.ExtKeyUsageServerAuth,
@@ -28,7 +28,7 @@ func TestExpirationsOf(t *testing.T) {
 		{Source: "ConfigMap", Object: "ConfigMap c", Trusted: certs.Bundle{f.clientCA.Certificate}},
 		{Source: "endpoint", Object: "endpoint 10.0.0.2:6443",
 			Problems: []Finding{{ID: "K12", Object: "endpoint 10.0.0.2:6443", Evidence: "refused"}}},
-		{Source: "Secret", Object: "Secret s"}, // trusts nobody, serves nothing
+		{Source: "Secret", Object: "Secret s"}, // trusts no CA and serves no certificate
 	}
 	for left, want := range map[time.Duration][]string{
 		90 * day: {
@@ -55,7 +55,7 @@ func TestExpirationsOf(t *testing.T) {
 			}
 			return out
 		}
-		name := func(s string) string { // generations of a CA have a suffix
+		name := func(s string) string { // CA generations have a suffix
 			s, _, _ = strings.Cut(s, "@")
 			return s
 		}

@@ -16,12 +16,13 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// extensions of the files that are looked at in a directory.
+// extensions lists the file extensions that are checked in a directory.
 var extensions = []string{".crt", ".cert", ".cer", ".pem", ".key"}
 
-// filesBelow returns path itself if it is a file, and otherwise the files named like certificates and keys in it and
-// all below it, by name. It passes over names that begin with "..", which hold the same again (see certs.WriteFiles). A
-// path that does not exist, and a directory with no such file, is an error.
+// filesBelow returns path itself if it is a file. For a directory, it returns the files below it
+// whose names have an extension of a certificate or key file, in order of their names. It skips
+// names that begin with "..", which contain the same files again (see certs.WriteFiles). A path
+// that does not exist and a directory without such files are errors.
 func filesBelow(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -31,7 +32,8 @@ func filesBelow(path string) ([]string, error) {
 		return []string{filepath.Clean(path)}, nil
 	}
 	var out []string
-	// With a separator at its end, a symlink is the directory to which it leads. WalkDir follows none otherwise.
+	// With a trailing separator, a symlink refers to its target directory. Otherwise WalkDir
+	// does not follow it.
 	root := filepath.Clean(path) + string(filepath.Separator)
 	err = filepath.WalkDir(root, func(p string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -58,14 +60,15 @@ func filesBelow(path string) ([]string, error) {
 // pemFile is a file with certificates, a key, or both.
 type pemFile struct {
 	path  string
-	mode  fs.FileMode // what a link points to
+	mode  fs.FileMode // of a link's target
 	plain bool        // not a link
-	err   error       // it cannot be read
+	err   error       // set if the file cannot be read
 
 	certs.Content
 }
 
-// readFile returns nil for a file that does not exist.
+// readFile reads a PEM file. It returns nil for a file that does not exist; other errors are in
+// the result.
 func readFile(path string) *pemFile {
 	link, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -80,7 +83,7 @@ func readFile(path string) *pemFile {
 	return f
 }
 
-// problems are those of F04.
+// problems returns the findings of F04.
 func (f *pemFile) problems() []Finding {
 	var out []Finding
 	for _, p := range f.Problems {
@@ -91,13 +94,13 @@ func (f *pemFile) problems() []Finding {
 		out = append(out, Finding{Severity: severity, Object: f.path, Evidence: p.Text})
 	}
 	if f.CRLF {
-		out = append(out, Finding{Severity: Warning, Object: f.path, Evidence: "line ends are CRLF"})
+		out = append(out, Finding{Severity: Warning, Object: f.path, Evidence: "CRLF line endings"})
 	}
 	return out
 }
 
 func checkKeyMode(t *target) []Finding {
-	// where modes say nothing, only access control lists do
+	// Windows uses access control lists instead of modes.
 	if t.key == nil || t.key.err != nil || runtime.GOOS == "windows" {
 		return nil
 	}
@@ -107,10 +110,10 @@ func checkKeyMode(t *target) []Finding {
 	switch {
 	case mode&0o077 == 0:
 		return nil
-	case mode&0o027 == 0: // nothing for others, and not writable by the group
-		// A Secret volume with fsGroup looks like this, for a server that does not run as root.
+	case mode&0o027 == 0: // no access for others, and not writable by the group
+		// A Secret volume with fsGroup has this mode, for a server that does not run as root.
 		f.Severity = Warning
-		f.Fix += ", unless its group has the server's user alone"
+		f.Fix += ", unless the server's user is the only member of the group"
 	}
 	return []Finding{f}
 }
@@ -128,7 +131,7 @@ func checkReadable(t *target) []Finding {
 	}
 	switch filepath.Base(t.path) {
 	case certs.CertFile:
-		// The key of a CA may be kept elsewhere; a leaf is of no use without it.
+		// The key of a CA may be stored elsewhere; a leaf is useless without its key.
 		if t.key == nil && t.purpose.leaf() {
 			missing(certs.KeyFile, certs.CertFile)
 		}
@@ -139,7 +142,7 @@ func checkReadable(t *target) []Finding {
 }
 
 func checkAtomicLayout(t *target) []Finding {
-	// Where there are no links, certgen init writes plain files too.
+	// On Windows, certgen init also writes plain files.
 	if runtime.GOOS != "windows" && t.cert != nil && t.key != nil && t.cert != t.key && t.purpose.leaf() &&
 		t.cert.plain && t.key.plain {
 		return found("%s and %s are plain files", t.cert.path, t.key.path)
@@ -156,21 +159,22 @@ func checkPEM(t *target) []Finding {
 			continue
 		}
 		if f != t.key && len(f.Certificates) == 0 {
-			out = append(out, Finding{Object: f.path, Evidence: "no certificate in it"})
+			out = append(out, Finding{Object: f.path, Evidence: "contains no certificate"})
 		}
 		if f == t.key && f.Key == nil {
-			out = append(out, Finding{Object: f.path, Evidence: "no private key in it"})
+			out = append(out, Finding{Object: f.path, Evidence: "contains no private key"})
 		}
 	}
-	// A key in a file that is handed out, or beside another key, is there by mistake.
+	// A key in a file that is distributed, or next to another key, is there by mistake.
 	for _, f := range []*pemFile{t.cert, t.bundle} {
 		if f != nil && f.KeyBlocks > 0 && f != t.key {
-			out = append(out, Finding{Object: f.path, Evidence: "a private key in a file for certificates",
-				Fix: "take the key out of it, and replace the key if others got the file"})
+			out = append(out, Finding{Object: f.path, Evidence: "a file for certificates contains a private key",
+				Fix: "remove the key from the file, and replace the key if the file was distributed"})
 		}
 	}
 	if f := t.key; f != nil && f != t.cert && len(f.Certificates) > 0 {
-		out = append(out, Finding{Severity: Warning, Object: f.path, Evidence: "a certificate in the file of the key"})
+		out = append(out, Finding{Severity: Warning, Object: f.path,
+			Evidence: "a file for a private key contains a certificate"})
 	}
 	return out
 }

@@ -7,25 +7,25 @@ import (
 	"slices"
 )
 
-// Severity says how bad a finding is.
+// Severity is the severity of a finding.
 type Severity string
 
 // The severities.
 const (
-	Error   Severity = "error"   // a peer refuses it, or a key is open to others
-	Warning Severity = "warning" // it works, and will not for long or not everywhere
-	Info    Severity = "info"    // good to know; nothing has to be done
+	Error   Severity = "error"   // a peer rejects it, or others can access a key
+	Warning Severity = "warning" // it works, but not for long or not everywhere
+	Info    Severity = "info"    // for information; no action is needed
 )
 
-// Rule is one thing that can be wrong.
+// Rule describes one kind of problem.
 type Rule struct {
-	ID         string     `json:"id"`         // never used for anything else, so that scripts can rely on it
-	Severities []Severity `json:"severities"` // that its findings can have, the worst first
+	ID         string     `json:"id"`         // never reused for anything else, so that scripts can rely on it
+	Severities []Severity `json:"severities"` // of its findings, the worst first
 	Meaning    string     `json:"meaning"`    // what is wrong, and for whom
-	Fix        string     `json:"fix"`        // what to do when a finding says nothing better
+	Fix        string     `json:"fix"`        // what to do, unless the finding has a more specific fix
 }
 
-// Finding is one thing that is wrong.
+// Finding is one problem that a check found.
 type Finding struct {
 	ID       string   `json:"id"` // of its Rule
 	Severity Severity `json:"severity"`
@@ -34,14 +34,15 @@ type Finding struct {
 	Fix      string   `json:"fix"`      // a command, or what to do next
 }
 
-// Check is a Rule with the function that finds it in a subject. What the function leaves empty in a Finding is filled
-// in: the ID, the worst severity and the fix of the rule, and the object that Run was given.
+// Check is a Rule with the function that finds its problem in a subject. Run fills in the fields
+// that the function leaves empty in a Finding: the rule's ID, worst severity and fix, and the
+// object.
 type Check[T any] struct {
 	Rule
 	Find func(subject T) []Finding
 }
 
-// NewCheck returns a Check; without severities its findings are errors.
+// NewCheck returns a Check. Without severities, its findings are errors.
 func NewCheck[T any](id string, find func(T) []Finding, meaning, fix string, severities ...Severity) Check[T] {
 	if len(severities) == 0 {
 		severities = []Severity{Error}
@@ -49,7 +50,7 @@ func NewCheck[T any](id string, find func(T) []Finding, meaning, fix string, sev
 	return Check[T]{Rule{id, severities, meaning, fix}, find}
 }
 
-// RulesOf returns the rules of checks, in their order.
+// RulesOf returns the rules of checks, in the same order.
 func RulesOf[T any](checks []Check[T]) []Rule {
 	var out []Rule
 	for _, c := range checks {
@@ -58,7 +59,7 @@ func RulesOf[T any](checks []Check[T]) []Rule {
 	return out
 }
 
-// Run does all checks on one subject, which findings call object.
+// Run runs all checks on one subject. object is the subject's name in findings.
 func Run[T any](checks []Check[T], subject T, object string) []Finding {
 	var out []Finding
 	for _, c := range checks {
@@ -75,7 +76,8 @@ func Run[T any](checks []Check[T], subject T, object string) []Finding {
 
 var severityOrder = []Severity{Error, Warning, Info}
 
-// Sort puts the worst first, and gives the same order for the same findings. It drops doubles.
+// Sort sorts findings in place by severity, the worst first, and removes duplicates. The order
+// is deterministic.
 func Sort(findings []Finding) []Finding {
 	slices.SortFunc(findings, func(a, b Finding) int {
 		return cmp.Or(
@@ -87,20 +89,20 @@ func Sort(findings []Finding) []Finding {
 	return slices.Compact(findings)
 }
 
-// Summary counts.
+// Summary contains the number of checked objects and of findings.
 type Summary struct {
 	Checked int `json:"checked"`
 	Counts
 }
 
-// Counts counts findings by severity.
+// Counts contains the number of findings of each severity.
 type Counts struct {
 	Errors   int `json:"errors"`
 	Warnings int `json:"warnings"`
 	Infos    int `json:"infos"`
 }
 
-// Count tallies findings.
+// Count counts findings by severity.
 func Count(findings []Finding) Counts {
 	var t Counts
 	for _, f := range findings {

@@ -18,17 +18,18 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// epoch is the present of tests that do not say otherwise.
+// epoch is the default current time in tests.
 var epoch = time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
 
 const host = "widgets.demo.svc"
 
-// fixture is what a new certgen directory has, and the means to make what certgen refuses to make.
+// fixture contains the certificates of a new certgen directory and functions to create those
+// that certgen refuses to create.
 type fixture struct {
 	*testing.T
 	servingCA, clientCA *certs.CA
 	serving, client     *certs.KeyPair
-	openCA              *certs.KeyPair // a CA without any limit, as openssl req -x509 makes it
+	openCA              *certs.KeyPair // a CA without any limit, as openssl req -x509 creates it
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -63,7 +64,7 @@ func (f *fixture) must(pair *certs.KeyPair, err error) *certs.KeyPair {
 	return pair
 }
 
-// leaf and authority are templates of what verifiers accept.
+// leaf and authority return templates that verifiers accept.
 func leaf(change func(*x509.Certificate)) *x509.Certificate {
 	c := &x509.Certificate{
 		Subject: pkix.Name{CommonName: host}, DNSNames: []string{host}, BasicConstraintsValid: true,
@@ -85,7 +86,8 @@ func authority(name string) *x509.Certificate {
 	}
 }
 
-// forge signs with none of certgen's rules. A nil issuer makes a certificate that signs itself.
+// forge signs template without certgen's validation. A nil issuer makes the certificate
+// self-signed.
 func (f *fixture) forge(issuer *certs.KeyPair, template *x509.Certificate) *certs.KeyPair {
 	f.Helper()
 	key, err := certs.NewKey()
@@ -134,10 +136,10 @@ func (f *fixture) ed25519Key() crypto.Signer {
 	return key
 }
 
-// files are those of one directory, by name.
+// files maps names to the files of one directory.
 type files map[string]certs.File
 
-// pairFiles are those of a pair as certgen keeps them.
+// pairFiles returns the files of a key pair as certgen stores them.
 func pairFiles(pair *certs.KeyPair, cas ...*certs.KeyPair) files {
 	out := files{certs.CertFile: {Data: pair.CertPEM, Mode: 0o644}, certs.KeyFile: {Data: pair.KeyPEM, Mode: 0o600}}
 	if len(cas) > 0 {
@@ -185,5 +187,5 @@ func (f *fixture) writePlain(dir string, fs files) {
 	}
 }
 
-// now is the clock of the options.
+// now returns the time in the options.
 func (o Options) now() time.Time { return o.Now }

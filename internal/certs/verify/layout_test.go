@@ -16,7 +16,7 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestInitDirectory: nothing is wrong with what certgen init makes, wherever one looks from.
+// TestInitDirectory: there are no findings for the output of certgen init, for any path in it.
 func TestInitDirectory(t *testing.T) {
 	dir := t.TempDir()
 	opts := certs.InitOptions{Dir: dir, Service: certs.Service{Name: "widgets", Namespace: "demo"}, Now: at(0).now}
@@ -44,7 +44,8 @@ func TestInitDirectory(t *testing.T) {
 	}
 }
 
-// TestFilesBelowSymlink: a directory may be given as a symlink, by whose name the files are called.
+// TestFilesBelowSymlink: a directory may be given as a symlink, and the files' paths then begin
+// with the symlink.
 func TestFilesBelowSymlink(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("not every user may make symlinks there")
@@ -73,7 +74,7 @@ func TestRetiredCAsArePassedOver(t *testing.T) {
 	old := filepath.Join(dir, "serving-ca.old-20261121T060000Z")
 	f.write(old, pairFiles(f.serving))
 	f.write(filepath.Join(dir, "serving"), goodServing(f))
-	// The key of a request that is on its way has no certificate yet.
+	// The key of a pending request has no certificate yet.
 	f.writePlain(filepath.Join(dir, "serving", certs.PendingDir),
 		files{"tls.key": {Data: f.client.KeyPEM, Mode: 0o600}})
 	if r := mustVerify(t, Options{}, dir); len(r.Checked) != 1 {
@@ -84,7 +85,8 @@ func TestRetiredCAsArePassedOver(t *testing.T) {
 	}
 }
 
-// TestFlatDirectory: in a directory such as kubeadm's, names tell keys and purposes, and all CAs are candidates.
+// TestFlatDirectory: in a flat directory such as kubeadm's, file names determine keys and
+// purposes, and all CAs are candidates.
 func TestFlatDirectory(t *testing.T) {
 	f := newFixture(t)
 	dir := t.TempDir()
@@ -113,7 +115,7 @@ func TestFlatDirectory(t *testing.T) {
 		"C01 info both.pem", "C04 info both.pem", "C04 info cfssl.pem", "F03 info cfssl.pem",
 		"F03 info front-proxy-client.crt",
 	}
-	if runtime.GOOS == "windows" { // where modes and links say nothing
+	if runtime.GOOS == "windows" { // Windows has no modes and no links
 		wantFindings = slices.DeleteFunc(wantFindings, func(finding string) bool {
 			return strings.HasPrefix(finding, "F01 ") || strings.HasPrefix(finding, "F03 ")
 		})

@@ -11,8 +11,8 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// FuzzParse: no file may crash the reader, what the strict reader of internal/certs takes is no error here, and the
-// roots are those that crypto/x509 takes.
+// FuzzParse: no file crashes the reader, a file that certs.ParseBundle accepts has no errors,
+// and the roots are those that crypto/x509 accepts.
 func FuzzParse(f *testing.F) {
 	ca, err := certs.NewCA(certs.CAOptions{Name: "fuzz", Usage: x509.ExtKeyUsageServerAuth})
 	if err != nil {

@@ -10,20 +10,21 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// Options say what certificates are checked against.
+// Options define what certificates are checked against.
 type Options struct {
-	// Service is the one in front of the API server. Empty: the first <service>.<namespace>.svc in the certificate.
+	// Service is the Service in front of the API server. If it is empty, the first name of the
+	// form <service>.<namespace>.svc in the certificate is used.
 	Service certs.Service
-	// AllowedNames are kube-apiserver's --requestheader-allowed-names. nil means front-proxy-client; empty, as there,
-	// means any name.
+	// AllowedNames are kube-apiserver's --requestheader-allowed-names. nil means
+	// front-proxy-client. An empty list allows any name, as in kube-apiserver.
 	AllowedNames []string
-	// WarnWithin is how long before its end a certificate is due. 0 means 30 days, or a third of its life where that
-	// is less.
+	// WarnWithin is the time before its expiry at which a certificate is due. 0 means 30 days or
+	// a third of its lifetime, whichever is less.
 	WarnWithin time.Duration
 	Now        time.Time
 }
 
-// Report says what was checked and what was found.
+// Report lists the checked objects and the findings.
 type Report struct {
 	APIVersion  string    `json:"apiVersion"`
 	Kind        string    `json:"kind"` // VerifyReport, of files; LiveReport, of a cluster; KonnectivityReport
@@ -33,21 +34,21 @@ type Report struct {
 	Summary     Summary   `json:"summary"`
 }
 
-// Checked is one thing that was looked at.
+// Checked is one checked object.
 type Checked struct {
-	Object     string  `json:"object"`               // as findings call it
-	Purpose    Purpose `json:"purpose,omitempty"`    // what it is for
-	ServerName string  `json:"serverName,omitempty"` // that kube-aggregator asks for
-	// of a certificate its subject, of a container its image, or what was seen
+	Object     string  `json:"object"`               // as in findings
+	Purpose    Purpose `json:"purpose,omitempty"`    // of the certificate, or the role of a container
+	ServerName string  `json:"serverName,omitempty"` // that kube-aggregator verifies
+	// Detail is the subject of a certificate, the image of a container, or an observation.
 	Detail      string                 `json:"detail,omitempty"`
 	NotAfter    *time.Time             `json:"notAfter,omitempty"`
-	Certificate *certs.CertificateInfo `json:"certificate,omitempty"` // all that a file's certificate says
+	Certificate *certs.CertificateInfo `json:"certificate,omitempty"` // all properties of a file's certificate
 	Counts
 }
 
-// NewReport returns a report of that kind, with what was found about what was checked.
+// NewReport returns a report of the given kind with the checked objects and the findings.
 func NewReport(kind string, now time.Time, checked []Checked, findings []Finding) *Report {
-	// Neither is null in JSON.
+	// Neither list is null in JSON.
 	findings = Sort(append([]Finding{}, findings...))
 	return &Report{
 		APIVersion: certs.APIVersion, Kind: kind, GeneratedAt: now.UTC().Truncate(time.Second),
@@ -55,7 +56,8 @@ func NewReport(kind string, now time.Time, checked []Checked, findings []Finding
 	}
 }
 
-// CountObjects counts findings with the object that they name, and adds objects of which nothing else is known.
+// CountObjects sets the counts of each checked object from the findings about it. It adds
+// objects that occur only in findings.
 func CountObjects(checked []Checked, findings []Finding) []Checked {
 	for _, f := range findings {
 		if !slices.ContainsFunc(checked, func(c Checked) bool { return c.Object == f.Object }) {
@@ -69,16 +71,19 @@ func CountObjects(checked []Checked, findings []Finding) []Checked {
 	return checked
 }
 
-// Failed tells whether there is a finding of severity error, or with strict also one of severity warning.
+// Failed reports whether there is a finding of severity error or, if strict is true, of severity
+// warning.
 func (r *Report) Failed(strict bool) bool {
 	return r.Summary.Errors > 0 || strict && r.Summary.Warnings > 0
 }
 
-// Paths verifies the certificates in files and directories and everything below them, each with the key and the ca.crt
-// beside it. What is wrong with a file is a finding; an error is a path that does not exist or holds no certificates.
-// CAs that certgen init moved aside are passed over.
+// Paths verifies the certificates in files and in directories and everything below them, each
+// with the key and the ca.crt next to it. Problems with a file are findings. Paths returns an
+// error for a path that does not exist or contains no certificates. It skips CAs that certgen
+// init moved aside.
 //
-// A certificate's peers trust ca.crt beside tls.crt. For other files, any root among paths stands for it.
+// A certificate's peers trust the ca.crt next to tls.crt. For other files, all roots among paths
+// are used instead.
 func Paths(paths []string, opts Options) (*Report, error) {
 	targets, err := load(paths, opts)
 	if err != nil {
@@ -99,7 +104,7 @@ func Paths(paths []string, opts Options) (*Report, error) {
 	return NewReport("VerifyReport", opts.Now, checked, all), nil
 }
 
-// TimeLeft names a time that is left as people do: in days, and below two days in hours or minutes. It rounds down.
+// TimeLeft formats a duration in days, and below two days in hours or minutes. It rounds down.
 func TimeLeft(d time.Duration) string {
 	switch {
 	case d < 0:

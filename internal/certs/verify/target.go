@@ -16,11 +16,11 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// target is one certificate with what belongs to it: its key, the certificates sent along with it, the CAs that its
-// peers trust.
+// target is one certificate with its key, the other certificates that the server sends, and the
+// CAs that its peers trust.
 type target struct {
-	name    string // of its directory, or of a file that is not tls.crt
-	path    string // of the certificate; of the key when there is none
+	name    string // of its directory, or of a file other than tls.crt
+	path    string // of the certificate, or of the key if there is no certificate
 	purpose Purpose
 	opts    Options
 
@@ -28,18 +28,19 @@ type target struct {
 	leaf              *x509.Certificate
 	seen              certs.Bundle // every CA in any file
 
-	serverName string // of a Serving certificate, "" when it is not known
-	verdict    error  // of the peer's verifier
-	unchecked  bool   // no file holds a CA that could have signed it
+	serverName string // of a Serving certificate; "" if unknown
+	verdict    error  // the peer's verification error, nil if it accepts the certificate
+	unchecked  bool   // no file contains a CA that could have signed it
 }
 
-// isSkipped are the directories into which a CA is moved that is replaced, and in which certgen request keeps a key
-// that has no certificate yet.
+// isSkipped reports whether dir contains a replaced CA, or a key of certgen request that has no
+// certificate yet.
 func isSkipped(dir string) bool {
 	return certs.IsRetired(dir) || filepath.Base(dir) == certs.PendingDir
 }
 
-// load groups the files below paths by certificate, in the order of the paths, those of a directory by name.
+// load groups the files below paths by certificate, in the order of the paths and, within a
+// directory, of the names.
 func load(paths []string, opts Options) ([]*target, error) {
 	var targets []*target
 	var errs []error
@@ -78,10 +79,12 @@ func load(paths []string, opts Options) ([]*target, error) {
 	return targets, nil
 }
 
-// keyEndings are those of key files: tls.crt has tls.key, and with cfssl's names a.pem has a-key.pem.
+// keyEndings are the endings of key file names: tls.key belongs to tls.crt and, with cfssl's
+// names, a-key.pem to a.pem.
 var keyEndings = []string{"-key.pem", ".key"}
 
-// certificateOf returns the certificate file that a key or a bundle lies beside, or the file itself.
+// certificateOf returns the certificate file next to a key or bundle file, or otherwise the file
+// itself.
 func certificateOf(file string) string {
 	dir, base := filepath.Split(file)
 	if base == certs.BundleFile && exists(dir+certs.CertFile) {
@@ -106,13 +109,13 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// newTarget reads the files of one certificate, or of a key without one.
+// newTarget reads the files of one certificate, or of a key without a certificate.
 func newTarget(path string, opts Options) *target {
 	dir, base := filepath.Split(path)
 	stem := strings.TrimSuffix(base, filepath.Ext(base))
 	t := &target{name: stem, path: path, opts: opts, purpose: Any}
 	if base == certs.CertFile || base == certs.KeyFile {
-		// The name of a directory given as "." is known to the file system only.
+		// For a directory given as ".", only the file system has the name.
 		if abs, err := filepath.Abs(dir); err == nil {
 			t.name = filepath.Base(abs)
 		}
@@ -142,7 +145,7 @@ func newTarget(path string, opts Options) *target {
 	return t
 }
 
-// files returns the files that are there, each once.
+// files returns the existing files, each once.
 func (t *target) files() []*pemFile {
 	var out []*pemFile
 	for _, f := range []*pemFile{t.cert, t.key, t.bundle} {
@@ -153,8 +156,8 @@ func (t *target) files() []*pemFile {
 	return out
 }
 
-// verify asks the verifier of the peers. Names are another matter, see checkServerName, so that both can be found
-// wrong.
+// verify verifies the certificate as its peers do. It does not verify names; checkServerName
+// does, so that both problems can be reported.
 func (t *target) verify() {
 	if t.leaf == nil || !t.purpose.leaf() {
 		return
@@ -169,8 +172,9 @@ func (t *target) verify() {
 	})
 }
 
-// trusted returns what the peers trust, and the CAs that can stand between. Peers trust ca.crt beside the certificate;
-// where there is none, every root that was seen stands for it.
+// trusted returns the CAs that the peers trust and the possible intermediate CAs. Peers trust
+// the ca.crt next to the certificate. If it does not exist, all roots in any file are used
+// instead.
 func (t *target) trusted() (roots, between certs.Bundle) {
 	sent := t.cert.Certificates[1:]
 	if t.bundle != nil {
@@ -186,7 +190,7 @@ func (t *target) trusted() (roots, between certs.Bundle) {
 	return roots, slices.Concat(sent, between)
 }
 
-// issuers are the CAs at hand that have the name of cert's issuer and whose key signed it.
+// issuers returns the available CAs that have the name of cert's issuer and whose key signed it.
 func (t *target) issuers(cert *x509.Certificate) certs.Bundle {
 	roots, between := t.trusted()
 	return slices.DeleteFunc(slices.Concat(roots, between), func(ca *x509.Certificate) bool {
@@ -194,13 +198,14 @@ func (t *target) issuers(cert *x509.Certificate) certs.Bundle {
 	})
 }
 
-// refusedFor tells whether the verifier's reason is the given one.
+// refusedFor reports whether verification failed for the given reason.
 func (t *target) refusedFor(reason x509.InvalidReason) bool {
 	invalid, ok := errors.AsType[x509.CertificateInvalidError](t.verdict)
 	return ok && invalid.Reason == reason
 }
 
-// Purpose is what a certificate is for, which decides who verifies it and how, or the role of a container.
+// Purpose is the purpose of a certificate, which determines how it is verified, or the role of a
+// container.
 type Purpose string
 
 // The purposes.
@@ -210,23 +215,24 @@ const (
 	FrontProxy Purpose = "front-proxy" // of kube-apiserver; the request-header authenticator verifies it
 	Client     Purpose = "client"      // of another client
 	Authority  Purpose = "CA"
-	Any        Purpose = "any" // nothing says what for
+	Any        Purpose = "any" // unknown
 	KeyOnly    Purpose = "key" // a key without a certificate
 )
 
-// known are the names of directories, and of files without their extension, that say what a certificate is for. A name
-// that ends with "-ca" is a CA's.
+// known maps names of directories, and of files without their extension, to the purposes of
+// their certificates. A name that ends with "-ca" belongs to a CA.
 var known = map[string]Purpose{
 	certs.ServingDir:          Serving,
 	certs.FrontProxyClientDir: FrontProxy,
-	// The pairs of konnectivity: its server has one certificate for kube-apiserver and one for the agents.
+	// konnectivity's key pairs: its server has one certificate for kube-apiserver and one for
+	// agents.
 	certs.KonnectivityServerDir:          Server,
 	certs.KonnectivityAgentServerDir:     Server,
 	certs.KonnectivityAPIServerClientDir: Client,
 	certs.KonnectivityAgentDir:           Client,
 }
 
-// purposeOf goes by the name, and for an unknown one by what the certificate says.
+// purposeOf returns the purpose for a known name and otherwise derives it from the certificate.
 func purposeOf(name string, cert *x509.Certificate, opts Options) Purpose {
 	if p, ok := known[name]; ok {
 		return p
@@ -248,7 +254,7 @@ func purposeOf(name string, cert *x509.Certificate, opts Options) Purpose {
 	}
 }
 
-// usage is the extended key usage that the peer's verifier asks for.
+// usage returns the extended key usage that the peer's verifier requires.
 func (p Purpose) usage() x509.ExtKeyUsage {
 	switch p {
 	case Serving, Server:
@@ -262,11 +268,12 @@ func (p Purpose) usage() x509.ExtKeyUsage {
 
 func (p Purpose) leaf() bool { return p != Authority && p != KeyOnly }
 
-// serviceName matches the form that kube-aggregator asks for.
+// serviceName matches names of the form that kube-aggregator verifies.
 var serviceName = regexp.MustCompile(`^[a-z0-9-]+\.[a-z0-9-]+\.svc$`)
 
-// serverNameOf is the name that kube-aggregator will ask for: of the Service that was given, or else the first in the
-// certificate that has the form of one. It is empty when there is neither.
+// serverNameOf returns the name that kube-aggregator verifies: that of the given Service, or
+// else the first name in the certificate that has the form of a Service's. It returns "" if
+// there is neither.
 func serverNameOf(cert *x509.Certificate, opts Options) string {
 	if opts.Service.Name != "" {
 		return opts.Service.ServerName()

@@ -33,7 +33,7 @@ func mustVerify(t *testing.T, opts Options, paths ...string) *Report {
 	return r
 }
 
-// summaries are "ID severity file" of each finding.
+// summaries returns "ID severity file" for each finding.
 func summaries(r *Report) []string {
 	var out []string
 	for _, f := range r.Findings {
@@ -71,7 +71,8 @@ func TestExamples(t *testing.T) {
 			if len(r.Checked) != 1 {
 				t.Fatalf("got %+v, want one certificate", r.Checked)
 			}
-			// Without ca.crt nothing can be said about the chain, and a finding of severity info says so.
+			// Without ca.crt, the chain cannot be verified, which a finding of severity info
+			// reports.
 			unchecked := slices.Contains(summaries(r), "C01 info tls.crt")
 			if err := accepted(dir, r.Checked[0], ex.opts); err != nil && r.Summary.Errors == 0 && !unchecked {
 				t.Errorf("no error was found (%q), but a peer refuses it: %v", summaries(r), err)
@@ -80,8 +81,9 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// accepted does what the peers do, from the files up: what loads a pair, what kube-aggregator does with a caBundle,
-// what the request-header authenticator does with a client certificate.
+// accepted repeats the peers' steps on the files: it loads the key pair, verifies the serving
+// certificate as kube-aggregator does with a caBundle, and the client certificate as the
+// request-header authenticator does.
 func accepted(dir string, c Checked, opts Options) error {
 	now := opts.Now
 	if now.IsZero() {
@@ -120,9 +122,10 @@ func accepted(dir string, c Checked, opts Options) error {
 	return err
 }
 
-// TestEveryRuleHasExamples: a rule that nobody ever saw found may not work, and neither may one that is always found.
+// TestEveryRuleHasExamples: each rule is found in at least one example. A rule without an
+// example may not work, nor may one that is always found.
 func TestEveryRuleHasExamples(t *testing.T) {
-	// Those that need another layout than one directory have tests of their own.
+	// Rules that need more than one directory have their own tests.
 	shown := map[string]bool{"F03 info": true}
 	for _, ex := range examples {
 		for _, want := range ex.want {
@@ -201,7 +204,7 @@ func TestPathsErrors(t *testing.T) {
 	}
 }
 
-// TestNoKeyInReport: whatever is wrong with a key, nothing of it is shown.
+// TestNoKeyInReport: a report contains no part of a key, even if the key is damaged.
 func TestNoKeyInReport(t *testing.T) {
 	f := newFixture(t)
 	dir := filepath.Join(t.TempDir(), "serving")

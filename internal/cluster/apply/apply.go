@@ -22,64 +22,65 @@ import (
 	"example.com/extension-apiserver/internal/cluster"
 )
 
-// DryRun says how far an apply goes.
+// DryRun determines how far an apply goes.
 type DryRun string
 
 // The dry runs.
 const (
 	DryRunNone   DryRun = "none"   // everything is written
 	DryRunClient DryRun = "client" // the cluster is only read
-	DryRunServer DryRun = "server" // the cluster tries every write and stores none
+	DryRunServer DryRun = "server" // the cluster tries every write and stores nothing
 )
 
-// Writes is true unless it only tries. Empty means DryRunNone.
+// Writes reports whether d writes to the cluster. Empty means DryRunNone.
 func (d DryRun) Writes() bool { return d == "" || d == DryRunNone }
 
-// Options say what to bring from a directory of certs.Init into a cluster.
+// Options define what to copy from a directory of certs.Init to a cluster.
 type Options struct {
 	Service certs.Service
-	Dir     string      // directory as certgen init made it
-	Store   certs.Store // in the place of Dir
+	Dir     string      // directory created by certgen init
+	Store   certs.Store // used instead of Dir
 	Secret  string      // name of the Secret for the serving pair, in the namespace of the Service; empty means none
 	DryRun  DryRun      // empty means DryRunNone
-	// ForceConflicts takes fields from other managers. An injector would write its own caBundle again, so it does not
-	// help against that.
+	// ForceConflicts takes ownership of fields from other managers. It does not help against an
+	// injector, which would restore its own caBundle.
 	ForceConflicts bool
 	// ClearInsecure sets insecureSkipTLSVerify to false in the same write.
 	ClearInsecure bool
-	// KeepTrust leaves the CAs that caBundles hold besides, which another rotation or somebody else may need, and adds
-	// those alone that vouch for the certificate.
+	// KeepTrust keeps the other CAs in caBundles, which another rotation or client may need, and
+	// adds only those that verify the certificate.
 	KeepTrust bool
-	// ReplaceTrust allows what can break connections: a CA that is trusted now and will not be, or a certificate that
-	// is not trusted yet.
+	// ReplaceTrust allows changes that can break connections: removing a trusted CA, or serving
+	// a certificate that is not trusted yet.
 	ReplaceTrust bool
 }
 
-// Plan is what an apply will write, and in the end its report: trust before identity.
+// Plan contains the planned writes of an apply, in order, trust before identity. After Apply, it
+// is its report.
 type Plan struct {
 	certs.Report
 	dryRun  DryRun
-	changes []planned // of each item, until Apply says what was done
+	changes []planned // one per item, until Apply sets what was done
 }
 
-// planned is what is to be done about one object.
+// planned is the planned change of one object.
 type planned struct {
 	certs.Item
-	write  func(ctx context.Context, dryRun bool) error // nil for what is right
-	before apiregistrationv1.APIService                 // the APIService as it was, if this is one
-	bundle certs.Bundle                                 // what its caBundle shall hold
+	write  func(ctx context.Context, dryRun bool) error // nil if no change is needed
+	before apiregistrationv1.APIService                 // the APIService before the change, if the object is one
+	bundle certs.Bundle                                 // the planned CAs in its caBundle
 }
 
 func (p *Plan) add(c planned) {
 	p.Items, p.changes = append(p.Items, c.Item), append(p.changes, c)
 }
 
-// Validate returns all that is wrong with the options, as *certs.InvalidError joined by errors.Join.
+// Validate returns an *certs.InvalidError for each invalid option, joined by errors.Join.
 func (o Options) Validate() error {
 	errs := []error{o.Service.Validate()}
 	if o.Dir == "" && o.Store == nil {
 		errs = append(errs, &certs.InvalidError{Field: "dir",
-			Reason: "expected the directory that certgen init made, such as pki"})
+			Reason: "expected the directory of certgen init, such as pki"})
 	}
 	if problems := validation.IsDNS1123Subdomain(o.Secret); o.Secret != "" && len(problems) > 0 {
 		errs = append(errs, &certs.InvalidError{Field: "secret", Value: o.Secret,
@@ -92,9 +93,10 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// PlanApply reads the directory and the cluster and says what Apply will write: the caBundle of every APIService of the
-// Service, and the serving Secret. It writes nothing. Whatever is in the way of one object refuses the plan as a whole:
-// *certs.InvalidError, *certs.RefusedError for files, *OwnedError and others for the cluster, joined by errors.Join.
+// PlanApply reads the directory and the cluster and returns the planned writes: the caBundle of
+// every APIService of the Service, and the serving Secret. It writes nothing. A problem with one
+// object fails the whole plan. Errors are *certs.InvalidError, *certs.RefusedError for files,
+// and *cluster.OwnedError and others for the cluster, joined by errors.Join.
 func (c Client) PlanApply(ctx context.Context, o Options) (*Plan, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -102,7 +104,7 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Plan, error) {
 	if o.Store == nil {
 		o.Store = certs.Dir(o.Dir)
 	}
-	if err := cluster.CheckClock(ctx, c); err != nil { // before certificates are judged by it
+	if err := cluster.CheckClock(ctx, c); err != nil { // before certificates are checked by it
 		return nil, err
 	}
 	source, err := ReadSource(o.Store, o.Service, c.Time())
@@ -138,8 +140,8 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Plan, error) {
 		}
 	}
 	if len(changes) == 0 {
-		text := fmt.Sprintf("no APIService has the Service %s/%s as its backend; run this again when the API is "+
-			"registered", o.Service.Namespace, o.Service.Name)
+		text := fmt.Sprintf("no APIService has the Service %s/%s as its backend; run the command again after "+
+			"you register the API", o.Service.Namespace, o.Service.Name)
 		if o.Secret == "" {
 			return nil, errors.New("plan: " + text)
 		}
@@ -148,9 +150,9 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Plan, error) {
 	return plan, nil
 }
 
-// Apply writes what the plan says: with the field manager certgen, every object first as a dry run of the server, so
-// that a write that is refused leaves the cluster as it was. After an error the plan has the items before the one that
-// could not be written.
+// Apply executes the plan with the field manager certgen. It first sends every write as a
+// server-side dry run, so that a rejected write leaves the cluster unchanged. After an error,
+// the plan contains the items before the failed one.
 func (c Client) Apply(ctx context.Context, plan *Plan) error {
 	for _, dryRun := range []bool{true, false} {
 		if plan.dryRun == DryRunClient || plan.dryRun == DryRunServer && !dryRun {
@@ -176,10 +178,11 @@ func (c Client) Apply(ctx context.Context, plan *Plan) error {
 	return nil
 }
 
-// PlanAndApply does both, and shows each plan before it is carried out: it plans again when an object changed
-// meanwhile, as the status of an APIService does at any time. What was written before that is in the last plan too.
+// PlanAndApply plans and applies. It calls show with each plan before executing it. It plans
+// again if an object changed meanwhile, because the status of an APIService may change at any
+// time. The last plan also contains the writes of earlier attempts.
 func (c Client) PlanAndApply(ctx context.Context, o Options, show func(*Plan)) (plan *Plan, err error) {
-	done := []certs.Item{} // by tries that met a change too; never null in JSON
+	done := []certs.Item{} // including attempts that failed because of a change; never null in JSON
 	err = retry.OnError(changedBackoff, Changed, func() error {
 		next, err := c.PlanApply(ctx, o)
 		if err != nil {
@@ -195,8 +198,8 @@ func (c Client) PlanAndApply(ctx context.Context, o Options, show func(*Plan)) (
 	return plan, err
 }
 
-// Merge adds to items, in place, and says once of each object what was done about it: that it is right now is no news
-// after it was changed.
+// Merge adds more to items in place, with one item per object. An item Kept does not replace an
+// earlier change of the same object; only its notes are used.
 func Merge(items []certs.Item, more ...certs.Item) []certs.Item {
 	for _, item := range more {
 		i := slices.IndexFunc(items, func(before certs.Item) bool { return before.Path == item.Path })
@@ -212,20 +215,21 @@ func Merge(items []certs.Item, more ...certs.Item) []certs.Item {
 	return items
 }
 
-// changedBackoff takes six seconds: each kube-apiserver writes the status of an APIService whose endpoints come or go,
-// several times a second for a second or two.
+// changedBackoff takes six seconds in total. When the endpoints of an APIService change, each
+// kube-apiserver writes its status several times a second for a second or two.
 var changedBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.6, Jitter: 0.5, Steps: 10}
 
-// Changed is true for a write that was refused because the object had changed: what it is now decides. Another
-// manager's field is another matter.
+// Changed reports whether a write failed because the object had changed, so that it must be
+// planned again. A conflict with another field manager does not count.
 func Changed(err error) bool {
 	return apierrors.IsConflict(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
 }
 
-// Client writes what certgen keeps in a cluster.
+// Client writes certgen's objects in a cluster.
 type Client struct{ *cluster.Cluster }
 
-// Source is what a directory of certgen init holds for the cluster. The keys of CAs are not read.
+// Source is the content of a directory of certgen init that is relevant to the cluster. It does
+// not include the keys of CAs.
 type Source struct {
 	service certs.Service
 	Store   certs.Store
@@ -236,14 +240,15 @@ type Source struct {
 
 func (s *Source) file(name string) string { return s.Store.Path(certs.ServingDir, name) }
 
-// signers are the CAs of the bundle that vouch for the certificate.
+// signers returns the CAs in the bundle that verify the certificate.
 func (s *Source) signers(now time.Time) certs.Bundle {
 	return slices.DeleteFunc(slices.Clone(s.Bundle), func(ca *x509.Certificate) bool {
 		return VerifyServing(s.Chain, certs.Bundle{ca}, s.service, now) != nil
 	})
 }
 
-// ReadSource reads the serving pair's certificate and its CAs, and has them verified as kube-aggregator will.
+// ReadSource reads the serving certificate, its key and its CAs, and verifies the certificate as
+// kube-aggregator does.
 func ReadSource(store certs.Store, s certs.Service, now time.Time) (*Source, error) {
 	src := &Source{service: s, Store: store}
 	files, err := store.Read(certs.ServingDir)
@@ -253,7 +258,7 @@ func ReadSource(store certs.Store, s certs.Service, now time.Time) (*Source, err
 	certFile := src.file(certs.CertFile)
 	if _, ok := files[certs.CertFile]; !ok {
 		return nil, &certs.RefusedError{Path: certFile,
-			Reason: "expected the serving certificate that certgen init made, found none; give its directory"}
+			Reason: "expected the serving certificate of certgen init, found none; set --dir to its directory"}
 	}
 	src.key = files[certs.KeyFile].Data
 	if src.Chain, err = certs.ParseBundle(files[certs.CertFile].Data); err != nil {
@@ -264,7 +269,7 @@ func ReadSource(store certs.Store, s certs.Service, now time.Time) (*Source, err
 	}
 	if err := VerifyServing(src.Chain, src.Bundle, s, now); err != nil {
 		return nil, &certs.RefusedError{Path: certFile, Reason: fmt.Sprintf(
-			"kube-aggregator would refuse it: %v; issue it again: "+
+			"kube-aggregator would refuse the certificate: %v; issue it again: "+
 				"certgen init --service %s --namespace %s --dir %s", err, s.Name, s.Namespace, store.Path())}
 	}
 	return src, nil

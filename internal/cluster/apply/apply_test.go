@@ -33,7 +33,7 @@ func fakeClient(apiServices []apiregistrationv1.APIService, core ...runtime.Obje
 	return Client{clustertest.New(apiServices, core...)}
 }
 
-// applyDir is a directory of certgen init, and what its caBundle is.
+// applyDir returns a directory of certgen init and its caBundle.
 func applyDir(t *testing.T) (dir string, caBundle []byte) {
 	t.Helper()
 	dir = t.TempDir()
@@ -53,7 +53,7 @@ const (
 	update = metav1.ManagedFieldsOperationUpdate
 )
 
-// TestPlan: what an APIService that is there leads to.
+// TestPlan checks the planned action for an existing APIService.
 func TestPlan(t *testing.T) {
 	dir, caBundle := applyDir(t)
 	other, _ := certs.ParseBundle(clustertest.NewCA(t, "other", x509.ExtKeyUsageServerAuth).CertPEM)
@@ -69,39 +69,39 @@ func TestPlan(t *testing.T) {
 		a       apiregistrationv1.APIService
 		options Options
 		action  certs.Action
-		want    string // in the reason, or of the error
+		want    string // in the reason, or in the error
 	}{
 		"empty": {clustertest.APIService("v1.g.example.com", nil), Options{}, certs.Replaced,
-			"it has no caBundle"},
+			"no caBundle"},
 		"right and ours": {clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", caBundle),
-			cluster.FieldManager, apply), Options{}, certs.Kept, "certgen owns its caBundle"},
+			cluster.FieldManager, apply), Options{}, certs.Kept, "certgen owns the caBundle"},
 		"the same set": {clustertest.OwnedBy(reordered, cluster.FieldManager, apply), Options{},
-			certs.Kept, "certgen owns its caBundle"},
+			certs.Kept, "certgen owns the caBundle"},
 		"right and of another": {clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", caBundle),
-			"kubectl", apply), Options{}, certs.Replaced, "does not own its caBundle yet"},
+			"kubectl", apply), Options{}, certs.Replaced, "does not own the caBundle yet"},
 		"ours by update": {clustertest.OwnedBy(foreign, cluster.FieldManager, update), Options{}, "",
 			`found "certgen", so nothing was written`},
 		"right and shared": {both, Options{}, certs.Kept,
-			`together with "kubectl", so that a change of it needs --force-conflicts`},
+			`together with "kubectl", so a change requires --force-conflicts`},
 		"right and shared, forced": {both, Options{ForceConflicts: true}, certs.Replaced,
-			`its caBundle is owned by "kubectl"`},
+			`caBundle owned by "kubectl"`},
 		"of another": {clustertest.OwnedBy(foreign, "kubectl", apply), Options{}, "",
 			`found "kubectl", so nothing was written`},
 		"of another, forced": {clustertest.OwnedBy(foreign, "kubectl", apply), Options{ForceConflicts: true}, "",
 			"certgen rotate, or allow it with --replace-trust"},
 		"of another, both forced": {clustertest.OwnedBy(foreign, "kubectl", apply),
-			Options{ForceConflicts: true, ReplaceTrust: true}, certs.Replaced, "its caBundle is another"},
+			Options{ForceConflicts: true, ReplaceTrust: true}, certs.Replaced, "caBundle contains other CAs"},
 		"trusts another": {clustertest.OwnedBy(foreign, cluster.FieldManager, apply), Options{}, "",
 			"APIService v1.g.example.com trusts CN=other@"},
 		"no PEM": {clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", []byte("\n")),
-			cluster.FieldManager, apply), Options{}, certs.Replaced, "its caBundle is another"},
+			cluster.FieldManager, apply), Options{}, certs.Replaced, "caBundle contains other CAs"},
 		"insecure": {insecure, Options{}, "", "certgen apply --clear-insecure"},
 		"insecure, cleared": {insecure, Options{ClearInsecure: true}, certs.Replaced,
-			"insecureSkipTLSVerify is taken back"},
+			"insecureSkipTLSVerify is true"},
 		"cert-manager": {injected, Options{ForceConflicts: true}, "",
 			"annotation cert-manager.io/inject-ca-from-secret"},
 		"cert-manager says verdict": {injected, Options{}, "",
-			"the caBundle that cert-manager keeps does not vouch for"},
+			"the caBundle of cert-manager does not verify"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.options.Service, tc.options.Dir = clustertest.Service, dir
@@ -124,7 +124,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestPlanSecret: what a Secret that is there leads to.
+// TestPlanSecret checks the planned action for an existing Secret.
 func TestPlanSecret(t *testing.T) {
 	dir, caBundle := applyDir(t)
 	right := clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", caBundle), cluster.FieldManager, apply)
@@ -154,23 +154,23 @@ func TestPlanSecret(t *testing.T) {
 		want  certs.Action
 		text  string
 	}{
-		"none":  {nil, certs.Made, "it does not exist"},
-		"right": {secret(func(*corev1.Secret) {}), certs.Kept, "it holds this pair"},
+		"none":  {nil, certs.Made, "not found"},
+		"right": {secret(func(*corev1.Secret) {}), certs.Kept, "up to date"},
 		"of another": {secret(func(s *corev1.Secret) { s.ManagedFields[0].Manager = "helm" }), certs.Replaced,
-			"does not own its data yet"},
+			"does not own the data yet"},
 		"another pair": {secret(func(s *corev1.Secret) { s.Data[certs.CertFile] = otherCert }), certs.Replaced,
-			"its certificate is another"},
+			"contains another certificate"},
 		"another ca.crt": {secret(func(s *corev1.Secret) { delete(s.Data, certs.BundleFile) }), certs.Replaced,
-			"its key or its CAs are others"},
+			"contains another key or other CAs"},
 		"a comment": {secret(func(s *corev1.Secret) {
 			s.Data[certs.BundleFile] = append([]byte("a comment\n"), s.Data[certs.BundleFile]...)
-		}), certs.Kept, "it holds this pair"},
+		}), certs.Kept, "up to date"},
 		"immutable, right": {secret(func(s *corev1.Secret) { s.Immutable = new(true) }), certs.Kept,
-			"it holds this pair"},
+			"up to date"},
 		"immutable": {secret(func(s *corev1.Secret) {
 			s.Immutable = new(true)
 			s.Data[certs.CertFile] = otherCert
-		}), "", "found it immutable"},
+		}), "", "the Secret is immutable"},
 		"another type": {secret(func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }), "", "found Opaque"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +192,8 @@ func TestPlanSecret(t *testing.T) {
 			}
 		})
 	}
-	// A pair whose CA nobody trusts yet is no step by itself; before there is an API, it is the only one.
+	// A key pair whose CA is not trusted yet cannot be written alone. If no API exists yet, it
+	// is the only write.
 	over := func(caBundle []byte) error {
 		_, err := fakeClient([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", caBundle)},
 			secret(func(s *corev1.Secret) { s.Data[certs.CertFile] = otherCert })).
@@ -214,11 +215,11 @@ func TestPlanSecret(t *testing.T) {
 	}
 }
 
-// TestPlanRefuses: wrong options, and directories that would not work.
+// TestPlanRefuses: PlanApply rejects invalid options and directories that would not work.
 func TestPlanRefuses(t *testing.T) {
 	dir, _ := applyDir(t)
 	other, _ := applyDir(t)
-	// changed is the directory with one file of the other.
+	// changed copies the directory and replaces one file with that of the other.
 	changed := func(file string) string {
 		to := filepath.Join(t.TempDir(), "pki")
 		if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
@@ -241,7 +242,7 @@ func TestPlanRefuses(t *testing.T) {
 		"another CA": {Options{Service: clustertest.Service, Dir: changed("serving/ca.crt")},
 			"signed by unknown authority"},
 		"all wrong": {Options{Secret: "S", DryRun: "x"}, "dry-run"},
-		"not there": {Options{Service: clustertest.Service, Dir: filepath.Join(dir, "x")}, "give its directory"},
+		"not there": {Options{Service: clustertest.Service, Dir: filepath.Join(dir, "x")}, "set --dir to its directory"},
 		"another Service": {Options{Service: certs.Service{Name: "gadgets", Namespace: "demo"}, Dir: dir},
 			"not gadgets.demo.svc"},
 	} {
@@ -252,7 +253,7 @@ func TestPlanRefuses(t *testing.T) {
 			}
 		})
 	}
-	// what writes needs the Lease
+	// a run that writes needs the Lease
 	for dryRun, want := range map[DryRun]bool{"": true, DryRunNone: true, DryRunClient: false, DryRunServer: false} {
 		if got := dryRun.Writes(); got != want {
 			t.Errorf("dry run %q writes: %t, want %t", dryRun, got, want)
@@ -265,7 +266,7 @@ func TestPlanRefuses(t *testing.T) {
 	registered := []apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", ca.CertPEM)}
 	if err := fakeClient(registered).ChangeCABundle(t.Context(), clustertest.Service, nil,
 		certs.Bundle{ca.Certificate}); err == nil || !strings.Contains(err.Error(),
-		"v1.g.example.com: plan caBundle: expected a CA that is valid, found none") {
+		"v1.g.example.com: plan caBundle: expected a valid CA, found none") {
 		t.Errorf("an empty caBundle: got %v, want it refused", err)
 	}
 	leaf := clustertest.NewServing(t, ca, "widgets.demo.svc").Certificate
@@ -275,7 +276,8 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
-// TestPlanWrongClock: a clock that is wrong is named, and not the certificate that has expired by it.
+// TestPlanWrongClock: with a wrong clock, the error refers to the clock, not to the certificate
+// that looks expired.
 func TestPlanWrongClock(t *testing.T) {
 	dir, caBundle := applyDir(t)
 	c := fakeClient([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", caBundle)})
@@ -286,17 +288,18 @@ func TestPlanWrongClock(t *testing.T) {
 	}
 }
 
-// TestApplyTriesFirst: a write that the server refuses leaves all as they are, and every write says its manager.
+// TestApplyTriesFirst: if the server rejects one write, Apply changes nothing. Every write
+// specifies the field manager.
 func TestApplyTriesFirst(t *testing.T) {
 	dir, _ := applyDir(t)
 	for _, tc := range []struct {
-		refused       string // which APIService
+		refused       string // the APIService
 		inDryRun      bool
 		written, done int
 	}{
 		{"", false, 2, 2},
 		{"v2.g.example.com", true, 0, 0},
-		{"v2.g.example.com", false, 2, 1}, // as when it changed since it was tried
+		{"v2.g.example.com", false, 2, 1}, // for example, because it changed after the dry run
 	} {
 		c := fakeClient([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", nil),
 			clustertest.APIService("v2.g.example.com", nil)})
@@ -330,8 +333,8 @@ func TestApplyTriesFirst(t *testing.T) {
 	}
 }
 
-// TestPlanAndApply: what changed between plan and write is planned again, and shown; a field of another manager is
-// refused at once.
+// TestPlanAndApply: after a change between plan and write, PlanAndApply plans and shows again.
+// It does not retry a conflict with another field manager.
 func TestPlanAndApply(t *testing.T) {
 	resource := schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}
 	others := apierrors.NewApplyConflict([]metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict,
@@ -367,20 +370,20 @@ func TestPlanAndApply(t *testing.T) {
 	}
 }
 
-// TestPlanAndApplyReports: what was written before another object changed is in the report, whatever became of the
-// tries after it.
+// TestPlanAndApplyReports: the report contains the writes before another object changed,
+// whatever the result of later attempts.
 func TestPlanAndApplyReports(t *testing.T) {
 	dir, caBundle := applyDir(t)
 	first, second := clustertest.APIService("v1.g.example.com", nil), clustertest.APIService("v2.g.example.com", nil)
 	for name, tc := range map[string]struct {
-		then error // what the second try to write the second one leads to
+		then error // result of the second attempt to write the second one
 		want []certs.Item
 	}{
 		"refused": {errors.New("forbidden"), []certs.Item{{Path: "APIService v1.g.example.com", Action: certs.Replaced,
-			Reason: "it has no caBundle"}}},
+			Reason: "no caBundle"}}},
 		"written": {nil, []certs.Item{{Path: "APIService v1.g.example.com", Action: certs.Replaced,
-			Reason: "it has no caBundle"},
-			{Path: "APIService v2.g.example.com", Action: certs.Replaced, Reason: "it has no caBundle"}}},
+			Reason: "no caBundle"},
+			{Path: "APIService v2.g.example.com", Action: certs.Replaced, Reason: "no caBundle"}}},
 	} {
 		c := fakeClient(nil)
 		wrote := false
@@ -415,7 +418,8 @@ func TestPlanAndApplyReports(t *testing.T) {
 	}
 }
 
-// TestChangeCABundle: what others trust stays, and a write is refused when the APIService changed since it was read.
+// TestChangeCABundle: CAs of other owners are kept, and a write fails if the APIService changed
+// since it was read.
 func TestChangeCABundle(t *testing.T) {
 	other, old, next := clustertest.NewCA(t, "other", x509.ExtKeyUsageServerAuth),
 		clustertest.NewCA(t, "old", x509.ExtKeyUsageServerAuth),
@@ -454,8 +458,8 @@ func TestChangeCABundle(t *testing.T) {
 	}
 }
 
-// TestChangeCABundleInsecure: an APIService with insecureSkipTLSVerify is refused before a CA is added, and passed over
-// when one is taken out.
+// TestChangeCABundleInsecure: an APIService with insecureSkipTLSVerify is an error when a CA is
+// added, and is skipped when one is removed.
 func TestChangeCABundleInsecure(t *testing.T) {
 	old, next := clustertest.NewCA(t, "old", x509.ExtKeyUsageServerAuth),
 		clustertest.NewCA(t, "next", x509.ExtKeyUsageServerAuth)
@@ -474,7 +478,7 @@ func TestChangeCABundleInsecure(t *testing.T) {
 		"add":    c.ChangeCABundle(t.Context(), clustertest.Service, certs.Bundle{next.Certificate}, nil),
 	} {
 		if err == nil || !strings.Contains(err.Error(),
-			"APIService v2.g.example.com: expected insecureSkipTLSVerify false") {
+			"APIService v2.g.example.com: insecureSkipTLSVerify is true") {
 			t.Errorf("%s: got %v, want it refused", name, err)
 		}
 	}
@@ -485,7 +489,8 @@ func TestChangeCABundleInsecure(t *testing.T) {
 	}
 }
 
-// TestTakeOverCABundles: others own caBundles no more, whose CAs stay; that of an injector is refused.
+// TestTakeOverCABundles: other managers no longer own the caBundles, whose CAs do not change. A
+// caBundle of an injector is an error.
 func TestTakeOverCABundles(t *testing.T) {
 	old := clustertest.NewCA(t, "old", x509.ExtKeyUsageServerAuth)
 	owned := clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", old.CertPEM), "helm", update)
@@ -516,7 +521,8 @@ func TestTakeOverCABundles(t *testing.T) {
 	}
 }
 
-// TestChangeCABundleOwned: where somebody else keeps one caBundle, CAs are added to the others, and taken out of none.
+// TestChangeCABundleOwned: if another manager owns one caBundle, CAs are added to the other ones
+// and removed from none.
 func TestChangeCABundleOwned(t *testing.T) {
 	old, next := clustertest.NewCA(t, "old", x509.ExtKeyUsageServerAuth),
 		clustertest.NewCA(t, "next", x509.ExtKeyUsageServerAuth)

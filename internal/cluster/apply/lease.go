@@ -23,8 +23,9 @@ import (
 	"example.com/extension-apiserver/internal/cluster"
 )
 
-// The times of the Lease. A kube-apiserver that restarts, as the only one does for half a minute, takes it from nobody.
-// Who was killed keeps it for leaseDuration; who finds it taken waits a little longer than that and no more, since a
+// The times of the Lease. An outage of kube-apiserver during a restart, half a minute for a
+// single instance, does not cause a loss of the Lease. A killed process keeps it for
+// leaseDuration. A process that finds it held waits only a little longer than that, because a
 // rotation can take days.
 const (
 	leaseDuration = 45 * time.Second
@@ -33,13 +34,15 @@ const (
 	leaseWait     = leaseDuration + 10*time.Second
 )
 
-var errLeaseLost = errors.New("the Lease was lost: kube-apiserver did not answer for too long, or somebody took it")
+var errLeaseLost = errors.New("the Lease was lost: kube-apiserver did not respond in time, or another client took it")
 
-// LeaseName is that of the Lease in the namespace of the Service which whoever changes its certificates holds.
+// LeaseName returns the name of the Lease, in the namespace of the Service, that any process
+// must hold to change the Service's certificates.
 func LeaseName(s certs.Service) string { return s.Name + "-certgen" }
 
-// Exclusive calls do while this process holds the Lease of the Service. Its context ends when the Lease is lost, before
-// anybody else can have it. A Lease that somebody else keeps is *certs.RefusedError.
+// Exclusive calls do while this process holds the Lease of the Service. The context of do is
+// cancelled when the Lease is lost, before another process can acquire it. If another process
+// keeps the Lease, Exclusive returns *certs.RefusedError.
 func (c Client) Exclusive(ctx context.Context, s certs.Service, do func(context.Context) error) error {
 	if err := c.mayLease(ctx, s); err != nil {
 		return err
@@ -62,11 +65,11 @@ func (c Client) Exclusive(ctx context.Context, s certs.Service, do func(context.
 	if err != nil {
 		return fmt.Errorf("prepare Lease: %w", err)
 	}
-	// Not ended with ctx: the Lease is kept until do has returned.
+	// Not cancelled with ctx: the Lease is kept until do has returned.
 	electing, stop := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.Discard()))
 	var elections sync.WaitGroup
 	elections.Go(func() { elector.Run(electing) })
-	defer release(lock) // ReleaseOnCancel would let do go on while a Lease that was lost is tried to be given back
+	defer release(lock) // with ReleaseOnCancel, do would continue during the attempt to release a lost Lease
 	defer elections.Wait()
 	defer stop()
 	waiting, enough := context.WithTimeout(ctx, leaseWait)
@@ -83,11 +86,12 @@ func (c Client) Exclusive(ctx context.Context, s certs.Service, do func(context.
 		return fmt.Errorf("wait for Lease %s/%s: %w", s.Namespace, LeaseName(s), context.Cause(ctx))
 	}
 	return &certs.RefusedError{Path: fmt.Sprintf("Lease %s/%s", s.Namespace, LeaseName(s)), Reason: fmt.Sprintf(
-		"expected to be alone, found it held by %s, who changes certificates of this Service; run this again when "+
-			"that has ended", elector.GetLeader())}
+		"expected exclusive access, found it held by %s, which changes certificates of this Service; run the command "+
+			"again when that has exited", elector.GetLeader())}
 }
 
-// release gives the Lease back, if this process has it still. Otherwise others get it when it has expired.
+// release releases the Lease if this process still holds it. Otherwise other processes can
+// acquire it after it expires.
 func release(lock *resourcelock.LeaseLock) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaseRetry)
 	defer cancel()
@@ -97,8 +101,9 @@ func release(lock *resourcelock.LeaseLock) {
 	}
 }
 
-// mayLease finds what the elector would only log, again and again: a missing right or namespace. It makes the Lease,
-// which nobody holds then, because the right to update it can only be tried on one that is there.
+// mayLease returns errors that the elector would only log repeatedly: a missing permission or
+// namespace. It creates an unheld Lease if none exists, because the permission to update can
+// only be checked with an existing object.
 func (c Client) mayLease(ctx context.Context, s certs.Service) error {
 	leases := c.Core.CoordinationV1().Leases(s.Namespace)
 	lease, err := leases.Get(ctx, LeaseName(s), metav1.GetOptions{})
@@ -114,7 +119,7 @@ func (c Client) mayLease(ctx context.Context, s certs.Service) error {
 		if apierrors.IsForbidden(err) {
 			err = fmt.Errorf("%w; grant get, create and update", err)
 		}
-		return fmt.Errorf("take Lease %s/%s, so that nobody else changes certificates meanwhile: %w", s.Namespace,
+		return fmt.Errorf("take Lease %s/%s, which excludes other writers of the certificates: %w", s.Namespace,
 			LeaseName(s), err)
 	}
 	return nil

@@ -23,7 +23,7 @@ import (
 
 var leased = certs.Service{Name: "widgets", Namespace: "demo"}
 
-// TestLeaseGivenBack: the next one need not wait until it expires.
+// TestLeaseGivenBack: the next process does not need to wait until the Lease expires.
 func TestLeaseGivenBack(t *testing.T) {
 	c := Client{&cluster.Cluster{Core: fake.NewClientset()}}
 	for i := range 3 {
@@ -37,8 +37,9 @@ func TestLeaseGivenBack(t *testing.T) {
 	}
 }
 
-// TestLeaseOutage: a kube-apiserver that answers nothing, for as long as its restart takes, takes the Lease from
-// nobody. When it is away for longer, the context is cancelled before another process can acquire the Lease.
+// TestLeaseOutage: an outage of kube-apiserver for the duration of a restart does not cause a
+// loss of the Lease. During a longer outage, the context is cancelled before another process can
+// acquire the Lease.
 func TestLeaseOutage(t *testing.T) {
 	for outage, want := range map[time.Duration]error{35 * time.Second: nil, 2 * leaseDuration: errLeaseLost} {
 		t.Run(outage.String(), func(t *testing.T) {
@@ -71,7 +72,8 @@ func TestLeaseOutage(t *testing.T) {
 	}
 }
 
-// TestLeaseTaken: what somebody else holds is waited for, and then refused; do is not called, also not later.
+// TestLeaseTaken: Exclusive waits for a Lease that another process holds and then returns an
+// error without ever calling do.
 func TestLeaseTaken(t *testing.T) {
 	t.Parallel()
 	c := Client{&cluster.Cluster{Core: fake.NewClientset()}}
@@ -85,7 +87,7 @@ func TestLeaseTaken(t *testing.T) {
 	}
 }
 
-// TestLeaseForbidden: a right that is missing is named at once, before anything is done.
+// TestLeaseForbidden: a missing permission is reported immediately, before do is called.
 func TestLeaseForbidden(t *testing.T) {
 	for _, verb := range []string{"get", "create", "update"} {
 		core := fake.NewClientset()

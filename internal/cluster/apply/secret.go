@@ -25,11 +25,12 @@ import (
 	"example.com/extension-apiserver/internal/cluster"
 )
 
-// planSecret compares the serving Secret with the directory. It returns the Secret that is there, or nil.
+// planSecret compares the serving Secret with the directory. It also returns the existing
+// Secret, or nil.
 func (c Client) planSecret(ctx context.Context, o Options, src *Source) (planned, *corev1.Secret, error) {
 	name := o.Service.Namespace + "/" + o.Secret
 	item := planned{Item: certs.Item{Path: "Secret " + name, Action: certs.Replaced,
-		Reason: "its certificate is another"}}
+		Reason: "contains another certificate"}}
 	data, err := src.pairData()
 	if err != nil {
 		return item, nil, err
@@ -45,13 +46,13 @@ func (c Client) planSecret(ctx context.Context, o Options, src *Source) (planned
 	}
 	stored, err := client.Get(ctx, o.Secret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		item.Action, item.Reason = certs.Made, "it does not exist"
+		item.Action, item.Reason = certs.Made, "not found"
 		return item, nil, nil
 	}
 	if err != nil {
 		return item, nil, fmt.Errorf("get Secret %s: %w", name, err)
 	}
-	// Others may keep keys of their own in it. A rotation keeps the order in which others put their CAs.
+	// Other clients may store additional keys in it. A rotation keeps the order of their CAs.
 	same := slices.Equal(stored.Data[certs.CertFile], data[certs.CertFile]) &&
 		slices.Equal(stored.Data[certs.KeyFile], data[certs.KeyFile]) &&
 		sameSet(stored.Data[certs.BundleFile], src.Bundle)
@@ -64,27 +65,28 @@ func (c Client) planSecret(ctx context.Context, o Options, src *Source) (planned
 	switch {
 	case stored.Type != corev1.SecretTypeTLS:
 		return item, stored, fmt.Errorf(
-			"plan Secret %s: expected the type %s, found %s, which nobody can change; choose another name",
+			"plan Secret %s: expected the type %s, found %s, which cannot be changed; choose another name",
 			name, corev1.SecretTypeTLS, stored.Type)
 	case !same && immutable:
 		return item, stored, fmt.Errorf(
-			"plan Secret %s: expected one that can be changed, found it immutable; choose another name, and mount that",
+			"plan Secret %s: the Secret is immutable; choose another name, and mount that Secret",
 			name)
 	case same && len(others) > 0 && o.ForceConflicts && !immutable:
-		item.Reason = "its data is owned by " + strings.Join(others, ", ")
+		item.Reason = "data owned by " + strings.Join(others, ", ")
 		writes = []map[string][]byte{WithNewlines(data), data}
 	case same && ours:
-		item.Action, item.Reason = certs.Kept, "it holds this pair"
+		item.Action, item.Reason = certs.Kept, "up to date"
 		item.write = nil
 	case same:
-		item.Reason = cluster.FieldManager + " does not own its data yet"
+		item.Reason = cluster.FieldManager + " does not own the data yet"
 	case slices.Equal(stored.Data[corev1.TLSCertKey], data[corev1.TLSCertKey]):
-		item.Reason = "its key or its CAs are others"
+		item.Reason = "contains another key or other CAs"
 	}
 	return item, stored, nil
 }
 
-// WithNewlines means the same: only what differs is taken from its owners by force, as for a caBundle.
+// WithNewlines returns data with the same meaning but different bytes, because a forced apply
+// takes ownership only of fields that differ, as for a caBundle.
 func WithNewlines(data map[string][]byte) map[string][]byte {
 	touched := map[string][]byte{}
 	for key, value := range data {
@@ -93,7 +95,7 @@ func WithNewlines(data map[string][]byte) map[string][]byte {
 	return touched
 }
 
-// Secret applies a Secret of type kubernetes.io/tls with those data.
+// Secret applies a Secret of type kubernetes.io/tls with the given data.
 func Secret(ctx context.Context, client typedcorev1.SecretInterface, namespace, name string, data map[string][]byte,
 	dryRun, force bool) error {
 	config := corev1ac.Secret(name, namespace).WithType(corev1.SecretTypeTLS).WithData(data)
@@ -103,8 +105,8 @@ func Secret(ctx context.Context, client typedcorev1.SecretInterface, namespace, 
 	return nil
 }
 
-// pairData is what a Secret holds of a pair: certificates and key that match, written as every reader takes them, and
-// the CAs.
+// pairData returns the data of a Secret for the key pair: matching certificates and key in the
+// format that every reader accepts, and the CAs.
 func (s *Source) pairData() (map[string][]byte, error) {
 	key, err := certs.ParsePrivateKey(s.key)
 	if err != nil {
@@ -116,14 +118,14 @@ func (s *Source) pairData() (map[string][]byte, error) {
 	}
 	// The files were read one after the other; certgen init may have switched them in between.
 	if _, err := tls.X509KeyPair(s.Chain.PEM(), keyPEM); err != nil {
-		return nil, fmt.Errorf("match key and certificate: %w; run this again if certgen init was at work", err)
+		return nil, fmt.Errorf("match key and certificate: %w; run the command again if certgen init was running", err)
 	}
 	return map[string][]byte{certs.CertFile: s.Chain.PEM(), certs.KeyFile: keyPEM, certs.BundleFile: s.Bundle.PEM()},
 		nil
 }
 
-// refuseFaulty returns the errors that certgen verify finds in the directory of a key pair. It accepts any common name
-// of a front proxy, because the allowed names are in the cluster.
+// refuseFaulty returns the errors that certgen verify finds in the directory of a key pair. It
+// accepts any common name of a front proxy, because the allowed names are in the cluster.
 func refuseFaulty(dir string, now time.Time) error {
 	report, err := verify.Paths([]string{filepath.Join(dir, certs.CertFile)},
 		verify.Options{AllowedNames: []string{}, Now: now})

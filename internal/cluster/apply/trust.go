@@ -24,11 +24,12 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// ChangeCABundle adds CAs to the caBundle of every APIService of the Service, sorted and without doubles and expired
-// CAs, and takes others out; what else is there stays. All writes are tried as a dry run before the first one, and each
-// is refused when the APIService changed meanwhile. One that needs no change and is owned by certgen is left alone.
-// *OwnedError, joined for all, tells who else keeps the field; CAs are then taken out of none, and added where they can
-// be, which breaks nothing.
+// ChangeCABundle adds CAs to the caBundle of every APIService of the Service, sorted and without
+// duplicates and expired CAs, and removes others. It keeps all other CAs. All writes are tried
+// as a dry run before the first one, and each fails if the APIService changed meanwhile. An
+// APIService that needs no change and is owned by certgen is not written. *cluster.OwnedError,
+// joined for all APIServices, reports other owners of the field. In that case, CAs are not
+// removed from any APIService, but are added where possible, which breaks nothing.
 func (c Client) ChangeCABundle(ctx context.Context, s certs.Service, add, remove certs.Bundle) error {
 	plan, found := &Plan{}, false
 	refused := c.planCABundles(ctx, plan, Options{Service: s},
@@ -41,22 +42,23 @@ func (c Client) ChangeCABundle(ctx context.Context, s certs.Service, add, remove
 		return refused
 	}
 	if !found {
-		return fmt.Errorf("expected APIServices of the Service %s/%s, found none; register the API first",
+		return fmt.Errorf("expected APIServices for the Service %s/%s, found none; register the API first",
 			s.Namespace, s.Name)
 	}
 	return errors.Join(refused, c.Apply(ctx, plan))
 }
 
-// FillCABundles gives CAs to those APIServices of the Service that have no caBundle, such as one that was deleted and
-// created again, and returns what it wrote. Nothing works there that could break.
+// FillCABundles sets the CAs in those APIServices of the Service that have no caBundle, for
+// example because they were recreated, and returns the written items. Such APIServices do not
+// work, so the change cannot break them.
 func (c Client) FillCABundles(ctx context.Context, s certs.Service, cas certs.Bundle) ([]certs.Item, error) {
 	return c.writeCABundles(ctx, Options{Service: s}, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
 		return cas, len(a.Spec.CABundle) == 0 && !a.Spec.InsecureSkipTLSVerify
 	})
 }
 
-// TakeOverCABundles makes certgen the owner of caBundles that other field managers own, with the CAs that are there,
-// and returns what it wrote.
+// TakeOverCABundles makes certgen the owner of caBundles that other field managers own, without
+// changing their CAs, and returns the written items.
 func (c Client) TakeOverCABundles(ctx context.Context, s certs.Service) ([]certs.Item, error) {
 	return c.writeCABundles(ctx, Options{Service: s, ForceConflicts: true},
 		func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
@@ -65,7 +67,7 @@ func (c Client) TakeOverCABundles(ctx context.Context, s certs.Service) ([]certs
 		})
 }
 
-// bundleFor is what the caBundle of an APIService shall be, unless it is left alone.
+// bundleFor returns the wanted caBundle of an APIService, or false if it should not be changed.
 type bundleFor func(apiregistrationv1.APIService) (bundle certs.Bundle, ok bool)
 
 func (c Client) writeCABundles(ctx context.Context, o Options, want bundleFor) (done []certs.Item, err error) {
@@ -81,8 +83,8 @@ func (c Client) writeCABundles(ctx context.Context, o Options, want bundleFor) (
 	return done, err
 }
 
-// planCABundles decides for every APIService of the Service what its caBundle shall be, unless it is left alone, and
-// refuses for all together.
+// planCABundles plans the caBundles of all APIServices of the Service. If some of them cannot be
+// written, it returns all errors joined.
 func (c Client) planCABundles(ctx context.Context, plan *Plan, o Options, want bundleFor) error {
 	all, err := c.APIServices(ctx, o.Service)
 	if err != nil {
@@ -106,8 +108,8 @@ func (c Client) planCABundles(ctx context.Context, plan *Plan, o Options, want b
 
 func usable(bundle certs.Bundle) error {
 	if len(bundle) == 0 {
-		return errors.New("plan caBundle: expected a CA that is valid, found none; an empty caBundle would trust " +
-			"the CAs of kube-apiserver's system")
+		return errors.New("plan caBundle: expected a valid CA, found none; with an empty caBundle kube-apiserver " +
+			"would trust the CAs of its operating system")
 	}
 	for _, cert := range bundle {
 		if !cert.IsCA {
@@ -118,9 +120,8 @@ func usable(bundle certs.Bundle) error {
 }
 
 func insecure(a apiregistrationv1.APIService) error {
-	return fmt.Errorf("APIService %s: expected insecureSkipTLSVerify false, found true, which no caBundle may stand "+
-		"beside; "+
-		"take it out of what applies the APIService, or have it set to false in the same write: certgen apply "+
+	return fmt.Errorf("APIService %s: insecureSkipTLSVerify is true, which does not permit a caBundle; "+
+		"remove it from the manifest of the APIService, or set it to false in the same write: certgen apply "+
 		"--clear-insecure", a.Name)
 }
 
@@ -137,26 +138,26 @@ func (c Client) planCABundle(a apiregistrationv1.APIService, bundle certs.Bundle
 	caBundle := [][]byte{bundle.PEM()}
 	switch {
 	case a.Spec.InsecureSkipTLSVerify:
-		change.Reason = "insecureSkipTLSVerify is taken back"
+		change.Reason = "insecureSkipTLSVerify is true"
 	case len(a.Spec.CABundle) == 0:
-		change.Reason = "it has no caBundle"
+		change.Reason = "no caBundle"
 	case !same:
-		change.Reason = "its caBundle is another"
+		change.Reason = "caBundle contains other CAs"
 	case len(others) > 0 && o.ForceConflicts:
-		change.Reason = "its caBundle is owned by " + strings.Join(others, ", ")
+		change.Reason = "caBundle owned by " + strings.Join(others, ", ")
 		if bytes.Equal(a.Spec.CABundle, caBundle[0]) {
-			// To apply the bytes that are there is no conflict, whatever is forced, and leaves two owners. A newline
-			// means nothing.
+			// Applying identical bytes is not a conflict, even with force, and leaves two
+			// owners. An additional newline has no meaning.
 			caBundle = [][]byte{append([]byte("\n"), caBundle[0]...), caBundle[0]}
 		}
 	case !ours:
-		change.Reason = cluster.FieldManager + " does not own its caBundle yet"
+		change.Reason = cluster.FieldManager + " does not own the caBundle yet"
 		caBundle[0] = a.Spec.CABundle // no conflict with other managers
 	default:
-		change.Action, change.Reason = certs.Kept, "it trusts these CAs, and certgen owns its caBundle"
+		change.Action, change.Reason = certs.Kept, "up to date, and certgen owns the caBundle"
 		if len(others) > 0 {
 			change.Reason += " together with " + strings.Join(others, ", ") +
-				", so that a change of it needs --force-conflicts"
+				", so a change requires --force-conflicts"
 		}
 		return change, nil
 	}
@@ -167,8 +168,9 @@ func (c Client) planCABundle(a apiregistrationv1.APIService, bundle certs.Bundle
 	return change, nil
 }
 
-// applyCABundle writes one caBundle after the other to that very APIService, and nothing else. Its uid keeps a server
-// from creating an APIService that is gone; its resourceVersion from undoing what somebody else did to it meanwhile.
+// applyCABundle applies one caBundle after the other to exactly this APIService and changes
+// nothing else. The uid prevents the server from recreating a deleted APIService. The
+// resourceVersion prevents it from reverting a concurrent change.
 func (c Client) applyCABundle(ctx context.Context, a apiregistrationv1.APIService, writes [][]byte, o Options,
 	dryRun bool) error {
 	version := a.ResourceVersion
@@ -190,8 +192,8 @@ func (c Client) applyCABundle(ctx context.Context, a apiregistrationv1.APIServic
 	return nil
 }
 
-// MayChangeTrust has the cluster try, for each APIService of the Service, to apply the caBundle that it has, and stores
-// nothing: a missing right is found before a rotation begins.
+// MayChangeTrust applies the current caBundle of each APIService of the Service as a dry run. It
+// detects a missing permission before a rotation begins.
 func (c Client) MayChangeTrust(ctx context.Context, s certs.Service) error {
 	return retry.OnError(changedBackoff, Changed, func() error {
 		all, err := c.APIServices(ctx, s)
@@ -207,7 +209,7 @@ func (c Client) MayChangeTrust(ctx context.Context, s certs.Service) error {
 	})
 }
 
-// serverSide are the options of a server-side apply by certgen.
+// serverSide returns the options of a server-side apply by certgen.
 func serverSide(dryRun, force bool) metav1.ApplyOptions {
 	options := metav1.ApplyOptions{FieldManager: cluster.FieldManager, Force: force}
 	if dryRun {
@@ -216,7 +218,7 @@ func serverSide(dryRun, force bool) metav1.ApplyOptions {
 	return options
 }
 
-// explainConflict says of a conflict that it was one with another manager, and what to do.
+// explainConflict adds a remedy to a conflict with another field manager.
 func explainConflict(err error) error {
 	if apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
 		return fmt.Errorf("%w; %s", err, cluster.TakeOver)
@@ -224,19 +226,19 @@ func explainConflict(err error) error {
 	return err
 }
 
-// sameSet compares as sets: the order of CAs, and text around them, mean nothing. A caBundle that cannot be read
-// strictly is never the same.
+// sameSet reports whether caBundle contains the same set of CAs as bundle, regardless of order
+// and surrounding text. It returns false for a caBundle that cannot be parsed strictly.
 func sameSet(caBundle []byte, bundle certs.Bundle) bool {
 	have, err := certs.ParseBundle(caBundle)
 	return err == nil && len(have.Without(bundle...)) == 0 && len(bundle.Without(have...)) == 0
 }
 
-// NeedsNoChange is true when all of add are in the bundle, and none of remove.
+// NeedsNoChange reports whether the bundle contains all of add and none of remove.
 func NeedsNoChange(bundle, add, remove certs.Bundle) bool {
 	return len(add.Without(bundle...)) == 0 && !slices.ContainsFunc(remove, bundle.Contains)
 }
 
-// VerifyServing does what kube-aggregator does with the certificates that a server sends.
+// VerifyServing verifies the certificates that a server sends as kube-aggregator does.
 func VerifyServing(chain, trust certs.Bundle, s certs.Service, now time.Time) error {
 	_, err := chain[0].Verify(x509.VerifyOptions{
 		Roots: trust.Pool(), Intermediates: chain[1:].Pool(), DNSName: s.ServerName(), CurrentTime: now,
@@ -245,7 +247,8 @@ func VerifyServing(chain, trust certs.Bundle, s certs.Service, now time.Time) er
 	return err
 }
 
-// verdictOnly is what is left to do where an injector keeps the caBundle: say whether it vouches for our certificate.
+// verdictOnly returns an error for each APIService with an injector whose caBundle does not
+// verify our certificate.
 func verdictOnly(changes []planned, src *Source, now time.Time) error {
 	var errs []error
 	for _, change := range changes {
@@ -255,28 +258,29 @@ func verdictOnly(changes []planned, src *Source, now time.Time) error {
 			continue
 		}
 		if VerifyServing(src.Chain, certs.LenientBundle(a.Spec.CABundle), src.service, now) != nil {
-			errs = append(errs, fmt.Errorf("APIService %s: the caBundle that %s keeps does not vouch for %s",
+			errs = append(errs, fmt.Errorf("APIService %s: the caBundle of %s does not verify %s",
 				a.Name, injected.Injector, src.file(certs.CertFile)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// refuseBreaking refuses what can interrupt a running API: to distrust a CA whose certificates may be served, and to
-// serve a certificate that is not trusted yet. A rotation does both in steps.
+// refuseBreaking returns an error for changes that can interrupt a running API: removing trust
+// in a CA whose certificates may be served, and serving a certificate that is not trusted yet. A
+// rotation does both in steps.
 func (c Client) refuseBreaking(changes []planned, stored *corev1.Secret, src *Source) error {
 	var errs []error
 	for _, change := range changes {
 		a := change.before
 		trusted := certs.LenientBundle(a.Spec.CABundle).Merge(c.Time())
 		if change.Action == certs.Kept || len(trusted) == 0 || a.Spec.InsecureSkipTLSVerify {
-			continue // nothing that works now can break
+			continue // nothing works yet that could break
 		}
 		for _, ca := range trusted {
 			if !change.bundle.Contains(ca) {
 				errs = append(errs, fmt.Errorf(
-					"APIService %s trusts %s (sha256 %s), which %s lacks: servers with a certificate of it would be "+
-						"refused; "+
+					"APIService %s trusts %s (sha256 %s), which is not in %s: kube-apiserver would refuse servers "+
+						"with a certificate of this CA; "+
 						"rotate with certgen rotate, or allow it with --replace-trust", a.Name, ca.Subject,
 					certs.Fingerprint(ca), src.file(certs.BundleFile)))
 			}
@@ -291,10 +295,10 @@ func (c Client) refuseBreaking(changes []planned, stored *corev1.Secret, src *So
 		}
 		if VerifyServing(src.Chain, trusted, src.service, c.Time()) != nil {
 			errs = append(errs, fmt.Errorf(
-				"APIService %s does not trust the CA of %s yet, and every kube-apiserver must before the Secret "+
+				"APIService %s does not trust the CA of %s yet, as every kube-apiserver must before the Secret "+
 					"changes; "+
-					"rotate with certgen rotate, or apply without --secret, wait until all kube-apiservers have it, "+
-					"and "+
+					"rotate with certgen rotate, or apply without --secret, wait until all kube-apiservers have the "+
+					"CA, and "+
 					"apply again, or allow it with --replace-trust",
 				a.Name, src.file(certs.CertFile)))
 		}
@@ -302,10 +306,11 @@ func (c Client) refuseBreaking(changes []planned, stored *corev1.Secret, src *So
 	return errors.Join(errs...)
 }
 
-// ChangeFrontProxyCAs adds CAs to the trust ConfigMap, takes others out and leaves the rest. The ConfigMap is changed
-// in place: API servers keep their trust while it is missing, or lose all of it. A change in between is a conflict,
-// since a CA that somebody added must not be lost. Where it is right already nothing is written. With metav1.DryRunAll
-// the cluster tries the write, of what is there too, and stores nothing.
+// ChangeFrontProxyCAs adds CAs to the trust ConfigMap, removes others and keeps the rest. It
+// changes the ConfigMap in place: without it, API servers would keep their trust or lose all of
+// it. A concurrent change is a conflict, because a CA that another client added must not be
+// lost. If no change is needed, nothing is written. With metav1.DryRunAll, the cluster tries the
+// write even if no change is needed, and stores nothing.
 func (c Client) ChangeFrontProxyCAs(ctx context.Context, add, remove certs.Bundle, dryRun ...string) error {
 	cm, err := c.TrustConfigMap(ctx)
 	if err != nil {
@@ -320,7 +325,7 @@ func (c Client) ChangeFrontProxyCAs(ctx context.Context, add, remove certs.Bundl
 	}
 	next := append(bundle, add.Without(bundle...)...).Without(remove...)
 	if len(next) == 0 {
-		return fmt.Errorf("%s: expected another CA beside %s in %s, found none; no front proxy would be believed",
+		return fmt.Errorf("%s: expected another CA besides %s in %s, found none; API servers would trust no front proxy",
 			cluster.TrustObject, remove[0].Subject, frontproxy.CAKey)
 	}
 	cm.Data[frontproxy.CAKey] = string(next.PEM())

@@ -19,8 +19,8 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// TestChangeFrontProxyCAs takes one CA out of the ConfigMap, or puts it back, by one update that a change in between
-// makes fail.
+// TestChangeFrontProxyCAs: a CA is removed from the ConfigMap, or restored, with one update that
+// fails after a concurrent change.
 func TestChangeFrontProxyCAs(t *testing.T) {
 	var cas certs.Bundle
 	for range 3 {

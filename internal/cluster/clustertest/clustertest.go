@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clustertest has the fixtures that the tests of internal/cluster, of the packages below it and of
-// internal/rotation share.
+// Package clustertest contains fixtures for the tests of internal/cluster and the packages below
+// it, and of internal/rotation.
 package clustertest
 
 import (
@@ -29,7 +29,7 @@ import (
 	"example.com/extension-apiserver/internal/cluster"
 )
 
-// RenamedPEM is another certificate for the key of ca, with that name.
+// RenamedPEM returns another certificate for the key of ca, with a different common name.
 func RenamedPEM(t *testing.T, ca *certs.CA, commonName string) []byte {
 	t.Helper()
 	template := *ca.Certificate
@@ -38,7 +38,7 @@ func RenamedPEM(t *testing.T, ca *certs.CA, commonName string) []byte {
 	return create(t, &template, &template, ca, ca)
 }
 
-// SignedPEM is the CA with a certificate that another signed.
+// SignedPEM returns a certificate of ca that another CA signed.
 func SignedPEM(t *testing.T, ca, by *certs.CA) []byte {
 	t.Helper()
 	return create(t, ca.Certificate, by.Certificate, ca, by)
@@ -54,13 +54,13 @@ func create(t *testing.T, template, parent *x509.Certificate, subject, signer *c
 }
 
 var (
-	// Service is the one of all fixtures.
+	// Service is the Service of all fixtures.
 	Service = certs.Service{Name: "widgets", Namespace: "demo"}
-	// Now is when they were made.
+	// Now is the creation time of all fixtures.
 	Now = time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
 )
 
-// NewCA returns a CA of that time.
+// NewCA returns a CA that was created at Now.
 func NewCA(t *testing.T, name string, usage x509.ExtKeyUsage) *certs.CA {
 	t.Helper()
 	ca, err := certs.NewCA(certs.CAOptions{Name: name, Usage: usage, Now: func() time.Time { return Now }})
@@ -70,7 +70,7 @@ func NewCA(t *testing.T, name string, usage x509.ExtKeyUsage) *certs.CA {
 	return ca
 }
 
-// NewServing returns a serving pair of the CA.
+// NewServing returns a serving key pair of the CA.
 func NewServing(t *testing.T, ca *certs.CA, names ...string) *certs.KeyPair {
 	t.Helper()
 	pair, err := ca.IssueServing(certs.ServingOptions{DNSNames: names})
@@ -80,7 +80,7 @@ func NewServing(t *testing.T, ca *certs.CA, names ...string) *certs.KeyPair {
 	return pair
 }
 
-// NewProxy returns a front proxy's pair of the CA.
+// NewProxy returns a front-proxy key pair of the CA.
 func NewProxy(t *testing.T, ca *certs.CA, user string) *certs.KeyPair {
 	t.Helper()
 	pair, err := ca.IssueClient(certs.ClientOptions{User: user})
@@ -90,7 +90,8 @@ func NewProxy(t *testing.T, ca *certs.CA, user string) *certs.KeyPair {
 	return pair
 }
 
-// APIService returns one of that name, such as v1.g.example.com, with the Service as its backend.
+// APIService returns an APIService with the given name, such as v1.g.example.com, and the
+// Service as its backend.
 func APIService(name string, caBundle []byte) apiregistrationv1.APIService {
 	version, group, _ := strings.Cut(name, ".")
 	return apiregistrationv1.APIService{
@@ -105,7 +106,7 @@ func APIService(name string, caBundle []byte) apiregistrationv1.APIService {
 	}
 }
 
-// Clock answers everything with its time.
+// Clock is a transport whose responses contain its time in the header Date.
 type Clock time.Time
 
 // RoundTrip implements http.RoundTripper.
@@ -114,7 +115,7 @@ func (c Clock) RoundTrip(req *http.Request) (*http.Response, error) {
 		http.TimeFormat)}}, Body: http.NoBody, Request: req}, nil
 }
 
-// New returns a cluster of fake clients.
+// New returns a cluster with fake clients.
 func New(apiServices []apiregistrationv1.APIService, core ...runtime.Object) *cluster.Cluster {
 	var registered []runtime.Object
 	for _, a := range apiServices {
@@ -127,11 +128,12 @@ func New(apiServices []apiregistrationv1.APIService, core ...runtime.Object) *cl
 	}
 }
 
-// ServeTLS serves with the pair and returns the address. Each of asked is told the name that a client asks for.
+// ServeTLS starts a server with the key pair and returns its address. It calls each of asked
+// with the server name of each client.
 func ServeTLS(t *testing.T, pair *certs.KeyPair, handler http.HandlerFunc, asked ...func(name string)) string {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // refused handshakes are what is tested
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // rejected handshakes are expected
 	server.TLS = &tls.Config{
 		Certificates: []tls.Certificate{{Certificate: [][]byte{pair.Certificate.Raw}, PrivateKey: pair.Key}},
 		ClientAuth:   tls.RequestClientCert, MinVersion: tls.VersionTLS12,
@@ -147,7 +149,7 @@ func ServeTLS(t *testing.T, pair *certs.KeyPair, handler http.HandlerFunc, asked
 	return server.Listener.Addr().String()
 }
 
-// OwnedBy says who owns the caBundle.
+// OwnedBy adds an owner of the caBundle.
 func OwnedBy(a apiregistrationv1.APIService, manager string,
 	operation metav1.ManagedFieldsOperationType) apiregistrationv1.APIService {
 	a.ManagedFields = append(a.ManagedFields, metav1.ManagedFieldsEntry{

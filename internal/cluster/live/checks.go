@@ -46,24 +46,24 @@ func checkCABundlePEM(o *observed) []verify.Finding {
 	return out
 }
 
-// judgeCABundle reads a caBundle as kube-aggregator does, through AppendCertsFromPEM, as client-go reads CA files, and
-// strictly.
+// judgeCABundle parses a caBundle as kube-aggregator does with AppendCertsFromPEM, as client-go
+// reads CA files, and strictly.
 func judgeCABundle(data []byte) (verify.Severity, string) {
 	_, clientGo := certutil.ParseCertsPEM(data)
 	_, strict := certs.ParseBundle(data)
 	text := bytes.TrimSpace(data)
 	switch {
 	case len(data) == 0:
-		return verify.Error, "the caBundle is empty, so the CAs of kube-apiserver's system are trusted"
+		return verify.Error, "the caBundle is empty, so kube-apiserver trusts the CAs of its operating system"
 	case len(text) == 0:
-		return verify.Error, fmt.Sprintf("the caBundle is %q, a placeholder, and no certificate", data)
+		return verify.Error, fmt.Sprintf("the caBundle is the placeholder %q, not a certificate", data)
 	case len(certs.LenientBundle(data)) == 0 && base64Twice(text):
-		return verify.Error, "the caBundle is PEM that was encoded in base64 twice"
+		return verify.Error, "the caBundle is PEM that is encoded in base64 twice"
 	case len(certs.LenientBundle(data)) == 0:
-		return verify.Error, fmt.Sprintf("no certificate in the %d bytes of the caBundle", len(data))
+		return verify.Error, fmt.Sprintf("the caBundle of %d bytes contains no certificate", len(data))
 	case clientGo != nil:
 		return verify.Error, fmt.Sprintf(
-			"crypto/x509 takes %d certificates from the caBundle, client-go refuses it as a whole: %v",
+			"crypto/x509 reads %d certificates from the caBundle, client-go refuses the whole caBundle: %v",
 			len(certs.LenientBundle(data)), clientGo)
 	case strict != nil:
 		return verify.Warning, strict.Error()
@@ -80,14 +80,14 @@ func checkServed(o *observed) []verify.Finding {
 	var out []verify.Finding
 	for _, a := range o.apiServices {
 		if a.Spec.InsecureSkipTLSVerify || len(certs.LenientBundle(a.Spec.CABundle)) == 0 {
-			continue // K01 and K02
+			continue // reported by K01 and K02
 		}
 		for _, s := range o.served[a.Name] {
 			if s.Leaf == nil || s.Verdict == nil {
 				continue
 			}
 			f := verify.Finding{Object: endpointObject(s.Endpoint),
-				Evidence: fmt.Sprintf("with the caBundle of %s: %v; served is %s", a.Name, s.Verdict, leafText(s)),
+				Evidence: fmt.Sprintf("caBundle of %s: %v; the endpoint serves %s", a.Name, s.Verdict, leafText(s)),
 				Fix:      fixInjected(a)}
 			if !s.Endpoint.Ready {
 				f.Severity = verify.Warning
@@ -98,14 +98,15 @@ func checkServed(o *observed) []verify.Finding {
 	return out
 }
 
-// fixInjected is what to do where certgen apply would be undone. Empty means that nobody injects the caBundle.
+// fixInjected returns the fix for an APIService on which certgen apply would be reverted. It
+// returns "" if no injector maintains the caBundle.
 func fixInjected(a apiregistrationv1.APIService) string {
 	injected := cluster.InjectedBy(a)
 	if injected == nil {
 		return ""
 	}
-	return injected.Injector + " keeps the caBundle (annotation " + injected.Owner +
-		"): put right what it is told to inject, and wait for it"
+	return injected.Injector + " owns the caBundle (annotation " + injected.Owner +
+		"): correct the source that it injects, and wait for it"
 }
 
 func leafText(s cluster.Served) string {
@@ -128,7 +129,7 @@ func checkForeignCAs(o *observed) []verify.Finding {
 			case o.now.Before(cert.NotBefore):
 				why = "not valid before " + cert.NotBefore.UTC().Format(time.RFC3339)
 			case !cert.IsCA:
-				why = "is no CA"
+				why = "is not a CA"
 			case len(known) > 0 && !known.Contains(cert):
 				why = "is not in the ca.crt of " + strings.Join(names, " and ")
 			default:
@@ -142,7 +143,8 @@ func checkForeignCAs(o *observed) []verify.Finding {
 	return out
 }
 
-// leaves returns what the endpoints serve, those with a certificate; trust makes no difference to that.
+// leaves returns the results of endpoints that serve a certificate. They do not depend on the
+// trusted CAs.
 func (o *observed) leaves() []cluster.Served {
 	return slices.DeleteFunc(slices.Clone(o.served[o.apiServices[0].Name]),
 		func(s cluster.Served) bool { return s.Leaf == nil })
@@ -165,7 +167,7 @@ func checkReloaded(o *observed) []verify.Finding {
 		for _, want := range o.stored {
 			if !s.Leaf.Equal(want.chain[0]) {
 				out = append(out, verify.Finding{Object: endpointObject(s.Endpoint),
-					Evidence: fmt.Sprintf("served is %s, stored in %s is sha256 %s",
+					Evidence: fmt.Sprintf("serves %s; %s contains sha256 %s",
 						leafText(s), want.object, certs.Fingerprint(want.chain[0]))})
 			}
 		}
@@ -173,12 +175,13 @@ func checkReloaded(o *observed) []verify.Finding {
 	return out
 }
 
-// checkMounts looks at the Secret by name, and where none was named at every file of a pair that is mounted by itself.
+// checkMounts checks the mounts of the named Secret. If none was named, it checks all mounts of
+// individual files of a key pair.
 func checkMounts(o *observed) []verify.Finding {
 	var out []verify.Finding
 	if o.secret != nil && o.secret.Immutable != nil && *o.secret.Immutable {
 		out = append(out, verify.Finding{Object: "Secret " + o.secret.Namespace + "/" + o.secret.Name,
-			Evidence: "it is immutable"})
+			Evidence: "the Secret is immutable"})
 	}
 	for _, pod := range o.pods {
 		for _, container := range pod.Spec.Containers {
@@ -213,12 +216,12 @@ func checkAnswers(o *observed) []verify.Finding {
 	for _, a := range o.answers {
 		status, _ := errors.AsType[*cluster.StatusError](a.err)
 		switch {
-		// it answered, to a user without rights
+		// it responded to an unprivileged user
 		case a.err == nil || status != nil && status.Status == http.StatusForbidden:
 		case status == nil:
 			out = append(out, verify.Finding{Object: "kube-apiserver " + a.kubeAPIServer, Severity: verify.Info,
 				Evidence: a.err.Error(),
-				Fix:      "run certgen where it can be reached, or name URLs: --kube-apiserver"})
+				Fix:      "run certgen where it can reach kube-apiserver, or name URLs with --kube-apiserver"})
 		default:
 			failed[a.apiService.Name] = true
 			out = append(out, verify.Finding{Object: apiServiceObject(a.apiService),
@@ -241,7 +244,7 @@ func checkAnswers(o *observed) []verify.Finding {
 
 func checkReached(o *observed) []verify.Finding {
 	if len(o.endpoints) == 0 {
-		return []verify.Finding{{Evidence: fmt.Sprintf("no endpoint at the ports %v of the Service",
+		return []verify.Finding{{Evidence: fmt.Sprintf("the Service has no endpoints at the ports %v",
 			cluster.BackendPorts(o.apiServices))}}
 	}
 	var out []verify.Finding
@@ -254,14 +257,14 @@ func checkReached(o *observed) []verify.Finding {
 	return out
 }
 
-// trustProblems returns those of the trust ConfigMap with the weakness, empty for those that cannot
-// be tolerated.
+// trustProblems returns the problems of the trust ConfigMap with the given weakness. An empty
+// weakness selects those that cannot be tolerated.
 func (o *observed) trustProblems(weakness string) []verify.Finding {
 	var out []verify.Finding
 	for _, p := range frontproxy.Evaluate(o.trust).Problems {
 		if p.Weakness == weakness {
 			out = append(out, verify.Finding{Object: cluster.TrustObject, Severity: verify.Error,
-				Evidence: "it " + p.Text})
+				Evidence: "the ConfigMap " + p.Text})
 		}
 	}
 	return out
@@ -272,7 +275,7 @@ func checkProxyName(o *observed) []verify.Finding {
 	if o.proxy == nil || frontproxy.AllowsName(names, o.proxy.Certificate.Subject.CommonName) {
 		return nil
 	}
-	return []verify.Finding{{Object: o.proxyObject(), Evidence: fmt.Sprintf("common name %q, %s allows %q",
+	return []verify.Finding{{Object: o.proxyObject(), Evidence: fmt.Sprintf("common name %q; %s allows %q",
 		o.proxy.Certificate.Subject.CommonName, cluster.TrustObject, names)}}
 }
 
@@ -281,7 +284,7 @@ func checkAllowedNames(o *observed) []verify.Finding {
 	shared := len(o.trustProblems(frontproxy.SharedCA)) > 0
 	for i := range out {
 		if shared {
-			out[i].Evidence += ", and users have certificates of the front proxy's CA"
+			out[i].Evidence += ", and the front proxy's CA also signs users"
 		} else {
 			out[i].Severity = verify.Warning
 		}
@@ -296,7 +299,7 @@ func checkTrustOverlap(o *observed) []verify.Finding {
 			if bytes.Equal(proxy.RawSubject, user.RawSubject) &&
 				!bytes.Equal(proxy.RawSubjectPublicKeyInfo, user.RawSubjectPublicKeyInfo) {
 				out = append(out, verify.Finding{Object: cluster.TrustObject, Severity: verify.Warning,
-					Evidence: fmt.Sprintf("two CAs are called %s, one in %s, one in %s", proxy.Subject,
+					Evidence: fmt.Sprintf("two CAs have the subject %s, one in %s, one in %s", proxy.Subject,
 						frontproxy.ClientCAKey, frontproxy.CAKey)})
 			}
 		}
@@ -316,14 +319,15 @@ func checkTrustConfigMap(o *observed) []verify.Finding {
 	return out
 }
 
-// probeTexts say what the result of a probe means.
+// probeTexts explains the results of a probe.
 var probeTexts = map[cluster.ProbeResult]string{
-	cluster.NotTrusted: "it answered 401: it does not trust the CA of the certificate yet, or does not allow its " +
-		"common name",
-	cluster.Anonymous: "it took the front proxy for nobody: it verifies no front proxy, was started without the " +
-		"ConfigMap, or reads another header",
-	cluster.AsUser:       "it took the front proxy for a user: its CA is among those of users",
-	cluster.Inconclusive: "it answered neither 401 nor 403 with a user's name, so its authorizer hides what it believes",
+	cluster.NotTrusted: "the endpoint responded with 401: it does not trust the CA of the certificate yet, or does not " +
+		"allow its common name",
+	cluster.Anonymous: "the endpoint treated the front proxy as anonymous: it does not verify front proxies, was " +
+		"started without the ConfigMap, or reads another header",
+	cluster.AsUser: "the endpoint treated the front proxy as a user: the CAs of users include its CA",
+	cluster.Inconclusive: "the endpoint responded with neither 401 nor a 403 that names a user, so certgen " +
+		"cannot tell which user it authenticated",
 }
 
 func checkProbes(o *observed) []verify.Finding {

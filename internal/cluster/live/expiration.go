@@ -14,20 +14,20 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// What to do about certificates that are due, by where they are.
+// Fixes for certificates that are due, by location.
 const (
 	fixServing   = "renew it: certgen renew, or certgen rotate serving"
 	fixServingCA = "rotate it: certgen rotate serving-ca"
-	fixProxyCA   = "rotate it: certgen rotate front-proxy-ca, where the front proxy's certificates are ours"
-	fixClientCA  = "put its successor beside it in kube-apiserver's --client-ca-file, and give its users new " +
-		"certificates"
+	fixProxyCA   = "rotate it: certgen rotate front-proxy-ca, if certgen issued the front proxy's certificates"
+	fixClientCA  = "add the new CA to kube-apiserver's --client-ca-file, and issue new certificates to its users"
 )
 
-// Expirations says when the certificates end that the endpoints of the Service serve and the Secret stores, and the CAs
-// that APIServices, Secret and trust ConfigMap hold, in their caBundle, ca.crt and the keys for the front proxy and for
-// users. They are read as Check reads them; Dir and ProxyClient are not for it. What cannot be read has the state
-// error. An endpoint that is not ready and does not answer is passed over: its process reads its certificate when it
-// starts.
+// Expirations reports when certificates expire: those that the endpoints of the Service serve
+// and the Secret stores, and the CAs in the caBundles of APIServices, in the Secret's ca.crt,
+// and in the trust ConfigMap's keys for the front proxy and for users. It reads them as Check
+// does and ignores Dir and ProxyClient. An unreadable certificate has the state error. An
+// endpoint that is not ready and does not respond is skipped: its process reads its certificate
+// when it starts.
 func Expirations(ctx context.Context, c *cluster.Cluster, o Options,
 	e verify.ExpirationOptions) (*verify.ExpirationReport, error) {
 	if err := o.Validate(); err != nil {
@@ -41,7 +41,7 @@ func Expirations(ctx context.Context, c *cluster.Cluster, o Options,
 	return verify.ExpirationsOf(seen.held(), e), nil
 }
 
-// unreadable are the checks whose findings tell that something could not be read.
+// unreadable lists the checks whose findings mean that something could not be read.
 var unreadable = []string{"K02", "K12", "P04"}
 
 func (o *observed) held() []verify.Held {
@@ -81,7 +81,7 @@ func (o *observed) problems() []verify.Held {
 			return endpointObject(e) == f.Object && !e.Ready
 		})
 		if f.ID == "K02" && f.Severity == verify.Warning || notReady {
-			continue // it was read; nothing has to be there
+			continue // it was read; an endpoint that is not ready may be missing
 		}
 		source, _, _ := strings.Cut(f.Object, " ")
 		out = append(out, verify.Held{Source: source, Object: f.Object, Problems: []verify.Finding{f}})

@@ -17,7 +17,7 @@ import (
 	"example.com/extension-apiserver/internal/cluster/clustertest"
 )
 
-// TestHeld: whatever ends is listed, and what could not be read is an error.
+// TestHeld: everything that expires is listed, and unreadable data is an error.
 func TestHeld(t *testing.T) {
 	refused := func(f *fixture) {
 		for _, served := range f.served {
@@ -56,7 +56,7 @@ func TestHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			f.stored[0].object = "Secret demo/serving"
-			for i := range f.endpoints { // as they are when they were dialled
+			for i := range f.endpoints { // as if they were dialled
 				f.served["v1.g.example.com"][i].Endpoint = f.endpoints[i]
 			}
 			tc.fault(f)
@@ -81,8 +81,8 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestExpirationsDials: the endpoint is dialled with the Service's name, and an expired certificate is seen all the
-// same.
+// TestExpirationsDials: the endpoint is dialled with the Service's name, and an expired
+// certificate is returned too.
 func TestExpirationsDials(t *testing.T) {
 	f := newFixture(t)
 	asked := make(chan string, 4)

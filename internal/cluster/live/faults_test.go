@@ -18,7 +18,7 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// faults has, for each ID, what makes it appear.
+// faults contains faults for each ID that cause its finding.
 var faults = []struct {
 	id       string
 	severity verify.Severity
@@ -31,14 +31,14 @@ var faults = []struct {
 		f.bundle("")
 	}},
 	{"K02", verify.Error, "APIService v1.g.example.com", "the caBundle is empty", func(f *fixture) { f.bundle("") }},
-	{"K02", verify.Error, "APIService v1.g.example.com", `the caBundle is "\n", a placeholder`,
+	{"K02", verify.Error, "APIService v1.g.example.com", `the caBundle is the placeholder "\n"`,
 		func(f *fixture) { f.bundle("\n") }},
 	{"K02", verify.Error, "APIService v1.g.example.com", "base64 twice",
 		func(f *fixture) { f.bundle(base64.StdEncoding.EncodeToString(f.servingCA.CertPEM)) }},
-	{"K02", verify.Error, "APIService v1.g.example.com", "no certificate in the 4 bytes",
+	{"K02", verify.Error, "APIService v1.g.example.com", "the caBundle of 4 bytes contains no certificate",
 		func(f *fixture) { f.bundle("none") }},
 	{"K02", verify.Error, "APIService v1.g.example.com",
-		"crypto/x509 takes 1 certificates from the caBundle, client-go refuses it as a whole", func(f *fixture) {
+		"crypto/x509 reads 1 certificates from the caBundle, client-go refuses the whole caBundle", func(f *fixture) {
 			f.bundle(string(f.servingCA.CertPEM) + "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
 		}},
 	{"K02", verify.Warning, "APIService v1.g.example.com", "text after the last PEM block",
@@ -48,7 +48,7 @@ var faults = []struct {
 			"-----\nComment: x\n\n", 1))
 	}},
 	{"K03", verify.Error, "endpoint 10.0.0.2:6443",
-		"with the caBundle of v2.g.example.com: x509: certificate signed by unknown authority", func(f *fixture) {
+		"caBundle of v2.g.example.com: x509: certificate signed by unknown authority", func(f *fixture) {
 			f.served["v2.g.example.com"][1].Verdict = x509.UnknownAuthorityError{}
 		}},
 	{"K03", verify.Warning, "endpoint 10.0.0.2:6443", "unknown authority", func(f *fixture) {
@@ -59,14 +59,14 @@ var faults = []struct {
 		f.bundle(string(f.servingCA.CertPEM) + string(clustertest.NewCA(f.t, "other-ca",
 			x509.ExtKeyUsageServerAuth).CertPEM))
 	}},
-	{"K04", verify.Warning, "APIService v1.g.example.com", "is no CA",
+	{"K04", verify.Warning, "APIService v1.g.example.com", "is not a CA",
 		func(f *fixture) { f.bundle(string(f.servingCA.CertPEM) + string(f.leaf.CertPEM)) }},
 	{"K04", verify.Warning, "APIService v1.g.example.com", "expired at 2031-",
 		func(f *fixture) { f.now = clustertest.Now.Add(certs.CALifetime + time.Hour) }},
 	{"K05", verify.Info, "Service demo/widgets", "10.0.0.1:6443 serves CN=widgets.demo.svc", func(f *fixture) {
 		f.served["v1.g.example.com"][1].Leaf = clustertest.NewServing(f.t, f.servingCA, "widgets.demo.svc").Certificate
 	}},
-	{"K06", verify.Error, "endpoint 10.0.0.1:6443", "stored in pki/serving is sha256 ", func(f *fixture) {
+	{"K06", verify.Error, "endpoint 10.0.0.1:6443", "pki/serving contains sha256 ", func(f *fixture) {
 		f.stored[0].chain = certs.Bundle{clustertest.NewServing(f.t, f.servingCA, "widgets.demo.svc").Certificate}
 	}},
 	{"K07", verify.Error, "Pod demo/widgets-1", "container server mounts the Secret serving at /pki/tls.crt by subPath",
@@ -76,7 +76,7 @@ var faults = []struct {
 	{"K07", verify.Error, "Pod demo/widgets-1", "mounts the Secret any", func(f *fixture) {
 		f.secret, f.pods[0] = nil, podWithSecret("any", "tls.crt")
 	}},
-	{"K07", verify.Error, "Secret demo/serving", "it is immutable",
+	{"K07", verify.Error, "Secret demo/serving", "the Secret is immutable",
 		func(f *fixture) { yes := true; f.secret.Immutable = &yes }},
 	{"K08", verify.Error, "APIService v2.g.example.com", "503 no route, while the condition Available is True",
 		func(f *fixture) {
@@ -92,7 +92,7 @@ var faults = []struct {
 		}},
 	{"K08", verify.Info, "kube-apiserver https://10.0.0.9:6443", "no route to host",
 		func(f *fixture) { f.answers[1].err = errors.New("no route to host") }},
-	{"K12", verify.Error, "Service demo/widgets", "no endpoint at the ports [443] of the Service", func(f *fixture) {
+	{"K12", verify.Error, "Service demo/widgets", "the Service has no endpoints at the ports [443]", func(f *fixture) {
 		f.endpoints, f.probes, f.served = nil, nil, map[string][]cluster.Served{}
 	}},
 	{"K12", verify.Warning, "endpoint 10.0.0.2:6443", "connection refused", func(f *fixture) {
@@ -101,13 +101,13 @@ var faults = []struct {
 		}
 	}},
 	{"P01", verify.Error, "front proxy CN=mallory",
-		`common name "mallory", ConfigMap kube-system/extension-apiserver-authentication allows ["front-proxy-client"]`,
+		`common name "mallory"; ConfigMap kube-system/extension-apiserver-authentication allows ["front-proxy-client"]`,
 		func(f *fixture) {
 			f.proxy = clustertest.NewProxy(f.t, f.fpc, "mallory")
 		}},
-	{"P02", verify.Warning, cluster.TrustObject, "it has an empty requestheader-allowed-names",
+	{"P02", verify.Warning, cluster.TrustObject, "the ConfigMap has an empty requestheader-allowed-names",
 		func(f *fixture) { f.trust.Data[frontproxy.AllowedNamesKey] = "[]" }},
-	{"P02", verify.Error, cluster.TrustObject, "can name any user, and users have certificates of the front proxy's CA",
+	{"P02", verify.Error, cluster.TrustObject, "can name any user, and the front proxy's CA also signs users",
 		func(f *fixture) {
 			f.trust.Data[frontproxy.AllowedNamesKey], f.trust.Data[frontproxy.ClientCAKey] = "[]", string(f.fpc.CertPEM)
 		}},
@@ -121,35 +121,35 @@ var faults = []struct {
 	{"P03", verify.Error, cluster.TrustObject, "in requestheader-client-ca-file signed CN=users-ca@", func(f *fixture) {
 		f.trust.Data[frontproxy.ClientCAKey] = string(clustertest.SignedPEM(f.t, f.users, f.fpc))
 	}},
-	{"P03", verify.Warning, cluster.TrustObject, "two CAs are called", func(f *fixture) {
+	{"P03", verify.Warning, cluster.TrustObject, "two CAs have the subject", func(f *fixture) {
 		another := clustertest.NewCA(f.t, "x", x509.ExtKeyUsageClientAuth)
 		f.trust.Data[frontproxy.ClientCAKey] = string(clustertest.RenamedPEM(f.t, another,
 			f.fpc.Certificate.Subject.CommonName))
 	}},
 	{"P04", verify.Error, cluster.TrustObject, "not found",
 		func(f *fixture) { f.trust, f.trustErr = nil, errors.New("not found") }},
-	{"P04", verify.Error, cluster.TrustObject, "it has no requestheader-client-ca-file",
+	{"P04", verify.Error, cluster.TrustObject, "the ConfigMap has no requestheader-client-ca-file",
 		func(f *fixture) { delete(f.trust.Data, frontproxy.CAKey) }},
-	{"P04", verify.Error, cluster.TrustObject, "it has a malformed requestheader-client-ca-file",
+	{"P04", verify.Error, cluster.TrustObject, "the ConfigMap has a malformed requestheader-client-ca-file",
 		func(f *fixture) { f.trust.Data[frontproxy.CAKey] = "none" }},
 	{"P04", verify.Error, cluster.TrustObject, "every CA in requestheader-client-ca-file has expired",
 		func(f *fixture) { f.now = clustertest.Now.Add(certs.CALifetime + time.Hour) }},
 	{"P04", verify.Error, cluster.TrustObject,
-		"it has a malformed requestheader-allowed-names: expected a list of strings in JSON",
+		"the ConfigMap has a malformed requestheader-allowed-names: expected a list of strings in JSON",
 		func(f *fixture) { f.trust.Data[frontproxy.AllowedNamesKey] = "x" }},
-	{"P04", verify.Error, cluster.TrustObject, "it names no header in requestheader-username-headers",
+	{"P04", verify.Error, cluster.TrustObject, "the ConfigMap names no header in requestheader-username-headers",
 		func(f *fixture) {
 			delete(f.trust.Data, frontproxy.UsernameHeadersKey)
 		}},
-	{"P04", verify.Error, cluster.TrustObject, "it has a malformed requestheader-group-headers",
+	{"P04", verify.Error, cluster.TrustObject, "the ConfigMap has a malformed requestheader-group-headers",
 		func(f *fixture) { f.trust.Data[frontproxy.GroupHeadersKey] = `["typo` }},
-	{"P11", verify.Error, "endpoint 10.0.0.2:6443", "it answered 401",
+	{"P11", verify.Error, "endpoint 10.0.0.2:6443", "the endpoint responded with 401",
 		func(f *fixture) { f.probes[1].result = cluster.NotTrusted }},
-	{"P11", verify.Error, "endpoint 10.0.0.2:6443", "for nobody",
+	{"P11", verify.Error, "endpoint 10.0.0.2:6443", "as anonymous",
 		func(f *fixture) { f.probes[1].result = cluster.Anonymous }},
-	{"P11", verify.Error, "endpoint 10.0.0.2:6443", "for a user",
+	{"P11", verify.Error, "endpoint 10.0.0.2:6443", "as a user",
 		func(f *fixture) { f.probes[1].result = cluster.AsUser }},
-	{"P11", verify.Warning, "endpoint 10.0.0.2:6443", "neither 401 nor 403",
+	{"P11", verify.Warning, "endpoint 10.0.0.2:6443", "neither 401 nor a 403",
 		func(f *fixture) { f.probes[1].result = cluster.Inconclusive }},
 	{"P11", verify.Warning, "endpoint 10.0.0.2:6443", "no answer",
 		func(f *fixture) { f.probes[1] = probe{f.endpoints[1], "", errors.New("no answer")} }},

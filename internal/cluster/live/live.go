@@ -19,31 +19,32 @@ import (
 	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
-// Options say what of a cluster is checked, and against what.
+// Options define what to check in a cluster, and against what.
 type Options struct {
 	Service certs.Service
-	// Dir is a directory as certgen init made it; what is served and trusted is compared with its serving pair. Empty
-	// means that it is not.
+	// Dir is a directory created by certgen init. Its serving key pair is compared with the
+	// served and trusted certificates. Empty means no comparison.
 	Dir string
-	// Secret is the name of the Secret with the serving pair, compared likewise. Empty means none.
+	// Secret is the name of the Secret with the serving key pair, which is compared in the same
+	// way. Empty means none.
 	Secret string
-	// ProxyClient is the directory of the front proxy's client pair, with which every endpoint is probed. Empty means
-	// no probe.
+	// ProxyClient is the directory of the front proxy's client key pair, with which every
+	// endpoint is probed. Empty means no probe.
 	ProxyClient string
 }
 
-// Validate returns an certs.InvalidError for each wrong value, joined.
+// Validate returns a *certs.InvalidError for each invalid value, joined.
 func (o Options) Validate() error { return o.Service.Validate() }
 
-// observed is everything that the checks look at, read once. The checks ask nobody.
+// observed contains all data for the checks, read once. The checks send no requests.
 type observed struct {
 	service     certs.Service
 	now         time.Time
 	apiServices []apiregistrationv1.APIService
 	endpoints   []cluster.Endpoint
-	served      map[string][]cluster.Served // by APIService: with its caBundle as trust
+	served      map[string][]cluster.Served // by APIService, with its caBundle as trust
 	stored      []stored
-	secret      *corev1.Secret // nil when none was asked for
+	secret      *corev1.Secret // nil if none was named
 	pods        []corev1.Pod   // behind the Service
 	answers     []answer
 	trust       *corev1.ConfigMap
@@ -52,14 +53,14 @@ type observed struct {
 	probes      []probe
 }
 
-// stored is a serving pair outside the servers.
+// stored is a serving key pair in a directory or a Secret.
 type stored struct {
 	object string
 	chain  certs.Bundle
 	bundle certs.Bundle // ca.crt
 }
 
-// answer is what the API said through one kube-apiserver.
+// answer is the result of a request to the API through one kube-apiserver.
 type answer struct {
 	kubeAPIServer string
 	apiService    apiregistrationv1.APIService
@@ -72,9 +73,9 @@ type probe struct {
 	err      error
 }
 
-// Check looks at a running cluster as kube-aggregator and the API servers do, with the bytes that are there, and
-// returns what is wrong. It changes nothing. What the cluster does not answer that decides about everything else is an
-// error: its APIServices and endpoints.
+// Check checks a running cluster with its current data, as kube-aggregator and the API servers
+// do, and returns the findings. It changes nothing. It returns an error if it cannot read the
+// APIServices or endpoints, on which everything else depends.
 func Check(ctx context.Context, c *cluster.Cluster, o Options) (*verify.Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -96,9 +97,9 @@ func Check(ctx context.Context, c *cluster.Cluster, o Options) (*verify.Report, 
 	return seen.report(), ctx.Err()
 }
 
-// observeCertificates reads what is served, stored and trusted.
+// observeCertificates reads the served, stored and trusted certificates.
 func observeCertificates(ctx context.Context, c *cluster.Cluster, o Options) (*observed, error) {
-	if err := cluster.CheckClock(ctx, c); err != nil { // by which certificates are judged
+	if err := cluster.CheckClock(ctx, c); err != nil { // certificates are checked by it
 		return nil, err
 	}
 	seen := &observed{service: o.Service, now: c.Time(), served: map[string][]cluster.Served{}}
@@ -111,14 +112,14 @@ func observeCertificates(ctx context.Context, c *cluster.Cluster, o Options) (*o
 	}
 	if len(seen.apiServices) == 0 {
 		return nil, fmt.Errorf(
-			"expected APIServices of the Service %s/%s, found none; check --service and --namespace, and register "+
+			"expected APIServices for the Service %s/%s, found none; check --service and --namespace, and register "+
 				"the API",
 			o.Service.Namespace, o.Service.Name)
 	}
 	if seen.endpoints, err = c.Endpoints(ctx, o.Service); err != nil {
 		return nil, err
 	}
-	byBundle := map[string][]cluster.Served{} // most APIServices of a Service have the same
+	byBundle := map[string][]cluster.Served{} // most APIServices of a Service have the same bundle
 	for _, a := range seen.apiServices {
 		bundle := string(a.Spec.CABundle)
 		if _, dialled := byBundle[bundle]; !dialled {
@@ -133,7 +134,8 @@ func observeCertificates(ctx context.Context, c *cluster.Cluster, o Options) (*o
 	return seen, ctx.Err()
 }
 
-// trusted is every CA of a caBundle: the probe is about the other direction.
+// trusted returns all CAs in the caBundles. A probe checks the other direction, so any of them
+// is accepted.
 func (o *observed) trusted() certs.Bundle {
 	var all certs.Bundle
 	for _, a := range o.apiServices {
@@ -142,8 +144,8 @@ func (o *observed) trusted() certs.Bundle {
 	return all
 }
 
-// ask asks each kube-apiserver for each APIService. Where the single ones are not known, the one of Config speaks for
-// all.
+// ask requests each APIService through each kube-apiserver. If the individual kube-apiservers
+// are unknown, it uses the one in Config.
 func ask(ctx context.Context, c *cluster.Cluster, all []apiregistrationv1.APIService) []answer {
 	urls, err := c.KubeAPIServers(ctx)
 	if err != nil {
@@ -186,7 +188,7 @@ func (o *observed) readStored(ctx context.Context, c *cluster.Cluster, opts Opti
 	return err
 }
 
-// readPods reads the pods that EndpointSlices name. One that is gone meanwhile is no matter.
+// readPods reads the pods that EndpointSlices name. It ignores pods that no longer exist.
 func (o *observed) readPods(ctx context.Context, c *cluster.Cluster) error {
 	if !slices.ContainsFunc(o.endpoints, func(e cluster.Endpoint) bool { return e.Pod != "" }) {
 		return nil
@@ -201,7 +203,7 @@ func (o *observed) readPods(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// How findings call what they are about.
+// Names of objects in findings.
 func apiServiceObject(a apiregistrationv1.APIService) string { return "APIService " + a.Name }
 func endpointObject(e cluster.Endpoint) string               { return "endpoint " + e.Address }
 
@@ -213,13 +215,13 @@ func (o *observed) proxyObject() string {
 	return "front proxy " + o.proxy.Certificate.Subject.String()
 }
 
-// report runs the checks and counts what they found about each object.
+// report runs the checks and counts the findings about each object.
 func (o *observed) report() *verify.Report {
 	findings := verify.Sort(verify.Run(checks, o, o.serviceObject()))
 	return verify.NewReport("LiveReport", o.now, verify.CountObjects(o.checked(), findings), findings)
 }
 
-// checked lists what was looked at, whether or not something is wrong with it.
+// checked lists the checked objects, with or without findings.
 func (o *observed) checked() []verify.Checked {
 	out := []verify.Checked{{Object: o.serviceObject(), Detail: fmt.Sprintf("%d endpoints, name %s", len(o.endpoints),
 		o.service.ServerName())}}
@@ -247,10 +249,10 @@ func (o *observed) checked() []verify.Checked {
 	for i, a := range o.answers {
 		if i == 0 || a.kubeAPIServer != o.answers[i-1].kubeAPIServer {
 			out = append(out, verify.Checked{Object: "kube-apiserver " + a.kubeAPIServer,
-				Detail: fmt.Sprintf("%d APIServices asked for", len(o.apiServices))})
+				Detail: fmt.Sprintf("%d APIServices requested", len(o.apiServices))})
 		}
 	}
-	out = append(out, verify.Checked{Object: cluster.TrustObject, Detail: "whom API servers believe"})
+	out = append(out, verify.Checked{Object: cluster.TrustObject, Detail: "trusted front-proxy CA"})
 	if o.proxy != nil {
 		out = append(out, verify.Checked{
 			Object: o.proxyObject(), Detail: fmt.Sprintf("%d endpoints probed", len(o.probes)),
@@ -260,7 +262,7 @@ func (o *observed) checked() []verify.Checked {
 	return out
 }
 
-// available is the condition of that name, Unknown where there is none.
+// available returns the condition Available, with status Unknown if it does not exist.
 func available(a apiregistrationv1.APIService) apiregistrationv1.APIServiceCondition {
 	if c := helper.GetAPIServiceConditionByType(&a, apiregistrationv1.Available); c != nil {
 		return *c

@@ -21,7 +21,7 @@ import (
 	"example.com/extension-apiserver/internal/frontproxy"
 )
 
-// fixture is a cluster with two versions, two endpoints and nothing wrong.
+// fixture is a cluster with two versions, two endpoints and no faults.
 type fixture struct {
 	*observed
 	t                     *testing.T
@@ -118,7 +118,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestInjected: where somebody keeps a caBundle, nobody is told to write it.
+// TestInjected: if an injector maintains a caBundle, no fix suggests writing it.
 func TestInjected(t *testing.T) {
 	for _, fault := range faults {
 		if fault.id != "K02" && fault.id != "K03" && fault.id != "K04" {
@@ -131,14 +131,15 @@ func TestInjected(t *testing.T) {
 		}
 		for _, finding := range f.report().Findings {
 			if finding.ID == fault.id && !strings.HasPrefix(finding.Fix,
-				"cert-manager keeps the caBundle (annotation cert-manager.io/inject-ca-from): ") {
+				"cert-manager owns the caBundle (annotation cert-manager.io/inject-ca-from): ") {
 				t.Errorf("%s: got the fix %q, want cert-manager named", fault.id, finding.Fix)
 			}
 		}
 	}
 }
 
-// TestRules: an ID means one thing, in files and in clusters, and findings have the severities of their rule.
+// TestRules: an ID has one meaning, in files and in clusters, and findings have the severities
+// of their rules.
 func TestRules(t *testing.T) {
 	ids := map[string]bool{}
 	for _, r := range append(verify.Rules(), Rules()...) {
@@ -158,7 +159,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestCheckRefusesWrongOptions: nothing is asked then.
+// TestCheckRefusesWrongOptions: invalid options are reported before any request is sent.
 func TestCheckRefusesWrongOptions(t *testing.T) {
 	_, err := Check(context.Background(), &cluster.Cluster{}, Options{Service: certs.Service{Name: "Widgets"}})
 	if got := len(certs.Flatten(err)); got != 2 {

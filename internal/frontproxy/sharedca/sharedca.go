@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sharedca tells whether the certificates that one CA signs can pass for those of another.
+// Package sharedca reports whether the certificates that one CA signs can pass for those of
+// another.
 package sharedca
 
 import (
@@ -8,10 +9,10 @@ import (
 	"crypto/x509"
 )
 
-// Relation describes how the first of two CAs can stand in for the second, or the second for the
-// first, as a verb: "has the key of", "signed" or "was signed by". It is empty if neither can. Names
-// and times do not count, only keys: the CA of a key can sign with every name that the key has, and a
-// relation that is not valid yet must not come true later unseen.
+// Relation describes, as a verb, how one of two CAs can stand in for the other: "has the key of",
+// "signed" or "was signed by". It returns "" if neither can. Names and times do not count, only
+// keys: a CA can sign with every name that its key has, and a relation that is not valid yet must
+// not become valid unnoticed.
 func Relation(ca, other *x509.Certificate) string {
 	switch {
 	case bytes.Equal(ca.RawSubjectPublicKeyInfo, other.RawSubjectPublicKeyInfo):

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package live checks a running konnectivity by its metrics: whether each kube-apiserver's server has agents, and each
-// agent all servers. What servers and agents know of each other is compared with the number of kube-apiservers, because
-// with a wrong count they agree, and a kube-apiserver has no agent. It changes nothing.
+// Package live checks a running konnectivity by its metrics: whether each kube-apiserver's
+// server has agents, and each agent all servers. It compares the servers' and agents' counts
+// with the number of kube-apiservers: with a wrong count, servers and agents agree although a
+// kube-apiserver has no agent. It changes nothing.
 package live
 
 import (
@@ -30,9 +31,10 @@ type Target struct {
 	Metrics func(context.Context) ([]byte, error) // in Prometheus' text format
 }
 
-// State is what is compared.
+// State is the input of Check.
 type State struct {
-	// KubeAPIServers is the number of kube-apiservers that use konnectivity; each has one server.
+	// KubeAPIServers is the number of kube-apiservers that use konnectivity; each has one
+	// server.
 	KubeAPIServers int
 	Agents         []Target
 	// Servers may be empty: a static pod serves its metrics only on its node.
@@ -42,31 +44,32 @@ type State struct {
 var (
 	unreachable = verify.Rule{
 		ID: "T11", Severities: []verify.Severity{verify.Error},
-		Meaning: "there is no agent, or the metrics of an agent or server cannot be read",
-		Fix:     "see its pod: kubectl -n kube-system describe pod NAME",
+		Meaning: "no agent exists, or the metrics of an agent or server are not available",
+		Fix:     "check the pod: kubectl -n kube-system describe pod NAME",
 	}
 	disconnected = verify.Rule{
 		ID: "T12", Severities: []verify.Severity{verify.Error},
-		Meaning: "an agent has fewer servers than there are kube-apiservers, or a server has no agent: those " +
-			"kube-apiservers cannot use it",
-		Fix: "let the address that agents dial lead to every server, and read the server's log for refused agents",
+		Meaning: "an agent is connected to fewer servers than there are kube-apiservers, or a server has no agent, so " +
+			"those kube-apiservers cannot use konnectivity",
+		Fix: "make every server reachable at the address that agents use, and check the server's log for refused agents",
 	}
 	miscounted = verify.Rule{
 		ID: "T13", Severities: []verify.Severity{verify.Error, verify.Warning},
-		Meaning: "an agent knows of fewer servers than there are kube-apiservers and looks for no more; as a " +
-			"warning, of more, for which it looks without end",
+		Meaning: "an agent expects fewer servers than there are kube-apiservers, and stops looking for others; as a " +
+			"warning, an agent expects more servers, and searches for them forever",
 		Fix: "use Leases (kubectl -n konnectivity-leases get leases), or set --server-count to the number of " +
 			"kube-apiservers",
 	}
 )
 
-// noAgentResponse is what a kube-apiserver says whose server has no agent: with gRPC, and with HTTP CONNECT.
+// noAgentResponse matches the error of a kube-apiserver whose server has no agent, with gRPC and
+// with HTTP CONNECT.
 var noAgentResponse = regexp.MustCompile(`No agent available|proxy error from .* code 500`)
 
-// Rules returns what Check can find.
+// Rules returns the rules of Check.
 func Rules() []verify.Rule { return []verify.Rule{unreachable, disconnected, miscounted} }
 
-// Check returns what is wrong, the worst first.
+// Check returns the findings, the worst first.
 func Check(ctx context.Context, s State) []verify.Finding {
 	var out []verify.Finding
 	add := func(r verify.Rule, severity verify.Severity, object, format string, args ...any) {
@@ -90,12 +93,12 @@ func Check(ctx context.Context, s State) []verify.Finding {
 		open, known := m.sum("konnectivity_network_proxy_agent_open_server_connections"),
 			m.sum("konnectivity_network_proxy_agent_known_server_count")
 		if open < want {
-			add(disconnected, verify.Error, a.Name, "connected to %v servers, and there are %v kube-apiservers", open,
+			add(disconnected, verify.Error, a.Name, "connected to %v servers, but there are %v kube-apiservers", open,
 				want)
 		}
 		if known != want {
 			severity := map[bool]verify.Severity{true: verify.Error, false: verify.Warning}[known < want]
-			add(miscounted, severity, a.Name, "knows of %v servers, and there are %v kube-apiservers", known, want)
+			add(miscounted, severity, a.Name, "expects %v servers, but there are %v kube-apiservers", known, want)
 		}
 	}
 	for _, server := range s.Servers {
@@ -109,7 +112,8 @@ func Check(ctx context.Context, s State) []verify.Finding {
 	return verify.Sort(out)
 }
 
-// Agents are the running pods of agents. Their metrics are read through kube-apiserver, and so through the tunnel.
+// Agents returns the running agent pods. Their metrics are read through kube-apiserver, and
+// therefore through the tunnel.
 func Agents(ctx context.Context, client kubernetes.Interface) ([]Target, error) {
 	pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx,
 		metav1.ListOptions{LabelSelector: "k8s-app=konnectivity-agent"})
@@ -123,10 +127,10 @@ func Agents(ctx context.Context, client kubernetes.Interface) ([]Target, error) 
 	var out []Target
 	for _, p := range running {
 		out = append(out, Target{"Pod/" + p.Name, func(ctx context.Context) ([]byte, error) {
-			// By number: a proxied pod has no port names.
+			// Use the port number: a proxied pod has no port names.
 			text, err := client.CoreV1().Pods(p.Namespace).ProxyGet("http", p.Name, "8093", "metrics", nil).DoRaw(ctx)
 			if err != nil {
-				return nil, fmt.Errorf("%w: %s", err, text) // kube-apiserver says only there what was in the way
+				return nil, fmt.Errorf("%w: %s", err, text) // only text contains kube-apiserver's reason
 			}
 			return text, nil
 		}})
@@ -134,8 +138,8 @@ func Agents(ctx context.Context, client kubernetes.Interface) ([]Target, error) 
 	return out, nil
 }
 
-// URL is a server or agent whose metrics are at a URL, such as http://127.0.0.1:8134/metrics on the node of a static
-// pod.
+// URL returns a server or agent whose metrics are at a URL, such as
+// http://127.0.0.1:8134/metrics on the node of a static pod.
 func URL(client *http.Client, url string) Target {
 	return Target{url, func(ctx context.Context) ([]byte, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -165,7 +169,7 @@ func read(ctx context.Context, t Target) (metrics, error) {
 	return parser.TextToMetricFamilies(bytes.NewReader(text))
 }
 
-// sum adds up the samples of a gauge; one that is missing is 0.
+// sum returns the sum of a gauge's samples, 0 if the gauge is missing.
 func (m metrics) sum(name string) float64 {
 	total := 0.0
 	for _, sample := range m[name].GetMetric() {

@@ -63,15 +63,15 @@ func TestCheck(t *testing.T) {
 					nil
 			}}}, nil}, []string{"T11 agent: text format parsing error"}},
 		"one of two servers": {State{2, []Target{agent(1, 2)}, nil},
-			[]string{"T12 agent: connected to 1 servers, and there are 2 kube-apiservers"}},
+			[]string{"T12 agent: connected to 1 servers, but there are 2 kube-apiservers"}},
 		"server without agents": {State{1, []Target{agent(1, 1)}, []Target{server(0)}},
 			[]string{"T12 server: has no agent"}},
 		"static count too low": {State{2, []Target{agent(1, 1)}, []Target{server(1), server(0)}}, []string{
-			"T12 agent: connected to 1 servers", "T13 agent: knows of 1 servers, and there are 2 kube-apiservers",
+			"T12 agent: connected to 1 servers", "T13 agent: expects 1 servers, but there are 2 kube-apiservers",
 			"T12 server: has no agent",
 		}},
 		"static count too high": {State{1, []Target{agent(1, 3)}, nil},
-			[]string{"T13 agent: knows of 3 servers, and there are 1 kube-apiservers"}},
+			[]string{"T13 agent: expects 3 servers, but there are 1 kube-apiservers"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
@@ -121,7 +121,7 @@ func TestAgents(t *testing.T) {
 	if want := "http://a:8093/metrics"; asked != want {
 		t.Errorf("asked for %q, want %q", asked, want)
 	}
-	// What is in the way is in the body of the answer.
+	// The body of the response contains the reason.
 	answered = Target{"", func(context.Context) ([]byte, error) {
 		return []byte("error trying to reach service: No agent available"),
 			errors.New("the server is currently unable to handle the request")
@@ -131,7 +131,7 @@ func TestAgents(t *testing.T) {
 	}
 }
 
-// answer is what a proxied pod answers.
+// answer is the response of a proxied pod.
 type answer struct{ target Target }
 
 func (a answer) DoRaw(ctx context.Context) ([]byte, error) { return a.target.Metrics(ctx) }

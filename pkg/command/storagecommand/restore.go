@@ -20,24 +20,25 @@ func newRestoreCommand(name string, server *apiserver.Options) *cobra.Command {
 	var format cli.Format
 	cmd := &cobra.Command{
 		Use:   "restore",
-		Short: "Make a data directory of a snapshot",
-		Long: `Make a data directory of a snapshot: that of a stopped server with an embedded etcd, or
-with --etcd-data-dir that of one member of a new external cluster.
+		Short: "Create an etcd data directory from a snapshot",
+		Long: `Create an etcd data directory from a snapshot: the data directory of a stopped server with an
+embedded etcd, or with --etcd-data-dir that of one member of a new external cluster.
 
-A directory that holds an etcd already is refused, and so are one that a server uses and a snapshot
-that is damaged.
+The command refuses a directory that already contains an etcd, a directory that a server uses, and
+a damaged snapshot.
 
-For an external cluster, run it once for each member, all with the same snapshot, --initial-cluster
-and --initial-cluster-token, then start the members, then the servers. Nothing is ever written to a
-cluster that runs: its revisions could not be made those of the snapshot.
+To restore an external cluster, run the command once for each member, with the same snapshot,
+--initial-cluster and --initial-cluster-token. Then start the members, and then the servers. The
+command never writes to a running cluster.
 
-Revisions are the resource versions of objects. The restored etcd goes on at a much higher one, and
-has marked all before as compacted: what clients saw after the snapshot never comes back with
-another meaning, and their watches are told to list again (410 Expired).`,
-		Example: cli.Named(name, `  # The etcd embedded in a server, which is stopped:
+The revisions of etcd are the resource versions of objects. The restored etcd continues at a much
+higher revision, and marks all earlier revisions as compacted. No resource version that a client
+saw after the snapshot is used again, and watches from an older one get the error 410 Expired, so
+that clients list again.`,
+		Example: cli.Named(name, `  # Restore the etcd embedded in a stopped server
   SERVER storage restore --from=/backup/widgets.db --data-dir=/var/lib/SERVER
 
-  # The member a of an external cluster of three:
+  # Restore the member a of an external cluster with three members
   SERVER storage restore --from=/backup/widgets.db --etcd-data-dir=/var/lib/etcd --name=a \
     --initial-advertise-peer-urls=https://10.0.0.5:2380 \
     --initial-cluster=a=https://10.0.0.5:2380,b=https://10.0.0.6:2380,c=https://10.0.0.7:2380`),
@@ -46,8 +47,8 @@ another meaning, and their watches are told to list again (410 Expired).`,
 			options.DataDir, options.Progress = server.DataDir, cmd.ErrOrStderr()
 			problems := options.Validate()
 			if options.Member.DataDir != "" && cmd.Flags().Changed("data-dir") {
-				problems = append(problems, errors.New("--data-dir and --etcd-data-dir are both set, expected one: "+
-					"the server's with an embedded etcd, or a member's of an external cluster"))
+				problems = append(problems, errors.New("--data-dir and --etcd-data-dir exclude each other: "+
+					"set one for an embedded etcd, or for a member of an external cluster"))
 			}
 			if len(problems) > 0 {
 				return cli.UsageError(problems...)
@@ -60,27 +61,27 @@ another meaning, and their watches are told to list again (410 Expired).`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&options.From, "from", "", "File with the snapshot.")
+	flags.StringVar(&options.From, "from", "", "File with the snapshot. Required.")
 	addDataDir(flags, server)
 	flags.StringVar(&options.Member.DataDir, "etcd-data-dir", "",
-		"Data directory of a member of an external cluster, instead of --data-dir.")
-	flags.StringVar(&options.Member.Name, "name", "", "With --etcd-data-dir: the name of the member.")
+		"Data directory of a member of a new external cluster. Excludes --data-dir.")
+	flags.StringVar(&options.Member.Name, "name", "", "Name of the member. Required with --etcd-data-dir.")
 	flags.StringVar(&options.Member.InitialCluster, "initial-cluster", "",
-		"With --etcd-data-dir: all members, as NAME=PEER-URL,...")
+		"All members of the new cluster, as NAME=PEER-URL,... Required with --etcd-data-dir.")
 	flags.StringVar(&options.Member.InitialClusterToken, "initial-cluster-token", "",
-		"With --etcd-data-dir: a word of your own instead of etcd-cluster, so that members of another cluster with "+
-			"the same addresses are not taken for ours.")
+		"Token of the new cluster, which keeps members of other clusters with the same addresses out. "+
+			"Used with --etcd-data-dir. The default is etcd-cluster.")
 	flags.StringSliceVar(&options.Member.InitialAdvertisePeerURLs, "initial-advertise-peer-urls", nil,
-		"With --etcd-data-dir: the peer URLs of the member.")
+		"Peer URLs of the member, as in --initial-cluster. Required with --etcd-data-dir.")
 	flags.Uint64Var(&options.RevisionBump, "bump-revision", storage.DefaultRevisionBump,
-		"How many revisions are left out after the last in the snapshot, more than can have been written since it "+
-			"was taken; 0 only where no client "+
-			"saw a resource version after the snapshot.")
+		"Number of revisions to skip after the last one of the snapshot. It must exceed the number of writes since the "+
+			"snapshot. Use 0 only if no client saw a resource version after the snapshot.")
 	cli.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
-// addDataDir adds the flag of the server, if it has one: without an embedded etcd there is no data directory.
+// addDataDir adds the flag --data-dir of the server. Without an embedded etcd, the server has no
+// data directory and no such flag.
 func addDataDir(flags *pflag.FlagSet, server *apiserver.Options) {
 	if dataDir := server.StorageFlags().Lookup("data-dir"); dataDir != nil {
 		flags.AddFlag(dataDir)
@@ -92,7 +93,7 @@ func addDataDir(flags *pflag.FlagSet, server *apiserver.Options) {
 func printRestored(w io.Writer, r *storage.Restored) {
 	fmt.Fprintf(w, "Restored %s\n", r.Path)
 	printFile(w, r.File)
-	fmt.Fprintf(w, "  %-10s %s\n", "into", r.DataDir)
-	fmt.Fprintf(w, "  %-10s %s\n", "member", r.Member)
-	fmt.Fprintf(w, "  %-10s %d\n", "goes on at", r.NewRevision)
+	fmt.Fprintf(w, "  %-12s %s\n", "directory", r.DataDir)
+	fmt.Fprintf(w, "  %-12s %s\n", "member", r.Member)
+	fmt.Fprintf(w, "  %-12s %d\n", "new revision", r.NewRevision)
 }

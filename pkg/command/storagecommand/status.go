@@ -20,15 +20,22 @@ import (
 func newStatusCommand(name string, server *apiserver.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Print members, leader, versions, sizes, revision, alarms and health of the etcd",
-		Long: `Print members, leader, versions, sizes, revision, alarms and health of the etcd.
+		Short: "Print the state of the members of the etcd",
+		Long: `Print the members of the etcd, with version, size, revision, alarms and health.
 
-SIZE is that of the database on disk, IN USE what is left of it without the space of deleted and
-compacted keys, QUOTA the size at which etcd refuses writes and raises the alarm NOSPACE. A member
-that no endpoint leads to has the health "unknown".
+  SIZE    size of the database on disk
+  IN USE  size without the space of deleted and compacted keys
+  QUOTA   size at which etcd rejects writes and raises the alarm NOSPACE
+  HEALTH  healthy, unhealthy, or unknown for a member that is not among --etcd-servers
 
-The exit code is 1 when a member is unhealthy: it does not answer, cannot read, or has an alarm.`,
-		Example: cli.Named(name, `  SERVER storage status --data-dir=/var/lib/SERVER
+Exit codes:
+  0  no member is unhealthy
+  1  a member does not respond, cannot read, or has an alarm
+  2  wrong usage`,
+		Example: cli.Named(name, `  # Print the state of the etcd embedded in a local server
+  SERVER storage status --data-dir=/var/lib/SERVER
+
+  # Print the database sizes of an external cluster
   SERVER storage status --etcd-servers=https://10.0.0.5:2379,https://10.0.0.6:2379,https://10.0.0.7:2379 \
     --etcd-cafile=ca.crt --etcd-certfile=client.crt --etcd-keyfile=client.key -o json | jq '.members[] | {name, sizeBytes}'`),
 		Args: cobra.NoArgs,
@@ -46,7 +53,7 @@ The exit code is 1 when a member is unhealthy: it does not answer, cannot read, 
 
 func printStatus(w io.Writer, s *storage.Status) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	defer table.Flush() //nolint:errcheck // there is nobody left to tell
+	defer table.Flush() //nolint:errcheck // standard output is gone
 	fmt.Fprintln(table, "MEMBER\tID\tROLE\tVERSION\tSIZE\tIN USE\tQUOTA\tREVISION\tALARMS\tHEALTH\tENDPOINT")
 	for _, m := range s.Members {
 		role := "follower"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storagecommand is the command that operates the etcd of a server. It links the server of etcd, whose code
-// makes a data directory of a snapshot.
+// Package storagecommand provides the command that operates the etcd of a server. It links the
+// server of etcd, whose code creates a data directory from a snapshot.
 package storagecommand
 
 import (
@@ -23,14 +23,15 @@ func New(api apiserver.API) (*cobra.Command, error) {
 	}
 	cmd := cli.Group(&cobra.Command{
 		Use:   "storage",
-		Short: "Back up, restore, defragment and look at the etcd of the server",
-		Long: `Back up, restore, defragment and look at the etcd that the server stores its objects in.
+		Short: "Back up, restore and maintain the etcd of the server",
+		Long: `Back up, restore, defragment and inspect the etcd in which the server stores its objects.
 
-The flags that say where it is are those of serve: --data-dir for the etcd embedded in a server,
---etcd-servers and the files of its client's TLS for an external cluster. The embedded etcd listens
-on a socket in the data directory only, so run the commands as the user of the server and on its
-machine or in its container.`,
-		// The library for the server's storage has gRPC log each connection that it gives up; here the errors say it.
+The flags that locate the etcd are those of serve: --data-dir for an embedded etcd, --etcd-servers
+and the TLS files for an external cluster. An embedded etcd listens only on a socket in the data
+directory. Run the commands as the user of the server, on the same machine or in the same
+container.`,
+		// The server's storage library makes gRPC log each failed connection. Here the errors
+		// report them.
 		PersistentPreRun: func(*cobra.Command, []string) {
 			grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 		},
@@ -40,8 +41,8 @@ machine or in its container.`,
 	return cmd, nil
 }
 
-// runOnStorage adds the flags that say where the storage of a server is and in which format the result is printed, and
-// has the command run with them.
+// runOnStorage adds the flags that locate the storage of a server and the output format flag to
+// the command, and sets its RunE to validate them and call run.
 func runOnStorage(cmd *cobra.Command, options *apiserver.Options,
 	run func(*cobra.Command, storage.Target, cli.Format) error) {
 	var format cli.Format

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package identityreview serves the virtual kind IdentityReview: it answers a create with what this server saw of the
-// caller and stores nothing.
+// Package identityreview serves the virtual kind IdentityReview. The response to a create
+// contains the identity of the caller as this server authenticated it. Nothing is stored.
 //
-// pkg/apiserver serves it where an API asks for it; it reads the Credential of the request from
-// internal/authentication.
+// pkg/apiserver serves the kind if an API requests it. The kind reads the Credential of the
+// request from internal/authentication.
 package identityreview
 
 import (
@@ -24,12 +24,12 @@ import (
 	"example.com/extension-apiserver/pkg/apis/identity"
 )
 
-// NewStorage returns the storage of the resource. It needs no store.
+// NewStorage returns the storage of the resource. It uses none of its arguments.
 func NewStorage(*runtime.Scheme, generic.RESTOptionsGetter, authorizer.Authorizer) (map[string]rest.Storage, error) {
 	return map[string]rest.Storage{"identityreviews": &reviewREST{}}, nil
 }
 
-// reviewREST implements rest.Creater and no other verb.
+// reviewREST implements rest.Creater only.
 type reviewREST struct{}
 
 var _ rest.Creater = &reviewREST{}
@@ -39,7 +39,8 @@ func (*reviewREST) Destroy()                {}
 func (*reviewREST) NamespaceScoped() bool   { return false }
 func (*reviewREST) GetSingularName() string { return "identityreview" }
 
-// Create answers with the caller's identity. Dry run is the same, since nothing is stored.
+// Create returns the review with the caller's identity in its status. A dry run behaves the same,
+// because nothing is stored.
 func (*reviewREST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc,
 	_ *metav1.CreateOptions) (runtime.Object, error) {
 	if validate != nil {

@@ -36,14 +36,15 @@ var alice = &user.DefaultInfo{
 	Extra: map[string][]string{"example.com/team": {"a", "b"}},
 }
 
-// proxied returns the context of a request that the front proxy sent and the authenticator accepted.
+// proxied returns the context of a request that the front proxy sent and the authenticator
+// accepted.
 func proxied(t *testing.T) context.Context {
 	t.Helper()
 	ctx, _ := proxiedWith(t)
 	return ctx
 }
 
-// proxiedWith also returns the SHA-256 of the certificate that the front proxy showed.
+// proxiedWith also returns the SHA-256 fingerprint of the front proxy's certificate.
 func proxiedWith(t *testing.T) (ctx context.Context, sha256 string) {
 	t.Helper()
 	ca, err := certs.NewCA(certs.CAOptions{Name: "front-proxy-ca", Usage: x509.ExtKeyUsageClientAuth})
@@ -100,7 +101,8 @@ func storage(t *testing.T) rest.Creater {
 	return creater
 }
 
-// TestCreate: the answer is what the server saw, and nothing that the client claims.
+// TestCreate: the response contains the identity that the server authenticated and ignores the
+// status that the client sent.
 func TestCreate(t *testing.T) {
 	request := &identity.IdentityReview{
 		ObjectMeta: metav1.ObjectMeta{Name: "mine"},
@@ -132,7 +134,8 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestCreateErrors: where the server does not know who asks, it says that it is at fault, and answers nothing else.
+// TestCreateErrors: a request without a user or a credential is an internal error, and an
+// admission error is returned unchanged.
 func TestCreateErrors(t *testing.T) {
 	refused := errors.New("admission says no")
 	for _, tc := range []struct {
@@ -158,7 +161,7 @@ func TestCreateErrors(t *testing.T) {
 	}
 }
 
-// TestVirtual: nothing is stored, so there is nothing to get, list, update, delete or watch.
+// TestVirtual: the resource supports create only, because nothing is stored.
 func TestVirtual(t *testing.T) {
 	s := any(storage(t))
 	for verb, has := range map[string]bool{

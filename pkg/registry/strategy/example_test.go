@@ -12,12 +12,12 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// The strategy of a kind embeds Base, and says only what is special about the kind.
+// The strategy of a kind embeds Base and implements only what is specific to the kind.
 type gadgetStrategy struct{ strategy.Base }
 
 func (gadgetStrategy) NamespaceScoped() bool { return false }
 
-// The status is not written through the main resource, in any version.
+// The status is not written through the main resource in any version.
 func ExampleBase_ResetFields() {
 	scheme := runtime.NewScheme()
 	if err := install.AddToScheme(scheme); err != nil {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package strategy holds what the strategies of all kinds have in common, so that the strategy of a kind says only what
-// is special about it. The packages of the kinds embed it; it calls the registry of k8s.io/apiserver.
+// Package strategy provides the parts of a strategy that all kinds share. The strategy of a kind
+// embeds Base and implements only what is specific to the kind. Base calls the registry of
+// k8s.io/apiserver.
 package strategy
 
 import (
@@ -22,14 +23,15 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// Base responds as most built-in kinds do: a PUT creates nothing and needs no resourceVersion.
+// Base behaves like most built-in kinds: a PUT never creates an object and needs no
+// resourceVersion.
 type Base struct {
 	*runtime.Scheme
 	names.NameGenerator
 	group string
 }
 
-// New returns the base of a kind of the group in the scheme.
+// New returns the Base for a kind of the group in the scheme.
 func New(scheme *runtime.Scheme, group string) Base {
 	return Base{scheme, names.SimpleNameGenerator, group}
 }
@@ -43,18 +45,19 @@ func (Base) AllowUnconditionalUpdate(context.Context) bool { return true }
 // Canonicalize implements rest.RESTCreateStrategy and rest.RESTUpdateStrategy.
 func (Base) Canonicalize(runtime.Object) {}
 
-// WarningsOnCreate implements rest.RESTCreateStrategy. It warns of finalizers without a domain, as the API server does
-// for custom resources. Built-in kinds reject them.
+// WarningsOnCreate implements rest.RESTCreateStrategy. It warns about finalizers without a
+// domain, as kube-apiserver does for custom resources. Built-in kinds reject them.
 func (Base) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
 	return finalizerWarnings(obj, nil)
 }
 
-// WarningsOnUpdate implements rest.RESTUpdateStrategy. It warns of the finalizers that the update adds.
+// WarningsOnUpdate implements rest.RESTUpdateStrategy. It warns about finalizers without a domain
+// that the update adds.
 func (Base) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
 	return finalizerWarnings(obj, old)
 }
 
-// standardFinalizers are those of Kubernetes that have no domain.
+// standardFinalizers are the Kubernetes finalizers without a domain.
 var standardFinalizers = []string{metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents,
 	string(corev1.FinalizerKubernetes)}
 
@@ -82,22 +85,23 @@ func finalizerWarnings(obj, old runtime.Object) []string {
 	return warnings
 }
 
-// Enforce returns the errors of the generated validation of the request's version, and the hand-written errors: at most
-// 100 of each, and the number of the others. Field, value and detail of an
-// error have at most 1 KiB each. old is nil on create.
+// Enforce returns the errors of the generated validation of the request's version and the
+// hand-written errors. It returns at most 100 of each, followed by an error with the number of
+// omitted errors. Field, value and detail of an error are limited to 1 KiB each. old is nil on
+// create.
 func (b Base) Enforce(ctx context.Context, obj, old runtime.Object, handwritten field.ErrorList) field.ErrorList {
 	op := operation.Create
 	if old != nil {
 		op = operation.Update
 	}
-	// The time that the library takes to compare n of them grows with the square of n.
+	// The library compares n errors in time proportional to the square of n.
 	few, more := first(handwritten)
 	errs, moreGenerated := first(rest.ValidateDeclarativelyWithMigrationChecks(ctx, b.Scheme, obj, old, few, op,
 		rest.DeclarativeValidationConfig{}))
 	for _, err := range errs {
 		shorten(err)
 		if err.Type == field.ErrorTypeInvalid && err.BadValue == nil {
-			err.BadValue = field.OmitValueType{} // that of +k8s:immutable, which would be shown as null
+			err.BadValue = field.OmitValueType{} // +k8s:immutable sets no value, which would be shown as null
 		}
 	}
 	if more += moreGenerated; more > 0 {
@@ -109,20 +113,21 @@ func (b Base) Enforce(ctx context.Context, obj, old runtime.Object, handwritten 
 }
 
 const (
-	// maxErrors is the number of errors in a response. The time that the library takes to join n of them grows with the
-	// square of n.
+	// maxErrors is the maximum number of errors of each source in a response. The library joins n
+	// errors in time proportional to the square of n.
 	maxErrors = 100
-	// maxValue is the length in bytes of a text in an error. The response has it several times.
+	// maxValue is the maximum length in bytes of a text in an error. The response contains it
+	// several times.
 	maxValue = 1 << 10
 )
 
-// first returns the first errors, and how many more there are.
+// first returns the first maxErrors errors and the number of remaining errors.
 func first(errs field.ErrorList) (few field.ErrorList, more int) {
 	few = errs[:min(len(errs), maxErrors):min(len(errs), maxErrors)]
 	return few, len(errs) - len(few)
 }
 
-// shorten replaces long texts in an error by their beginnings.
+// shorten truncates long texts in an error.
 func shorten(err *field.Error) {
 	err.Field, err.Detail = beginning(err.Field), beginning(err.Detail)
 	text, ok := err.BadValue.(string)
@@ -147,8 +152,8 @@ func beginning(text string) string {
 	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(text[:maxValue], ""), len(text))
 }
 
-// ResetFields says for every served version that the top-level fields are reset: a version that is left out would let
-// server-side apply own them through it.
+// ResetFields returns the top-level fields names for every served version. If a version were
+// missing, server-side apply could own the fields through it.
 func (b Base) ResetFields(names ...string) map[fieldpath.APIVersion]*fieldpath.Set {
 	fields := map[fieldpath.APIVersion]*fieldpath.Set{}
 	for _, gv := range b.PrioritizedVersionsForGroup(b.group) {

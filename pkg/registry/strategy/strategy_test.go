@@ -24,7 +24,7 @@ import (
 	validation "example.com/extension-apiserver/sample/validation/workshop"
 )
 
-// TestFinalizerWarnings: finalizers without a domain are warned of when they are added.
+// TestFinalizerWarnings: adding a finalizer without a domain causes a warning.
 func TestFinalizerWarnings(t *testing.T) {
 	b := newBase()
 	obj := gadget("p", 1)
@@ -56,8 +56,8 @@ func gadget(purpose string, precision int32) *v1.Gadget {
 		Spec: v1.GadgetSpec{Purpose: purpose, Precision: &precision}}
 }
 
-// TestBase: the defaults of a kind. No PUT creates, a PUT without a resourceVersion is accepted, and there are no
-// warnings.
+// TestBase: by default, a PUT never creates an object, a PUT without a resourceVersion is
+// accepted, and there are no warnings.
 func TestBase(t *testing.T) {
 	b := newBase()
 	if b.AllowCreateOnUpdate(t.Context()) {
@@ -66,7 +66,7 @@ func TestBase(t *testing.T) {
 	if !b.AllowUnconditionalUpdate(t.Context()) {
 		t.Error("PUT without a resourceVersion: got refused, want accepted")
 	}
-	// Both are full of what a kind could warn of.
+	// A kind could warn about these values.
 	obj, old := gadget("", -1), gadget(strings.Repeat("x", 1000), 99)
 	if got := b.WarningsOnCreate(t.Context(), obj); got != nil {
 		t.Errorf("warnings on create: got %q, want none", got)
@@ -88,7 +88,8 @@ func TestBase(t *testing.T) {
 	}
 }
 
-// TestEnforce: the rules of the tags are errors of the request, on create and on update, beside those written by hand.
+// TestEnforce: on create and update, Enforce returns the errors of the tags and the hand-written
+// errors.
 func TestEnforce(t *testing.T) {
 	byHand := field.ErrorList{field.Forbidden(field.NewPath("spec", "purpose"), "not on a Sunday")}
 	for _, tc := range []struct {
@@ -110,7 +111,7 @@ func TestEnforce(t *testing.T) {
 			[]string{"spec.precision: Invalid value"}},
 		{"update against a rule written by hand", gadget("measures", 6), gadget("measures", 5), byHand,
 			[]string{"spec.purpose: Forbidden"}},
-		// The object is older than the rule.
+		// The object was stored before the check existed.
 		{"update elsewhere", gadget("weighs", 7), gadget("measures", 7), nil, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -130,7 +131,7 @@ func TestEnforce(t *testing.T) {
 	}
 }
 
-// TestErrorWithoutValue: the generated rule +k8s:immutable gives no value, which the library would show as null.
+// TestErrorWithoutValue: an error of +k8s:immutable, which has no value, does not show null.
 func TestErrorWithoutValue(t *testing.T) {
 	immutable := field.ErrorList{field.Invalid(field.NewPath("spec", "purpose"), nil, "field is immutable")}
 	got := newBase().Enforce(requestContext(t), gadget("measures", 6), gadget("weighs", 6), immutable)
@@ -139,7 +140,8 @@ func TestErrorWithoutValue(t *testing.T) {
 	}
 }
 
-// TestEnforceWithoutVersion: where it is not known which version's rules hold, nothing is let through.
+// TestEnforceWithoutVersion: a context without the version of the request causes an internal
+// error.
 func TestEnforceWithoutVersion(t *testing.T) {
 	got := newBase().Enforce(t.Context(), gadget("measures", 6), nil, nil)
 	if len(got) != 1 || got[0].Type != field.ErrorTypeInternal {
@@ -155,7 +157,7 @@ func requestContext(t *testing.T) context.Context {
 	})
 }
 
-// TestResetFields: all served versions have their fields reset, and no others.
+// TestResetFields: ResetFields returns the fields for all served versions and no others.
 func TestResetFields(t *testing.T) {
 	base := newBase()
 	added := schema.GroupVersion{Group: workshop.GroupName, Version: "v99"}
@@ -175,8 +177,8 @@ func TestResetFields(t *testing.T) {
 	}
 }
 
-// TestManyErrors: the response has the first errors with short texts, and the number of the others. A thousand times
-// as many do not take much longer.
+// TestManyErrors: Enforce returns the first errors with short texts and the number of the others,
+// and 100,000 errors do not take much longer.
 func TestManyErrors(t *testing.T) {
 	b := newBase()
 	ctx := genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{

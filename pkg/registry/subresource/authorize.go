@@ -14,11 +14,11 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// EnsureAuthorized returns 403 Forbidden unless the caller may do the verb on a subresource of the
-// object that the request is about, or on the object itself if the subresource is "". A WebSocket
-// begins with a GET, which is authorized as get: without this check, the right to read is the right
-// to act (https://issues.k8s.io/133515). It asks each time it is called, also for what the request
-// was authorized for: a session can outlive the right.
+// EnsureAuthorized returns 403 Forbidden unless the caller may use the verb on a subresource of
+// the requested object, or on the object itself if subresource is "". A WebSocket begins with a
+// GET, which is authorized as get. Without this check, the permission to read would include the
+// permission to act (https://issues.k8s.io/133515). Each call authorizes again, even for the verb
+// of the request, because a session can outlive the permission.
 func EnsureAuthorized(ctx context.Context, a authorizer.Authorizer, verb, subresource string) error {
 	attributes, err := filters.GetAuthorizerAttributes(ctx)
 	if err != nil {
@@ -35,10 +35,11 @@ func EnsureAuthorized(ctx context.Context, a authorizer.Authorizer, verb, subres
 	})
 }
 
-// Authorize returns 403 Forbidden unless the caller of the request may do the verb on a resource, also on one that is
-// not in the URL: a Secret that the object refers to, or the object itself with a verb of its own, such as promote. The
-// user of the attributes is set to the caller. A client of the server's own never asks what the caller may: call this
-// before it acts for the caller.
+// Authorize returns 403 Forbidden unless the caller of the request may use the verb on a
+// resource. The resource need not be in the URL: it can be a Secret that the object refers to, or
+// the object itself with a custom verb such as promote. Authorize sets the user of the attributes
+// to the caller. The server's own clients act with the server's permissions, so call Authorize
+// before using one for the caller.
 func Authorize(ctx context.Context, a authorizer.Authorizer, wanted authorizer.AttributesRecord) error {
 	caller, ok := genericapirequest.UserFrom(ctx)
 	if !ok {

@@ -16,7 +16,7 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// connect is the context of a WebSocket to gadgets/console: a GET.
+// connect returns the context of a WebSocket to gadgets/console, which is a GET.
 func connect(t *testing.T) context.Context {
 	t.Helper()
 	ctx := genericapirequest.WithUser(t.Context(), &user.DefaultInfo{Name: "jane"})
@@ -27,7 +27,8 @@ func connect(t *testing.T) context.Context {
 	})
 }
 
-// answering returns an authorizer that always answers the same; asked is what it was asked.
+// answering returns an authorizer that always returns the same decision and appends its
+// attributes to asked.
 func answering(decision authorizer.Decision, reason string, err error,
 	asked *[]authorizer.Attributes) authorizer.Authorizer {
 	return authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision,
@@ -37,7 +38,7 @@ func answering(decision authorizer.Decision, reason string, err error,
 	})
 }
 
-// TestEnsureAuthorized: everything but a clear yes is refused.
+// TestEnsureAuthorized: every decision except allow without an error is rejected.
 func TestEnsureAuthorized(t *testing.T) {
 	forbidden := func(resource, verb string) string {
 		return fmt.Sprintf(`gadgets.%s "g" is forbidden: User "jane" cannot %s resource %q in API group %q in the namespace "demo"`, group, verb, resource, group)
@@ -48,7 +49,7 @@ func TestEnsureAuthorized(t *testing.T) {
 		decision                authorizer.Decision
 		reason                  string
 		err                     error
-		// code and want are what the client gets.
+		// code and want are the status code and the message that the client receives.
 		code int32
 		want string
 	}{
@@ -59,7 +60,7 @@ func TestEnsureAuthorized(t *testing.T) {
 		{"no opinion", "create", "console", authorizer.DecisionNoOpinion, "", nil, 403,
 			forbidden("gadgets/console", "create")},
 		{"the object itself", "get", "", authorizer.DecisionNoOpinion, "", nil, 403, forbidden("gadgets", "get")},
-		// The request was authorized for this; by now the right may be gone.
+		// The request was authorized for this, but the permission may have been revoked since.
 		{"the right of the request", "get", "console", authorizer.DecisionDeny, "", nil, 403,
 			forbidden("gadgets/console", "get")},
 		{"error", "create", "console", authorizer.DecisionNoOpinion, "", errors.New("no route to host"), 500, failed},
@@ -81,7 +82,7 @@ func TestEnsureAuthorized(t *testing.T) {
 	}
 }
 
-// answer returns the code and the message that the client gets, 0 for none.
+// answer returns the code and the message of the response, or 0 if there is no error.
 func answer(t *testing.T, err error) (int32, string) {
 	t.Helper()
 	if err == nil {
@@ -94,8 +95,8 @@ func answer(t *testing.T, err error) (int32, string) {
 	return status.Status().Code, status.Status().Message
 }
 
-// TestEnsureAuthorizedQuestion: the question is about the object of the request, with the verb and subresource that are
-// asked for.
+// TestEnsureAuthorizedQuestion: the authorizer receives the object of the request with the given
+// verb and subresource.
 func TestEnsureAuthorizedQuestion(t *testing.T) {
 	for _, tc := range []struct {
 		verb, subresource string
@@ -123,8 +124,8 @@ func TestEnsureAuthorizedQuestion(t *testing.T) {
 	}
 }
 
-// TestEnsureAuthorizedFailsClosed: without an authorizer, or without a resource, the answer is an error and not a
-// panic.
+// TestEnsureAuthorizedFailsClosed: without an authorizer or a resource request, EnsureAuthorized
+// returns an internal error and does not panic.
 func TestEnsureAuthorizedFailsClosed(t *testing.T) {
 	var asked []authorizer.Attributes
 	yes := answering(authorizer.DecisionAllow, "", nil, &asked)

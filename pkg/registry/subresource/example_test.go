@@ -21,7 +21,8 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// A WebSocket begins with a GET, which is authorized as get; what it opens takes the right to create it.
+// A WebSocket begins with a GET, which is authorized as get. Opening the session requires
+// permission to create the subresource.
 func ExampleEnsureAuthorized() {
 	readOnly := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision,
 		string, error) {
@@ -39,11 +40,11 @@ func ExampleEnsureAuthorized() {
 	// Output: gadgets.workshop.example.com "ruler" is forbidden: User "jane" cannot create resource "gadgets/console" in API group "workshop.example.com" at the cluster scope
 }
 
-// A kind with a subresource that says each line again, louder: NewStorage returns both. What the session does needs no
-// WebSocket to be tested.
+// A kind with a subresource that repeats each line in upper case. NewStorage returns both
+// resources. The session can be tested without a WebSocket.
 func ExampleNewStream() {
 	shout := func(ctx context.Context, name string, in io.Reader, out, _ io.Writer) error {
-		// A Scanner keeps no line of more than 64 KiB.
+		// A Scanner rejects lines of more than 64 KiB.
 		lines := bufio.NewScanner(in)
 		for ctx.Err() == nil && lines.Scan() {
 			if _, err := fmt.Fprintf(out, "%s: %s!\n", name, strings.ToUpper(lines.Text())); err != nil {
@@ -58,7 +59,7 @@ func ExampleNewStream() {
 			"gadgets/shout": subresource.NewStream(store, a, "shout", shout),
 		}
 	}
-	var a authorizer.Authorizer // the server's
+	var a authorizer.Authorizer // the server's authorizer
 	storage := newStorage(&genericregistry.Store{NewFunc: func() runtime.Object { return &v1.Gadget{} }}, a)
 	fmt.Printf("%T\n", storage["gadgets/shout"].New())
 

@@ -30,13 +30,13 @@ import (
 	validation "example.com/extension-apiserver/sample/validation/workshop"
 )
 
-// group is that of the requests; its versions are only names here.
+// group is the group of the requests. The versions need not exist.
 const group = workshop.GroupName
 
-// rules are those of the main resource: an update of the purpose passes.
+// rules is the strategy of the main resource. It accepts updates of the purpose.
 type rules struct {
 	strategy.Base
-	// createOnUpdate is what some kinds allow, such as Lease.
+	// createOnUpdate is true for some kinds, such as Lease.
 	createOnUpdate bool
 	invalid        field.ErrorList
 }
@@ -54,20 +54,20 @@ func (rules) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return map[fieldpath.APIVersion]*fieldpath.Set{"main/v1": fieldpath.NewSet()}
 }
 
-// TestMain stops the etcd of the tests that had one.
+// TestMain stops etcd if a test started it.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	stopEtcd()
 	os.Exit(code)
 }
 
-// stopEtcd stops what endpoint started.
+// stopEtcd stops the etcd that endpoint started.
 var stopEtcd = func() {}
 
-// endpoint starts an etcd for the whole package, in which each test has its own prefix: one that only this user can
-// reach, and that is fast because nothing of it has to last. The library's own
-// (k8s.io/apiserver/pkg/storage/etcd3/testing) starts one per test, on a port that is open to all. Streams are tested
-// and fuzzed without any.
+// endpoint starts one etcd for the whole package, in which each test has its own prefix. Only
+// this user can reach it, and it is fast because it does not sync to disk. The library's own
+// (k8s.io/apiserver/pkg/storage/etcd3/testing) starts one per test, on a port that every local
+// user can reach. Tests and fuzz tests of streams need no etcd.
 var endpoint = sync.OnceValue(func() string {
 	dir, err := os.MkdirTemp("", "etcd")
 	if err != nil {
@@ -89,7 +89,7 @@ var endpoint = sync.OnceValue(func() string {
 	return config.ListenClientUrls[0].String()
 })
 
-// newStore returns a store as the kinds make theirs.
+// newStore returns a store like those of the kinds.
 func newStore(t *testing.T, r rules) (*genericregistry.Store, rules) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -122,7 +122,7 @@ func newStore(t *testing.T, r rules) (*genericregistry.Store, rules) {
 	return store, r
 }
 
-// in is the context of a request in the version.
+// in returns the context of a request in the version.
 func in(t *testing.T, version string) context.Context {
 	t.Helper()
 	ctx := genericapirequest.WithNamespace(t.Context(), metav1.NamespaceNone)
@@ -131,7 +131,7 @@ func in(t *testing.T, version string) context.Context {
 	})
 }
 
-// create stores a gadget of precision 2, with the owners of its fields.
+// create stores a gadget of precision 2 with the given managedFields entries.
 func create(t *testing.T, store *genericregistry.Store, name string,
 	owners ...metav1.ManagedFieldsEntry) *v1.Gadget {
 	t.Helper()
@@ -146,7 +146,7 @@ func create(t *testing.T, store *genericregistry.Store, name string,
 	return obj.(*v1.Gadget)
 }
 
-// get returns the gadget as it is stored.
+// get returns the stored gadget.
 func get(t *testing.T, store *genericregistry.Store, name string) *v1.Gadget {
 	t.Helper()
 	obj, err := store.Get(in(t, "v1"), name, &metav1.GetOptions{})
@@ -156,7 +156,8 @@ func get(t *testing.T, store *genericregistry.Store, name string) *v1.Gadget {
 	return obj.(*v1.Gadget)
 }
 
-// change is a request that gets the object (the scale) and returns it changed, as a patch does.
+// change returns an update that reads the object or its scale and returns it changed, like a
+// patch.
 func change[T runtime.Object](apply func(T)) rest.UpdatedObjectInfo {
 	return rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
 		updated := old.DeepCopyObject().(T)

@@ -18,25 +18,28 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// logBegins is when the response to a request for a log begins that has written nothing yet.
+// logBegins is the delay after which the response to a log request begins if nothing was written.
 const logBegins = time.Second
 
-// WriteLog writes the log of an object. options are those of the query, as newOptions of NewLog returns them.
+// WriteLog writes the log of an object. options are the query options, of the type that
+// newOptions of NewLog returns.
 //
-// Each write is sent at once, and waits for a client that reads slowly, up to a minute: no more than one write is in
-// memory. A write fails when the client is gone or the context is done. The context is done when the client is gone,
-// when the caller has lost the permission, and when the server stops. Then the function must return. A function that
-// follows returns nil at the end of what it follows.
+// Each write is sent at once and waits up to a minute for a client that reads slowly. At most one
+// write is in memory. A write fails when the client has disconnected or the context is done. The
+// context is done when the client has disconnected, when the caller has lost the permission, and
+// when the server stops. Then the function must return. A function that follows returns nil when
+// its source ends.
 //
-// An error before the first write, and within a second, is the response: one of k8s.io/apimachinery/pkg/api/errors with
-// its status, any other with 500. Later the response breaks off, so that the client does not take it for a whole log,
-// and the error is in the server's log.
+// An error before the first write and within one second becomes the response: an error of
+// k8s.io/apimachinery/pkg/api/errors with its status, any other error with 500. After that, an
+// error aborts the response, so that the client does not treat it as a complete log. The server
+// logs the error.
 type WriteLog func(ctx context.Context, obj, options runtime.Object, w io.Writer) error
 
-// NewLog returns the storage of "<resource>/log": a GET, whose response is text. objects are those of the main
-// resource. With this kit's server a log counts as a watch: its user may have as many watches and logs together as
-// --max-watches-per-user says, and it ends within 46 s when the user loses the permission to get the subresource, or a
-// minute later if the client does not read. It has no timeout.
+// NewLog returns the storage of "<resource>/log": a GET with a text response. objects is the
+// storage of the main resource. In a server of pkg/apiserver, a log counts as a watch towards the
+// limit --max-watches-per-user. It ends within 46 s after the user loses the permission to get
+// the subresource, or one minute later if the client does not read. It has no timeout.
 func NewLog(objects interface {
 	rest.Storage
 	rest.Getter
@@ -91,13 +94,13 @@ func (r *logREST) Connect(ctx context.Context, name string, options runtime.Obje
 		begin := time.AfterFunc(logBegins, out.begin)
 		defer func() {
 			begin.Stop()
-			out.leave() // also after a panic: the timer may run already
+			out.leave() // also after a panic: the timer may already be running
 		}()
 		out.end(r.write(ctx, obj, options, out), responder)
 	}), nil
 }
 
-// logWriter sends each write at once.
+// logWriter flushes each write to the client.
 type logWriter struct {
 	ctx   context.Context // of the request
 	mutex sync.Mutex
@@ -149,14 +152,16 @@ func (l *logWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// leave is for the end of the handler, after which nothing may use its writer.
+// leave prevents further use of the response writer, which must not be used after the handler
+// returns.
 func (l *logWriter) leave() {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.ended = true
 }
 
-// end sends what is left to say. It breaks the response off if the log is not whole, unless the client is gone.
+// end completes the response. If the log is incomplete, it responds with the error or aborts the
+// response, unless the client has disconnected.
 func (l *logWriter) end(err error, responder rest.Responder) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -172,7 +177,7 @@ func (l *logWriter) end(err error, responder rest.Responder) {
 	case err == nil:
 	case !l.begun:
 		responder.Error(err)
-	case errors.Is(cause, context.Canceled): // nobody reads the rest
+	case errors.Is(cause, context.Canceled): // the client has disconnected
 	default:
 		klog.FromContext(l.ctx).Error(err, "Breaking off a log")
 		panic(http.ErrAbortHandler)

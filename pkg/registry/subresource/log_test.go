@@ -22,7 +22,7 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// statusResponder responds with the status of an error, as the library does.
+// statusResponder responds with the status of an error, like the library.
 type statusResponder struct{ w http.ResponseWriter }
 
 func (statusResponder) Object(int, runtime.Object) {}
@@ -34,7 +34,7 @@ func (r statusResponder) Error(err error) {
 	http.Error(r.w, err.Error(), code)
 }
 
-// serveLog serves the log of the object that the path names, with a context that end ends.
+// serveLog serves the log of the object that the path names. end cancels the context of the log.
 func serveLog(t *testing.T, write WriteLog) (url string, end context.CancelCauseFunc) {
 	t.Helper()
 	ended, end := context.WithCancelCause(context.Background())
@@ -45,7 +45,7 @@ func serveLog(t *testing.T, write WriteLog) (url string, end context.CancelCause
 			case nil:
 			case http.ErrAbortHandler:
 				panic(reason)
-			default: // as the library responds
+			default: // like the library
 				http.Error(w, "panic", http.StatusInternalServerError)
 			}
 		}()
@@ -69,7 +69,7 @@ func serveLog(t *testing.T, write WriteLog) (url string, end context.CancelCause
 	return server.URL, end
 }
 
-// logClient is that of the last server of serveLog.
+// logClient is the client of the last server that serveLog started.
 var logClient *http.Client
 
 func getLog(t *testing.T, url string) *http.Response {
@@ -86,8 +86,8 @@ func getLog(t *testing.T, url string) *http.Response {
 	return resp
 }
 
-// TestLog: what a log writes is the response, and an error before that is its status. An error after that breaks the
-// response off.
+// TestLog: the response is the text that the log writes. An error before the first write is the
+// status of the response, and a later error aborts the response.
 func TestLog(t *testing.T) {
 	tooLate := apierrors.NewResourceExpired("too late")
 	for name, tc := range map[string]struct {
@@ -130,11 +130,11 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// TestLogFollow: each write is sent at once, and the header soon. A log ends when its context does, which its client
-// can tell from its end.
+// TestLogFollow: each write is sent at once. When the context of a log is done, the client
+// receives an aborted response.
 func TestLogFollow(t *testing.T) {
 	for name, tc := range map[string]struct {
-		ignores bool // the end of its context, which its next write tells it
+		ignores bool // whether the log ignores its context until a write fails
 		cause   error
 	}{
 		"the permission is gone": {false, apierrors.NewForbidden(v1.Resource("gadgets"), "g", errors.New("gone"))},
@@ -184,7 +184,7 @@ func TestLogFollow(t *testing.T) {
 	}
 }
 
-// TestLogEndsWithoutClient: a log whose client is gone ends, which is no fault.
+// TestLogEndsWithoutClient: a log ends without an error when its client disconnects.
 func TestLogEndsWithoutClient(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	w := httptest.NewRecorder()
@@ -206,7 +206,7 @@ func TestLogEndsWithoutClient(t *testing.T) {
 	}
 }
 
-// TestLogUpgrade: a log is no WebSocket.
+// TestLogUpgrade: a log request with the header Upgrade returns 400.
 func TestLogUpgrade(t *testing.T) {
 	url, _ := serveLog(t, func(context.Context, runtime.Object, runtime.Object, io.Writer) error { return nil })
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/g", nil)
@@ -227,11 +227,11 @@ func TestLogUpgrade(t *testing.T) {
 	}
 }
 
-// TestLogPanic: a panic before a log has begun ends its request, and nothing is sent after it.
+// TestLogPanic: a panic before the log begins returns 500, and nothing is sent afterwards.
 func TestLogPanic(t *testing.T) {
 	url, _ := serveLog(t, func(context.Context, runtime.Object, runtime.Object, io.Writer) error { panic("no disk") })
 	if resp := getLog(t, url+"/g"); resp.StatusCode != http.StatusInternalServerError { //nolint:bodyclose // it does
 		t.Errorf("got %s, want 500", resp.Status)
 	}
-	<-time.After(logBegins + 200*time.Millisecond) // when the response would have begun
+	<-time.After(logBegins + 200*time.Millisecond) // the time when the response would have begun
 }

@@ -21,21 +21,21 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// Scaling is how a kind is scaled: kubectl scale and the HorizontalPodAutoscaler know autoscaling/v1 Scale, and nothing
-// of the kind.
+// Scaling defines how a kind is scaled. kubectl scale and the HorizontalPodAutoscaler use
+// autoscaling/v1 Scale and know nothing about the kind.
 type Scaling struct {
-	// Scale returns the spec and the status of the scale of an object; its metadata is filled in.
+	// Scale returns the spec and the status of an object's scale. The caller sets its metadata.
 	Scale func(obj runtime.Object) *autoscalingv1.Scale
-	// SetReplicas sets the wish in an object.
+	// SetReplicas sets the desired number of replicas in an object.
 	SetReplicas func(obj runtime.Object, replicas int32)
-	// ReplicasPaths says where replicas is in each served version, so that who owns the field through the one resource
-	// owns it through the other. Errors name the fields of Scale if there is a version in which replicas is
-	// spec.replicas.
+	// ReplicasPaths maps each served version to the path of its replicas field. It lets
+	// server-side apply translate the ownership of the field between the object and its scale. If
+	// the path is spec.replicas in any version, errors use the field names of Scale.
 	ReplicasPaths managedfields.ResourcePathMappings
 }
 
-// AddScaleToScheme registers the kind of the subresource scale, which belongs to another group than its
-// parent and has one form inside and outside.
+// AddScaleToScheme registers the kind of the subresource scale. The kind belongs to another group
+// than its parent, and its internal version is the same type.
 func AddScaleToScheme(scheme *runtime.Scheme) {
 	for _, version := range []string{runtime.APIVersionInternal, autoscalingv1.SchemeGroupVersion.Version} {
 		scheme.AddKnownTypes(schema.GroupVersion{Group: autoscalingv1.GroupName, Version: version},
@@ -43,8 +43,8 @@ func AddScaleToScheme(scheme *runtime.Scheme) {
 	}
 }
 
-// NewScale returns the storage of "<resource>/scale". The rules of the main resource hold for the object with the
-// changed number.
+// NewScale returns the storage of "<resource>/scale". The object with the changed number must
+// pass the validation of the main resource.
 func NewScale(store *genericregistry.Store, scaling Scaling) rest.Storage {
 	scaleStore := *store
 	if v := scaling.version(); v != "" {
@@ -53,8 +53,8 @@ func NewScale(store *genericregistry.Store, scaling Scaling) rest.Storage {
 	return &scaleREST{&scaleStore, scaling}
 }
 
-// version is the version of the kind, of the highest priority, in which replicas has the place that it has in Scale, ""
-// where there is none.
+// version returns the highest version of the kind whose replicas path is that of Scale, or "" if
+// there is none.
 func (s Scaling) version() string {
 	var found string
 	for apiVersion, path := range s.ReplicasPaths {
@@ -67,7 +67,8 @@ func (s Scaling) version() string {
 	return found
 }
 
-// scaleStrategy validates as if each request were of one version. Scale is the same in all versions of the kind.
+// scaleStrategy validates each request in one version, because Scale is the same in all versions
+// of the kind.
 type scaleStrategy struct {
 	rest.RESTUpdateStrategy
 	version string
@@ -92,14 +93,14 @@ var (
 	_ rest.GroupVersionKindProvider = &scaleREST{}
 )
 
-// GroupVersionKind is the same in every version of the group.
+// GroupVersionKind returns autoscaling/v1 Scale for every version of the group.
 func (*scaleREST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
 	return autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 }
 
 func (*scaleREST) New() runtime.Object { return &autoscalingv1.Scale{} }
 
-// Destroy does nothing: the store belongs to the main resource, which destroys it.
+// Destroy does nothing: the main resource destroys the store.
 func (*scaleREST) Destroy() {}
 
 func (r *scaleREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
@@ -110,7 +111,7 @@ func (r *scaleREST) Get(ctx context.Context, name string, options *metav1.GetOpt
 	return r.scaling.from(obj)
 }
 
-// Update never creates. Admission sees the scale, as it does for built-in kinds.
+// Update never creates an object. Admission receives the scale, as for built-in kinds.
 func (r *scaleREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, _ rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object,
 	bool, error) {
@@ -138,7 +139,7 @@ func (r *scaleREST) ConvertToTable(ctx context.Context, object, tableOptions run
 	return rest.NewDefaultTableConvertor(r.store.DefaultQualifiedResource).ConvertToTable(ctx, object, tableOptions)
 }
 
-// from returns the scale of an object, with the metadata that identifies it.
+// from returns the scale of an object with the metadata that identifies the object.
 func (s Scaling) from(obj runtime.Object) (*autoscalingv1.Scale, error) {
 	object, ok := obj.(metav1.Object)
 	if !ok {
@@ -152,8 +153,8 @@ func (s Scaling) from(obj runtime.Object) (*autoscalingv1.Scale, error) {
 	return scale, nil
 }
 
-// updatedScale turns the stored object into its scale, lets the request change that, and takes the change back into the
-// object.
+// updatedScale converts the stored object to its scale, lets the request change the scale, and
+// applies the change to the object.
 type updatedScale struct {
 	rest.UpdatedObjectInfo
 	resource schema.GroupResource
@@ -167,7 +168,7 @@ func (u *updatedScale) UpdatedObject(ctx context.Context, old runtime.Object) (r
 	if !ok {
 		return nil, fmt.Errorf("scale: expected an object with metadata, found %T", obj)
 	}
-	// The store hands over an empty object for one that does not exist.
+	// If the object does not exist, the store passes an empty object.
 	if object.GetResourceVersion() == "" {
 		return nil, apierrors.NewNotFound(u.resource, u.name)
 	}
@@ -197,7 +198,7 @@ func (u *updatedScale) UpdatedObject(ctx context.Context, old runtime.Object) (r
 			fmt.Errorf("metadata.uid is %s, that of the object is %s", scale.UID, object.GetUID()))
 	}
 	u.scaling.SetReplicas(obj, scale.Spec.Replicas)
-	// The store compares it with what is stored.
+	// The store compares this with the stored resourceVersion.
 	object.SetResourceVersion(scale.ResourceVersion)
 	entries, err := owners.ToParent(scale.ManagedFields)
 	if err != nil {

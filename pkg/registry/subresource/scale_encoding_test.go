@@ -19,8 +19,9 @@ func scaleScheme() *runtime.Scheme {
 	return scheme
 }
 
-// TestScale: the kind of the subresource scale is read and written in every encoding. The endpoints of the library
-// convert what is sent to the internal version of its group, so there has to be one, of the same form.
+// TestScale: the kind of the subresource scale is encoded and decoded in every media type. The
+// library converts requests to the internal version of the group, so that version must be
+// registered with the same type.
 func TestScale(t *testing.T) {
 	scheme := scaleScheme()
 	codecs := serializer.NewCodecFactory(scheme)
@@ -51,7 +52,7 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// TestScaleOnly: nothing else of the group autoscaling is known, and so nothing else is taken for a scale.
+// TestScaleOnly: no other kind of the group autoscaling is registered.
 func TestScaleOnly(t *testing.T) {
 	for gvk := range scaleScheme().AllKnownTypes() {
 		if gvk.Group == autoscalingv1.GroupName && gvk.Kind != "Scale" {

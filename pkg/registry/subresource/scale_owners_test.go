@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// inV1, inV2 and inScale are the field of replicas, as its owners have it in each form; purposeToo is another
-	// beside it.
+	// inV1, inV2 and inScale are the fieldsV1 of replicas in each version. purposeToo also
+	// contains the purpose.
 	inV1       = `{"f:spec":{"f:precision":{}}}`
 	inV2       = `{"f:spec":{"f:places":{"f:wanted":{}}}}`
 	inScale    = `{"f:spec":{"f:replicas":{}}}`
@@ -25,7 +25,8 @@ const (
 	purpose    = `{"f:spec":{"f:purpose":{}}}`
 )
 
-// applier is an entry of managedFields, through a version of the group or of another: one who uses server-side apply.
+// applier returns a managedFields entry of a client that uses server-side apply. version is a
+// version of the group, or an apiVersion.
 func applier(manager, version, fields string) metav1.ManagedFieldsEntry {
 	if !strings.Contains(version, "/") {
 		version = group + "/" + version
@@ -35,16 +36,17 @@ func applier(manager, version, fields string) metav1.ManagedFieldsEntry {
 		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}
 }
 
-// autoscaler is that of one who does not, and who writes through the scale.
+// autoscaler returns the entry of a client that updates through the scale without server-side
+// apply.
 func autoscaler(version, fields string) metav1.ManagedFieldsEntry {
 	entry := applier("hpa", version, fields)
 	entry.Operation, entry.Subresource = metav1.ManagedFieldsOperationUpdate, "scale"
 	return entry
 }
 
-// TestScaleOwners: who owns replicas through the object owns it through the scale, and the other way round, in every
-// version: else server-side apply reports no conflict where two clients fight for the field
-// (https://issues.k8s.io/82046).
+// TestScaleOwners: in every version, the owner of replicas through the object also owns it
+// through the scale, and vice versa. Otherwise server-side apply reports no conflict when two
+// clients set the field (https://issues.k8s.io/82046).
 func TestScaleOwners(t *testing.T) {
 	const scaleVersion = "autoscaling/v1"
 	r, store := newScale(t, rules{})
@@ -52,7 +54,8 @@ func TestScaleOwners(t *testing.T) {
 		name    string
 		version string
 		stored  []metav1.ManagedFieldsEntry
-		// seen is what the request finds in the scale, sent what it makes of it.
+		// seen is the managedFields that the request reads from the scale, sent is what it
+		// writes.
 		seen, sent []metav1.ManagedFieldsEntry
 		want       []metav1.ManagedFieldsEntry
 	}{
@@ -109,7 +112,7 @@ func TestScaleOwners(t *testing.T) {
 	}
 }
 
-// sorted puts entries in the order of their managers.
+// sorted returns the entries ordered by manager.
 func sorted(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	return slices.SortedFunc(slices.Values(entries), func(a,
 		b metav1.ManagedFieldsEntry) int {
@@ -117,8 +120,8 @@ func sorted(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	})
 }
 
-// TestScaleOwnersUnreadable: owners that cannot be read are an error, for to drop them would let anybody take the
-// fields.
+// TestScaleOwnersUnreadable: managedFields that cannot be decoded are an error. Dropping them
+// would let any client take ownership of the fields.
 func TestScaleOwnersUnreadable(t *testing.T) {
 	r, store := newScale(t, rules{})
 	create(t, store, "g", applier("a", "v1", inV1))

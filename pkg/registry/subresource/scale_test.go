@@ -24,7 +24,7 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// scaling takes the precision of a gadget for its replicas; in v2 the field would be elsewhere.
+// scaling uses the precision of a gadget as its replicas. In v2 the field has another path.
 var scaling = Scaling{
 	Scale: func(obj runtime.Object) *autoscalingv1.Scale {
 		return &autoscalingv1.Scale{
@@ -39,14 +39,14 @@ var scaling = Scaling{
 	},
 }
 
-// newScale returns the subresource, and the store of the main resource.
+// newScale returns the subresource and the store of the main resource.
 func newScale(t *testing.T, r rules) (*scaleREST, *genericregistry.Store) {
 	t.Helper()
 	store, _ := newStore(t, r)
 	return NewScale(store, scaling).(*scaleREST), store
 }
 
-// scaleOf is what a client sees of a gadget.
+// scaleOf returns the scale of a gadget as a client receives it.
 func scaleOf(g *v1.Gadget) *autoscalingv1.Scale {
 	return &autoscalingv1.Scale{
 		ObjectMeta: metav1.ObjectMeta{Name: g.Name, UID: g.UID, ResourceVersion: g.ResourceVersion,
@@ -56,8 +56,8 @@ func scaleOf(g *v1.Gadget) *autoscalingv1.Scale {
 	}
 }
 
-// TestScaleKind: clients that know no kind of this group, such as the HorizontalPodAutoscaler, find autoscaling/v1
-// Scale.
+// TestScaleKind: the kind of the subresource is autoscaling/v1 Scale, which clients such as the
+// HorizontalPodAutoscaler support without knowing the group.
 func TestScaleKind(t *testing.T) {
 	r := &scaleREST{}
 	for _, version := range []string{"v1", "v2"} {
@@ -71,7 +71,8 @@ func TestScaleKind(t *testing.T) {
 	}
 }
 
-// TestScaleGet: the scale has the identity of its object, and none of the object's labels or owners.
+// TestScaleGet: the scale has the identity of its object, but not the object's labels or
+// managedFields.
 func TestScaleGet(t *testing.T) {
 	r, store := newScale(t, rules{})
 	gadget := create(t, store, "g", applier("kubectl", "v1", inV1))
@@ -94,18 +95,19 @@ func TestScaleGet(t *testing.T) {
 	}
 }
 
-// noNobody reports whether the error says that the gadget nobody does not exist.
+// noNobody reports whether the error says that the gadget nobody was not found.
 func noNobody(err error) bool {
 	var status apierrors.APIStatus
 	return apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details.Name == "nobody"
 }
 
-// TestScaleUpdate: a change of replicas, and nothing else, reaches the object, where nothing contradicts it.
+// TestScaleUpdate: a scale update changes only the replicas of the object, and a stale
+// resourceVersion or another UID is a conflict.
 func TestScaleUpdate(t *testing.T) {
 	r, store := newScale(t, rules{})
 	for _, tc := range []struct {
 		name string
-		// put is a whole scale, patch a change of the stored one.
+		// put returns a complete scale, patch changes the stored scale.
 		put    func(*v1.Gadget) *autoscalingv1.Scale
 		patch  func(*autoscalingv1.Scale)
 		reason metav1.StatusReason
@@ -142,7 +144,7 @@ func TestScaleUpdate(t *testing.T) {
 			if tc.put != nil {
 				info = rest.DefaultUpdatedObjectInfo(tc.put(before))
 			}
-			// The flag that server-side apply sets is of no use here.
+			// Server-side apply sets this flag, which the scale must ignore.
 			got, created, err := r.Update(in(t, "v1"), tc.name, info, nil, nil, true, &metav1.UpdateOptions{})
 			if reason := apierrors.ReasonForError(err); reason != tc.reason && (err != nil || tc.reason != "") {
 				t.Fatalf("got error %v (%s), want %q", err, reason, tc.reason)
@@ -165,7 +167,8 @@ func TestScaleUpdate(t *testing.T) {
 	}
 }
 
-// TestScaleNeverCreates: a scale without its object means nothing, not even for a kind that a PUT creates.
+// TestScaleNeverCreates: an update of the scale of a missing object returns 404, even if PUT
+// creates objects of the kind.
 func TestScaleNeverCreates(t *testing.T) {
 	for name, r := range map[string]rules{"most kinds": {}, "a kind that PUT creates": {createOnUpdate: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +186,7 @@ func TestScaleNeverCreates(t *testing.T) {
 	}
 }
 
-// TestScaleAdmission: policies and webhooks for scales see the scale before and after, and can refuse it.
+// TestScaleAdmission: admission receives the scale before and after the change and can reject it.
 func TestScaleAdmission(t *testing.T) {
 	r, store := newScale(t, rules{})
 	before := create(t, store, "g")
@@ -209,7 +212,8 @@ func TestScaleAdmission(t *testing.T) {
 	}
 }
 
-// TestScaleRefuses: what breaks the rules of the kind is refused, and so is what cannot be understood.
+// TestScaleRefuses: invalid updates and requests of another kind or without a version are
+// rejected.
 func TestScaleRefuses(t *testing.T) {
 	r, store := newScale(t, rules{invalid: field.ErrorList{field.Invalid(field.NewPath("spec", "replicas"), 5,
 		"too many")}})
@@ -238,7 +242,7 @@ func TestScaleRefuses(t *testing.T) {
 	}
 }
 
-// versionOf says of which version a request is.
+// versionOf returns a validation error that contains the version of the request.
 type versionOf struct{ rules }
 
 func (versionOf) ValidateUpdate(ctx context.Context, _, _ runtime.Object) field.ErrorList {
@@ -246,7 +250,8 @@ func (versionOf) ValidateUpdate(ctx context.Context, _, _ runtime.Object) field.
 	return field.ErrorList{field.Forbidden(field.NewPath("in", info.APIVersion), "")}
 }
 
-// TestScaleRules: an error names the fields of Scale, whatever the version of the request calls them.
+// TestScaleRules: an error uses the field names of Scale, independent of the version of the
+// request.
 func TestScaleRules(t *testing.T) {
 	replicas, other := fieldpath.MakePathOrDie("spec", "replicas"), fieldpath.MakePathOrDie("spec", "scale", "wanted")
 	for name, tc := range map[string]struct {

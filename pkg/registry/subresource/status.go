@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package subresource holds the storage of the subresources that kinds have in common: status, scale, and those that
-// connect a stream, with the check of rights that these take. The packages of the kinds use it; it calls the registry
-// of k8s.io/apiserver.
+// Package subresource provides the storage of common subresources: status, scale, log and
+// streaming sessions, with the authorization checks that streaming sessions need. The packages of
+// the kinds use it. It calls the registry of k8s.io/apiserver.
 package subresource
 
 import (
@@ -15,14 +15,15 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// StatusStrategy are the rules of a status: what an update may change, and which fields server-side apply may not own.
+// StatusStrategy defines which fields an update of the status may change, and which fields
+// server-side apply cannot own.
 type StatusStrategy interface {
 	rest.RESTUpdateStrategy
 	rest.ResetFieldsStrategy
 }
 
-// NewStatus returns the storage of "<resource>/status": the store of the main resource under other rules, limited to
-// reading and updating.
+// NewStatus returns the storage of "<resource>/status": the store of the main resource with
+// another strategy, limited to get and update.
 func NewStatus(store *genericregistry.Store, strategy StatusStrategy) rest.Storage {
 	statusStore := *store
 	statusStore.UpdateStrategy = strategy
@@ -34,14 +35,15 @@ type statusREST struct{ store *genericregistry.Store }
 
 func (r *statusREST) New() runtime.Object { return r.store.New() }
 
-// Destroy does nothing: the store belongs to the main resource, which destroys it.
+// Destroy does nothing: the main resource destroys the store.
 func (r *statusREST) Destroy() {}
 
 func (r *statusREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
 	return r.store.Get(ctx, name, options)
 }
 
-// Update never creates: forceAllowCreate is dropped, because a status without its object means nothing.
+// Update never creates an object. It ignores forceAllowCreate, because a status cannot exist
+// without its object.
 func (r *statusREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo,
 	createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object,
@@ -49,7 +51,7 @@ func (r *statusREST) Update(ctx context.Context, name string, objInfo rest.Updat
 	return r.store.Update(ctx, name, objInfo, createValidation, updateValidation, false, options)
 }
 
-// GetUpdateStrategy returns the rules, for tests of a kind.
+// GetUpdateStrategy returns the update strategy, for tests of a kind.
 func (r *statusREST) GetUpdateStrategy() rest.RESTUpdateStrategy { return r.store.UpdateStrategy }
 
 func (r *statusREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {

@@ -17,7 +17,7 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// precisionOnly takes the precision of a gadget for its status: nothing else changes.
+// precisionOnly uses the precision of a gadget as its status: an update changes nothing else.
 type precisionOnly struct{ rules }
 
 func (precisionOnly) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
@@ -34,7 +34,8 @@ func newStatus(t *testing.T) (*statusREST, *genericregistry.Store) {
 	return NewStatus(store, precisionOnly{r}).(*statusREST), store
 }
 
-// TestStatus: the subresource shows the object, and changes it under its own rules; those of the main resource stay.
+// TestStatus: the subresource returns the object and updates it with its own strategy. The
+// strategy of the main resource does not change.
 func TestStatus(t *testing.T) {
 	r, store := newStatus(t)
 	create(t, store, "g")
@@ -69,7 +70,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestStatusNeverCreates: not even for server-side apply, which asks to create what is not there.
+// TestStatusNeverCreates: a status update never creates an object, even if server-side apply
+// requests it.
 func TestStatusNeverCreates(t *testing.T) {
 	r, store := newStatus(t)
 	gadget := &v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "nobody"},
@@ -83,13 +85,13 @@ func TestStatusNeverCreates(t *testing.T) {
 	if created, err := update(r); !noNobody(err) || created {
 		t.Errorf("status: got created %t and error %v, want that nobody is not found", created, err)
 	}
-	// The same request creates where it may.
+	// The main resource creates an object for the same request.
 	if created, err := update(store); err != nil || !created {
 		t.Errorf("main resource: got created %t and error %v, want it created", created, err)
 	}
 }
 
-// TestStatusResetFields: what server-side apply may not own through the status differs from the main resource.
+// TestStatusResetFields: the status and the main resource have different reset fields.
 func TestStatusResetFields(t *testing.T) {
 	r, store := newStatus(t)
 	for want, got := range map[fieldpath.APIVersion]map[fieldpath.APIVersion]*fieldpath.Set{"status/v1": r.GetResetFields(), "main/v1": store.GetResetFields()} {
@@ -99,7 +101,8 @@ func TestStatusResetFields(t *testing.T) {
 	}
 }
 
-// TestStatusDestroy: the store is not destroyed twice, for it belongs to the main resource.
+// TestStatusDestroy: a subresource does not destroy the store, which belongs to the main
+// resource.
 func TestStatusDestroy(t *testing.T) {
 	status, store := newStatus(t)
 	destroyed := 0

@@ -24,45 +24,53 @@ import (
 )
 
 const (
-	// streamIdleTimeout ends a stream that nobody writes to; as long as the kubelet's default for
-	// idle streams.
+	// streamIdleTimeout ends a stream without input. It equals the kubelet's default for idle
+	// streams.
 	streamIdleTimeout = 4 * time.Hour
-	// streamCloseTimeout is how long a client that does not read, or does not hang up, may hold up
-	// the end of its stream.
+	// streamCloseTimeout limits how long a client that does not read, or does not close the
+	// connection, can delay the end of its stream.
 	streamCloseTimeout = 5 * time.Second
 )
 
-// Session talks with the client of a stream about the object of the name, which existed when the stream was opened.
-// What it returns is what the client is told at the end: nil is success; an error of the API, such as those of
-// k8s.io/apimachinery's api/errors, is its Status, wrapped or not; any other is 500 InternalError with its text.
+// Session serves one client of a stream for the object with the given name. The object existed
+// when the stream was opened. The client receives the result: nil is success, an API error such
+// as those of k8s.io/apimachinery's api/errors is its Status, wrapped or not, and any other error
+// is 500 InternalError with its text.
 //
-// The context has the caller and the request, so that EnsureAuthorized answers for each further right when it is used:
-// the right to create the stream is not the right to get its object. It is done when the context of Connect is, which
-// with this kit's server is when the caller lost the right or the server stops; when Destroy is called; and when there
-// was no input for 4 hours. Then the session must return, because Destroy waits for it; reading fails at once, writing
-// after 5 seconds. The client is told why the context is done instead of what the session returned. A client that left
-// does not end the context: reading or writing tells it.
+// The context has the caller and the request. Call EnsureAuthorized whenever the session uses a
+// further permission: the permission to create the stream does not include the permission to get
+// its object. The context is done when the context of Connect is done, when Destroy is called,
+// and after 4 hours without input. In a server of pkg/apiserver, the context of Connect is done
+// when the caller loses the permission or the server stops. Then the session must return, because
+// Destroy waits for it. Reads fail at once, writes after 5 seconds. The client then receives the
+// cause of the context instead of the result of the session. The context is not done when a
+// client disconnects: reads and writes return an error instead.
 //
-// The input is what the client sends. It ends with io.EOF when the client ends it or closes the stream. An error of it
-// is to be returned: it is the Status for a message of more than 32 KiB (413) or against the protocol (400), and it
-// stays. The sum of what a client sends is not bounded; bound what is kept of it, such as a line. Each write to the
-// output or the error output is a message, and waits for a client that reads slowly. Both take writes of several
-// goroutines at a time. Nothing may read or write after the session returned.
+// The input is the data that the client sends. It ends with io.EOF when the client ends the input
+// or closes the stream. The session should return an error of the input: it is the Status for a
+// message of more than 32 KiB (413) or a protocol error (400), and further reads return it again.
+// The total size of the input is not limited, so limit what the session buffers, such as a line.
+// Each write to the output or the error output is a message, and waits for a client that reads
+// slowly. Both support concurrent writes. The session must not read or write after it has
+// returned.
 type Session func(ctx context.Context, name string, in io.Reader, out, errOut io.Writer) error
 
-// NewStream returns the storage of "<resource>/<name>", which connects clients with a session each: a WebSocket with
-// the protocols v5.channel.k8s.io and v4.channel.k8s.io of remotecommand (KEP-4006), which kubectl exec and client-go
-// speak. The store is that of the main resource. The caller needs the right to create the subresource, beside that to
-// get it, with which every WebSocket begins.
+// NewStream returns the storage of "<resource>/<name>", which runs a session for each client. The
+// connection is a WebSocket with the protocols v5.channel.k8s.io and v4.channel.k8s.io of
+// remotecommand (KEP-4006), which kubectl exec and client-go support. The store is that of the
+// main resource. The caller needs permission to create the subresource, and permission to get it,
+// because every WebSocket begins with a GET.
 //
-// What can be refused is refused before the upgrade: without the right (403), after Destroy (503), without the object
-// (what Get of the store returns), without the headers of a WebSocket or a known protocol (400).
+// Errors that can be detected before the upgrade are returned before it: 403 without the
+// permission, 503 after Destroy, the error of the store's Get if the object does not exist, and
+// 400 without the headers of a WebSocket or a supported protocol.
 //
-// A session ends as the Session says, when the stream had no input for 4 hours (504), which is the kubelet's default
-// for idle streams, and when a message, or a fragment of one, is longer than 1 byte for the channel and 32 KiB (413),
-// which is how client-go sends its input. The client is told the Status and has 5 seconds to read it and hang up. The
-// size of a terminal, which clients may send, is ignored. Destroy ends the open sessions (503) and waits for them: a
-// server waits for no connection that was taken over.
+// A session ends as described at Session, after 4 hours without input (504), which is the
+// kubelet's default for idle streams, and when a message or a fragment is longer than 1 byte for
+// the channel and 32 KiB (413), the size in which client-go sends its input. The client receives
+// the Status and has 5 seconds to read it and close the connection. Terminal sizes, which clients
+// may send, are ignored. Destroy ends the open sessions (503) and waits for them, because the
+// HTTP server does not wait for hijacked connections.
 func NewStream(store interface {
 	rest.Storage
 	rest.Getter
@@ -80,10 +88,11 @@ type streamREST struct {
 	authorizer  authorizer.Authorizer
 	subresource string
 	session     Session
-	// closeTimeout is streamCloseTimeout, less in tests.
+	// closeTimeout is streamCloseTimeout, or less in tests.
 	closeTimeout time.Duration
-	// stopped ends when the server stops; sessions are those still open. The mutex lets none begin
-	// after that: the server does not wait for connections that are being taken over either.
+	// stopped is done when the server stops. sessions counts the open sessions. The mutex
+	// prevents sessions from beginning after stop, because the HTTP server does not wait for
+	// connections that are being hijacked.
 	mutex    sync.Mutex
 	stopped  context.Context
 	stop     context.CancelFunc
@@ -102,7 +111,8 @@ func (r *streamREST) New() runtime.Object                             { return r
 func (*streamREST) NewConnectOptions() (runtime.Object, bool, string) { return nil, false, "" }
 func (*streamREST) ConnectMethods() []string                          { return []string{http.MethodGet} }
 
-// Destroy ends the open streams: the server does not wait for connections that were taken over.
+// Destroy ends the open streams and waits for them, because the HTTP server does not wait for
+// hijacked connections.
 func (r *streamREST) Destroy() {
 	r.mutex.Lock()
 	r.stop()
@@ -110,8 +120,8 @@ func (r *streamREST) Destroy() {
 	r.sessions.Wait()
 }
 
-// begin counts a session, which says Done at its end. After Destroy it counts none and returns
-// false.
+// begin adds a session to sessions; the caller must call Done at its end. After Destroy, it adds
+// none and returns false.
 func (r *streamREST) begin() bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -122,8 +132,9 @@ func (r *streamREST) begin() bool {
 	return true
 }
 
-// Connect checks what can be checked before the upgrade, so that the client gets a Status and not a
-// broken stream. The session ends with ctx, which is not that of the request.
+// Connect performs all checks that are possible before the upgrade, so that the client receives a
+// Status and not a broken stream. The session ends with ctx, which is not the context of the
+// request.
 func (r *streamREST) Connect(ctx context.Context, name string, _ runtime.Object,
 	responder rest.Responder) (http.Handler, error) {
 	if err := EnsureAuthorized(ctx, r.authorizer, "create", r.subresource); err != nil {
@@ -148,7 +159,7 @@ func (r *streamREST) Connect(ctx context.Context, name string, _ runtime.Object,
 			return
 		}
 		defer r.sessions.Done()
-		// Not wsstream.Conn: it reads messages of up to 32 MiB into memory.
+		// wsstream.Conn is not used, because it reads messages of up to 32 MiB into memory.
 		websocket.Server{
 			Handshake: func(config *websocket.Config, _ *http.Request) error {
 				config.Protocol = []string{protocol}
@@ -159,7 +170,7 @@ func (r *streamREST) Connect(ctx context.Context, name string, _ runtime.Object,
 	}), nil
 }
 
-// serve runs a session until it ends by itself, until it has no input for too long, until ctx is
+// serve runs a session until it returns, until it has had no input for too long, until ctx is
 // done, or until the server stops.
 func (r *streamREST) serve(ctx context.Context, ws *websocket.Conn, name string) {
 	ctx, end := context.WithCancelCause(ctx)
@@ -187,7 +198,8 @@ func (r *streamREST) serve(ctx context.Context, ws *websocket.Conn, name string)
 	r.close(ws, result)
 }
 
-// reasonFor returns why the session was ended, as a client may know it.
+// reasonFor returns the cause of ctx if it is an API status, and otherwise an error without
+// internal details.
 func reasonFor(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if status := apierrors.APIStatus(nil); errors.As(cause, &status) {
@@ -196,9 +208,9 @@ func reasonFor(ctx context.Context) error {
 	return errEnded
 }
 
-// close tells the client how the session ended, and waits for its end of the connection: closing
-// one with unread input resets it, and the client may lose the Status (RFC 6455, section 7.1.1). A
-// client that is gone cannot be told.
+// close sends the Status to the client and waits until the client closes the connection. Closing
+// a connection with unread input resets it, and the client may lose the Status (RFC 6455, section
+// 7.1.1).
 func (r *streamREST) close(ws *websocket.Conn, result error) {
 	const normalClosure = 1000
 	_ = ws.SetReadDeadline(time.Now().Add(r.closeTimeout))
@@ -207,7 +219,8 @@ func (r *streamREST) close(ws *websocket.Conn, result error) {
 	}
 }
 
-// writeStatus tells the client how the session ended, in the form that remotecommand expects.
+// writeStatus sends the result of the session to the client in the format that remotecommand
+// expects.
 func writeStatus(w io.Writer, result error) error {
 	status := &metav1.Status{Status: metav1.StatusSuccess}
 	if result != nil {

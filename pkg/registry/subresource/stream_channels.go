@@ -14,16 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/remotecommand"
 )
 
-// streamProtocols are those of remotecommand (KEP-4006), which kubectl exec and client-go speak.
-// Each message begins with the number of its channel. v5 also has the message StreamClose, which
-// ends the channel that follows.
+// streamProtocols are the protocols of remotecommand (KEP-4006) that kubectl exec and client-go
+// support. Each message begins with the number of its channel. v5 adds the message StreamClose,
+// which closes the channel whose number follows.
 var streamProtocols = []string{remotecommand.StreamProtocolV5Name, remotecommand.StreamProtocolV4Name}
 
-// maxStreamMessage bounds a message, in bytes. client-go sends its input as it reads it, in pieces
-// of up to 32 KiB.
+// maxStreamMessage is the maximum size of a message in bytes. client-go sends its input in
+// messages of up to 32 KiB.
 const maxStreamMessage = 1 + 32<<10
 
-// selectProtocol returns the first offered protocol that a stream speaks, "" for none.
+// selectProtocol returns the first offered protocol that is supported, or "" if there is none.
 func selectProtocol(offered string) string {
 	for protocol := range strings.SplitSeq(offered, ",") {
 		if protocol = strings.TrimSpace(protocol); slices.Contains(streamProtocols, protocol) {
@@ -33,18 +33,19 @@ func selectProtocol(offered string) string {
 	return ""
 }
 
-// streamInput reads what the client sends on the channel of the input.
+// streamInput reads the data that the client sends on the input channel.
 type streamInput struct {
 	ws *websocket.Conn
-	// heard is called for each message of the input, rest is what is left of the last.
+	// heard is called for each input message. rest is the unread part of the last message.
 	heard func()
 	rest  []byte
-	// err is how the input ended. It stays: what comes after a message that is too long is no input.
+	// err is the error that ended the input. It is permanent, because data after a message that
+	// is too long is not valid input.
 	err error
 }
 
 func newStreamInput(ws *websocket.Conn, heard func()) *streamInput {
-	// Fragments count as messages: they are not put together.
+	// Fragments are not assembled, so each counts as a message.
 	ws.MaxPayloadBytes = maxStreamMessage
 	return &streamInput{ws: ws, heard: heard}
 }
@@ -61,7 +62,7 @@ func (in *streamInput) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// receive reads a message and returns what of it is input.
+// receive reads a message and returns its input data, if any.
 func (in *streamInput) receive() ([]byte, error) {
 	var message []byte
 	err := websocket.Message.Receive(in.ws, &message)

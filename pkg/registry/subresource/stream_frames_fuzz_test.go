@@ -22,7 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/remotecommand"
 )
 
-// streamSocket serves streams on a socket that the client's side of can be closed alone, and that takes no port.
+// streamSocket serves streams on a Unix socket. The client can close its side alone, and the
+// socket needs no port.
 func streamSocket(f *testing.F) func(*testing.T) *net.UnixConn {
 	f.Helper()
 	r := newStream(&oneGadget{}, allowing())
@@ -56,13 +57,13 @@ func streamSocket(f *testing.F) func(*testing.T) *net.UnixConn {
 	}
 }
 
-// told is what the server sent, by channel, until it closed the connection.
+// told contains the data that the server sent, by channel, until it closed the connection.
 type told struct {
 	text   [remotecommand.StreamErr + 1]string
 	status *metav1.Status
 }
 
-// hearAll reads until the server closes the connection, which it must do. It fails where a frame is none of the
+// hearAll reads until the server closes the connection. It fails the test if a frame violates the
 // protocol.
 func hearAll(t *testing.T, conn net.Conn) told {
 	t.Helper()
@@ -103,7 +104,7 @@ func hearAll(t *testing.T, conn net.Conn) told {
 		}
 		switch {
 		case head[0] == 0x88, head[0] == 0x8a:
-			// Close and pong (RFC 6455, section 5.5).
+			// Close and pong frames (RFC 6455, section 5.5).
 		case head[0] != 0x82 || len(data) == 0 || data[0] < remotecommand.StreamStdOut ||
 			data[0] > remotecommand.StreamErr || got.status != nil:
 			t.Fatalf("got the frame %x %q after the status %v, want one of the channels 1 to 3, the status at last",
@@ -120,22 +121,22 @@ func hearAll(t *testing.T, conn net.Conn) told {
 	}
 }
 
-// gone tells the end of a connection. What the client sent and nobody read makes it a reset; a client that leaves may
-// get the begin of a frame.
+// gone reports whether an error is the end of a connection. Unread input of the client causes a
+// reset. A client that disconnects may receive the beginning of a frame.
 func gone(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// masked is a frame as a client sends it, masked with zeros.
+// masked returns a frame in the form that a client sends, masked with zeros.
 func masked(head byte, payload string) []byte {
 	frame := binary.BigEndian.AppendUint16([]byte{head, 0x80 | 126}, uint16(len(payload))) //nolint:gosec // short enough in each call
 	return append(append(frame, 0, 0, 0, 0), payload...)
 }
 
-// said is what a session answers to its input: the model that the stream is compared with.
+// said is the expected output of a session: the model that the stream is compared with.
 type said struct {
 	out, errOut string
-	// ended is true where it ends before its input does; tooLong says why.
+	// ended is true if the session ends before its input. tooLong is true if a line is too long.
 	ended, tooLong bool
 }
 
@@ -164,10 +165,11 @@ func answers(input string) said {
 	return s
 }
 
-// FuzzStreamFrames sends frames of the channel protocol: those of the script, in which "|" separates them and ";" is
-// the end of a line, and then the end of the input. The first byte of a frame is its channel, or tells that one ends. A
-// stream answers what comes on its input and nothing else, and ends with a Status, which is 400 where a line is too
-// long or the protocol is broken. A line that the broken protocol cuts off is not answered.
+// FuzzStreamFrames sends frames of the channel protocol and then the end of the input. In the
+// script, "|" separates frames and ";" is the end of a line. The first byte of a frame is its
+// channel, or says that a channel ends. A stream responds only to its input channel and ends with
+// a Status, which is 400 if a line is too long or the protocol is violated. A line that a
+// protocol error cuts off gets no response.
 func FuzzStreamFrames(f *testing.F) {
 	dial := streamSocket(f)
 	for _, script := range []string{
@@ -203,7 +205,7 @@ func FuzzStreamFrames(f *testing.F) {
 		conn := dial(t)
 		go func() {
 			_, _ = conn.Write(append(frames, masked(0x82, "\xff\x00")...))
-			// A stream that has ended waits for the client to hang up.
+			// A stream that has ended waits for the client to close the connection.
 			_ = conn.CloseWrite()
 		}()
 		got, want := hearAll(t, conn), answers(input)
@@ -222,8 +224,9 @@ func FuzzStreamFrames(f *testing.F) {
 	})
 }
 
-// FuzzStreamBytes: any bytes after the handshake, and then no more, end the stream, and make the server keep no more
-// than they are: a frame that only says that it is long costs nothing.
+// FuzzStreamBytes: any bytes after the handshake, followed by the end of the connection, end the
+// stream. The memory that the server allocates is limited by the bytes that it received, not by
+// the length that a frame announces.
 func FuzzStreamBytes(f *testing.F) {
 	dial := streamSocket(f)
 	for _, data := range [][]byte{
@@ -251,7 +254,7 @@ func FuzzStreamBytes(f *testing.F) {
 		}()
 		hearAll(t, conn)
 		runtime.ReadMemStats(&after)
-		// An answer is written for as little as two bytes.
+		// The server can write a response to as few as two bytes.
 		if got, most := after.TotalAlloc-before.TotalAlloc, uint64(1<<20+4096*len(data)); got > most {
 			t.Errorf("got %d bytes of memory for %d bytes of input, want at most %d", got, len(data), most)
 		}

@@ -31,17 +31,17 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// patience is how long a test waits for what happens at once.
+// patience is the timeout of a test for events that normally happen at once.
 const patience = 30 * time.Second
 
-// maxLine bounds a line of oneGadget's sessions, in bytes.
+// maxLine is the maximum length in bytes of a line in oneGadget's sessions.
 const maxLine = 4096
 
-// oneGadget is a store with one gadget, g, and its session.
+// oneGadget is a store with one gadget, g, and the session of its stream.
 type oneGadget struct {
 	// reads counts the calls of Get.
 	reads atomic.Int32
-	// show is what the command show does before it answers, if set.
+	// show, if set, runs before the command show responds.
 	show func(ctx context.Context) error
 }
 
@@ -56,7 +56,8 @@ func (o *oneGadget) Get(_ context.Context, name string, _ *metav1.GetOptions) (r
 	return &v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
 }
 
-// session answers each line of the input until it ends or says exit, or until ctx is done.
+// session responds to each line of the input until the input ends, until the line exit, or until
+// ctx is done.
 func (o *oneGadget) session(ctx context.Context, name string, in io.Reader, out, errOut io.Writer) error {
 	lines := bufio.NewReaderSize(in, maxLine+len("\n"))
 	for ctx.Err() == nil {
@@ -107,7 +108,7 @@ func newStream(gadgets *oneGadget, a authorizer.Authorizer) *streamREST {
 
 func allowing() authorizer.Authorizer { return authorizerfactory.NewAlwaysAllowAuthorizer() }
 
-// streamContext is that of a GET of the stream of a gadget.
+// streamContext returns the context of a GET of the stream of a gadget.
 func streamContext(ctx context.Context, name string) context.Context {
 	ctx = genericapirequest.WithUser(ctx, &user.DefaultInfo{Name: "jane"})
 	return genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
@@ -116,7 +117,7 @@ func streamContext(ctx context.Context, name string) context.Context {
 	})
 }
 
-// refusal is what a handler can answer before the upgrade.
+// refusal is the responder of a handler before the upgrade.
 type refusal struct{ http.ResponseWriter }
 
 func (r refusal) Object(code int, obj runtime.Object) { responsewriters.WriteRawJSON(code, obj, r) }
@@ -125,8 +126,8 @@ func (r refusal) Error(err error) {
 	responsewriters.WriteRawJSON(int(status.Code), status, r)
 }
 
-// connectHandler does what the endpoints of the library do with a request for /NAME; each that is through is sent to
-// ended. Sessions end with ctx, not with their requests.
+// connectHandler handles a request for /NAME like the library. It sends to ended after each
+// request. Sessions end with ctx, not with their requests.
 func connectHandler(ctx context.Context, r *streamREST, ended chan<- struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		name := path.Base(req.URL.Path)
@@ -140,7 +141,8 @@ func connectHandler(ctx context.Context, r *streamREST, ended chan<- struct{}) h
 	})
 }
 
-// serveStreams returns the address of a server of streams, and where each tells its end.
+// serveStreams returns the address of a stream server and a channel that receives a value at the
+// end of each stream.
 func serveStreams(t *testing.T, r *streamREST) (string, <-chan struct{}) {
 	t.Helper()
 	ended := make(chan struct{}, 16)
@@ -150,11 +152,11 @@ func serveStreams(t *testing.T, r *streamREST) (string, <-chan struct{}) {
 	return server.URL, ended
 }
 
-// streamClient is an open stream with the client that kubectl exec uses.
+// streamClient is an open stream of the client that kubectl exec uses.
 type streamClient struct {
 	in          *io.PipeWriter
 	out, errOut *bufio.Scanner
-	// ended gets what Stream returned.
+	// ended receives the result of StreamWithContext.
 	ended chan error
 }
 
@@ -175,7 +177,7 @@ func openStream(ctx context.Context, t *testing.T, url string, protocols ...stri
 		ended: make(chan error, 1)}
 	go func() {
 		err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: errs})
-		// Whoever still reads or writes is let go.
+		// Unblock pending reads and writes.
 		in.Close()
 		out.Close()
 		errs.Close()
@@ -192,7 +194,7 @@ func (c *streamClient) say(t *testing.T, line string) {
 	}
 }
 
-// hear reads a line of the output or the error output.
+// hear reads a line of the output or the error output and compares it with want.
 func (c *streamClient) hear(t *testing.T, from *bufio.Scanner, want string) {
 	t.Helper()
 	if !from.Scan() {
@@ -203,7 +205,7 @@ func (c *streamClient) hear(t *testing.T, from *bufio.Scanner, want string) {
 	}
 }
 
-// end waits for the end and returns how the server said it was.
+// end waits for the end of the stream and returns the result that the server sent.
 func (c *streamClient) end(t *testing.T) error {
 	t.Helper()
 	for _, rest := range []*bufio.Scanner{c.out, c.errOut} {
@@ -221,7 +223,7 @@ func (c *streamClient) end(t *testing.T) error {
 	}
 }
 
-// await waits until the channel has something or is closed.
+// await waits until the channel receives a value or is closed.
 func await[T any](t *testing.T, what string, c <-chan T) {
 	t.Helper()
 	select {

@@ -18,13 +18,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// announced is the head of a frame that is masked with zeros (RFC 6455, section 5.2), without its
-// payload.
+// announced returns the header of a frame that is masked with zeros (RFC 6455, section 5.2),
+// without its payload.
 func announced(head byte, length uint64) []byte {
 	return append(binary.BigEndian.AppendUint64([]byte{head, 0xff}, length), 0, 0, 0, 0)
 }
 
-// allocated calls f and returns how many bytes of memory the whole process asked for meanwhile.
+// allocated calls f and returns how many bytes of memory the process allocated meanwhile.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -33,7 +33,8 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestStreamMessageTooLong: a message ends the session as soon as it says how long it is.
+// TestStreamMessageTooLong: a message that is too long ends the session as soon as its header
+// announces the length.
 func TestStreamMessageTooLong(t *testing.T) {
 	for _, tc := range []struct {
 		head   byte
@@ -62,8 +63,8 @@ func TestStreamMessageTooLong(t *testing.T) {
 	}
 }
 
-// TestStreamFragments: fragments are not collected. Each has its own channel and limit, and their
-// lines have theirs.
+// TestStreamFragments: fragments are not assembled. Each fragment has its own channel and limit,
+// and the limit of a line spans fragments.
 func TestStreamFragments(t *testing.T) {
 	w := dialWire(t, newStream(&oneGadget{}, allowing()))
 	if err := w.SetDeadline(time.Now().Add(patience)); err != nil {
@@ -84,8 +85,8 @@ func TestStreamFragments(t *testing.T) {
 	}
 }
 
-// TestStreamInputEnded: how the input ended stays, whatever the client sends after it: a session that reads on gets
-// nothing.
+// TestStreamInputEnded: after the input has ended, further reads return the same error and no
+// data, even if the client sends more.
 func TestStreamInputEnded(t *testing.T) {
 	for name, tc := range map[string]struct {
 		frame []byte
@@ -127,8 +128,8 @@ func TestStreamInputEnded(t *testing.T) {
 	}
 }
 
-// TestStreamPing: of a ping that is longer than it may be (125 bytes: RFC 6455, section 5.5), no
-// more is kept or sent back.
+// TestStreamPing: the server stores and returns at most 125 bytes of a ping, the limit of RFC
+// 6455, section 5.5.
 func TestStreamPing(t *testing.T) {
 	w := dialWire(t, newStream(&oneGadget{}, allowing()))
 	if err := w.SetDeadline(time.Now().Add(patience)); err != nil {
@@ -150,8 +151,8 @@ func TestStreamPing(t *testing.T) {
 	}
 }
 
-// TestStreamScript: client-go sends a file in messages as long as its buffer, whose lines are all
-// answered.
+// TestStreamScript: a session responds to every line of a file that client-go sends in messages
+// of its buffer size.
 func TestStreamScript(t *testing.T) {
 	url, ended := serveStreams(t, newStream(&oneGadget{}, allowing()))
 	c := openStream(t.Context(), t, url)

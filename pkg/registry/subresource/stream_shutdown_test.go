@@ -22,7 +22,7 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop"
 )
 
-// destroyed is closed when Destroy is through.
+// destroyed calls Destroy and closes the channel when it returns.
 func destroyed(r *streamREST) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -32,7 +32,7 @@ func destroyed(r *streamREST) <-chan struct{} {
 	return done
 }
 
-// TestStreamDestroy: a server that stops tells every open stream so, and opens no more.
+// TestStreamDestroy: a server that stops sends its Status to every open stream and opens no more.
 func TestStreamDestroy(t *testing.T) {
 	gadgets := &oneGadget{}
 	r := newStream(gadgets, allowing())
@@ -51,7 +51,7 @@ func TestStreamDestroy(t *testing.T) {
 		got.Code != http.StatusServiceUnavailable {
 		t.Errorf("got the status %v, want 503 ServiceUnavailable", got)
 	}
-	// The rest, a frame that says the connection ends, would wait for a reader.
+	// The next frame, which closes the connection, would wait for a reader.
 	if err := raw.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -76,8 +76,8 @@ func TestStreamDestroy(t *testing.T) {
 	}
 }
 
-// TestStreamDestroyBetween: a request that was checked before the server stopped, and is upgraded after it, opens no
-// stream that nobody would end.
+// TestStreamDestroyBetween: a request that was checked before Destroy and is upgraded after it
+// opens no stream.
 func TestStreamDestroyBetween(t *testing.T) {
 	r := newStream(&oneGadget{}, allowing())
 	recorder := httptest.NewRecorder()
@@ -97,8 +97,8 @@ func TestStreamDestroyBetween(t *testing.T) {
 	}
 }
 
-// TestStreamDestroyUnread: a client that reads nothing cannot keep the server from stopping, whether the server is
-// about to write or stuck in it.
+// TestStreamDestroyUnread: a client that does not read cannot prevent Destroy from returning,
+// even while the server writes to it.
 func TestStreamDestroyUnread(t *testing.T) {
 	for name, answers := range map[string]bool{"silent": false, "in the middle of an answer": true} {
 		t.Run(name, func(t *testing.T) {
@@ -113,8 +113,9 @@ func TestStreamDestroyUnread(t *testing.T) {
 	}
 }
 
-// TestStreamDestroyWaits: the server stops when its streams have ended, and not before: it would cut off their last
-// word. How long it waits for a client that does not read is known to the second, in the time of the bubble.
+// TestStreamDestroyWaits: Destroy returns only after its streams have ended, because it would
+// otherwise cut off their last message. The fake clock of synctest shows exactly how long it
+// waits for a client that does not read.
 func TestStreamDestroyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newStream(&oneGadget{}, allowing())
@@ -133,7 +134,7 @@ func TestStreamDestroyWaits(t *testing.T) {
 	})
 }
 
-// TestStreamDestroyHanging: a command that waits for the store keeps nobody waiting, and does not outlive its stream.
+// TestStreamDestroyHanging: Destroy cancels a command that waits for the store.
 func TestStreamDestroyHanging(t *testing.T) {
 	reading, released := make(chan struct{}), make(chan struct{})
 	r := newStream(&oneGadget{show: func(ctx context.Context) error {
@@ -153,8 +154,8 @@ func TestStreamDestroyHanging(t *testing.T) {
 	await(t, "the end of the command's question", released)
 }
 
-// TestStreamContextEnds: the session ends with the context of Connect, and the client is told why if the cause is a
-// Status. What it had sent before is not carried out any more.
+// TestStreamContextEnds: the session ends with the context of Connect, and the client receives
+// its cause if it is a Status. Input that was sent before is no longer processed.
 func TestStreamContextEnds(t *testing.T) {
 	forbidden := apierrors.NewForbidden(workshop.Resource("gadgets"), "g", errors.New("the right is gone"))
 	for _, tc := range []struct {
@@ -192,14 +193,15 @@ func TestStreamContextEnds(t *testing.T) {
 	}
 }
 
-// TestStreamContextEndsUnread: a client that reads nothing is cut off in time.
+// TestStreamContextEndsUnread: the session ends after streamCloseTimeout if the client does not
+// read.
 func TestStreamContextEndsUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		r := newStream(&oneGadget{}, allowing())
 		w := dialWireWithin(ctx, t, r)
 		w.sayTick(t)
-		synctest.Wait() // the answer is being written
+		synctest.Wait() // the response is being written
 		began := time.Now()
 		end()
 		r.sessions.Wait()
@@ -209,8 +211,8 @@ func TestStreamContextEndsUnread(t *testing.T) {
 	})
 }
 
-// TestStreamClosing: after the Status the server reads until the client hangs up, or it would reset the connection, and
-// does not wait for longer than it says.
+// TestStreamClosing: after the Status, the server reads until the client closes the connection,
+// because closing it earlier would reset it. It waits no longer than streamCloseTimeout.
 func TestStreamClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newStream(&oneGadget{}, allowing())
@@ -233,8 +235,8 @@ func TestStreamClosing(t *testing.T) {
 	})
 }
 
-// TestStreamIdle: a stream that is used stays open, one that nobody writes to is ended, so that forgotten ones do not
-// add up. Time is that of the bubble: nobody waits for hours.
+// TestStreamIdle: a stream with input stays open, and a stream without input ends, so that unused
+// streams do not accumulate. The clock is the fake clock of synctest.
 func TestStreamIdle(t *testing.T) {
 	for name, lines := range map[string]int{"never used": 0, "used": 3} {
 		t.Run(name, func(t *testing.T) {

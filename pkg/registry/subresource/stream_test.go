@@ -24,14 +24,14 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// TestStream: a conversation with the client that kubectl exec uses, and each of its ends.
+// TestStream: a session with the client that kubectl exec uses, for each way in which it can end.
 func TestStream(t *testing.T) {
 	gone := apierrors.NewNotFound(workshop.Resource("gadgets"), "g")
 	for _, tc := range []struct {
 		name      string
 		protocols []string
 		talk      func(t *testing.T, c *streamClient)
-		// want is the message of the Status with which the server ends, "" for success.
+		// want is the message of the Status that the server sends, "" for success.
 		want string
 	}{
 		{"exit", nil, func(t *testing.T, c *streamClient) {
@@ -76,7 +76,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestStreamClientLeaves: a client that goes without a word leaves nothing behind, even while the server writes.
+// TestStreamClientLeaves: a session ends when its client disconnects without closing the stream,
+// even while the server writes.
 func TestStreamClientLeaves(t *testing.T) {
 	for name, line := range map[string]string{"silent": "", "in the middle of a command": "echo " +
 		strings.Repeat("x", 4000)} {
@@ -105,8 +106,8 @@ func TestStreamClientLeaves(t *testing.T) {
 	}
 }
 
-// TestStreamConnect: what can be refused is refused before the upgrade, where a client gets a Status, and nothing is
-// read for one who may not.
+// TestStreamConnect: errors are returned as a Status before the upgrade, and the object is not
+// read for unauthorized callers.
 func TestStreamConnect(t *testing.T) {
 	for _, tc := range []struct {
 		name, gadget string
@@ -134,7 +135,8 @@ func TestStreamConnect(t *testing.T) {
 	}
 }
 
-// TestStreamRight: the question is whether the caller may create the stream of this gadget.
+// TestStreamRight: the authorizer is called once, for the verb create on the stream of this
+// gadget.
 func TestStreamRight(t *testing.T) {
 	var asked []string
 	a := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision,
@@ -151,8 +153,8 @@ func TestStreamRight(t *testing.T) {
 	}
 }
 
-// TestStreamFurtherRight: a session can ask for each further right of its caller when it is used, and what it returns
-// is what the client is told.
+// TestStreamFurtherRight: a session can check a further permission of its caller each time it
+// uses it, and the client receives the error that the session returns.
 func TestStreamFurtherRight(t *testing.T) {
 	var mayGet atomic.Bool
 	a := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision,
@@ -179,7 +181,8 @@ func TestStreamFurtherRight(t *testing.T) {
 	await(t, "the end of the session", ended)
 }
 
-// TestStreamWithoutUpgrade: a client that asks as for an object is told how to ask.
+// TestStreamWithoutUpgrade: a request without the headers of a WebSocket returns 400 with the
+// expected headers.
 func TestStreamWithoutUpgrade(t *testing.T) {
 	const want = "console is a WebSocket: expected the headers Connection: Upgrade and Upgrade: websocket, " +
 		"and Sec-WebSocket-Protocol v5.channel.k8s.io or v4.channel.k8s.io"
@@ -213,8 +216,8 @@ func TestStreamWithoutUpgrade(t *testing.T) {
 	}
 }
 
-// TestStreamProtocol: the first protocol that is known is spoken, one that is not is refused with the names of those
-// that are.
+// TestStreamProtocol: the server selects the first supported protocol, and rejects requests
+// without one with the names of the supported protocols.
 func TestStreamProtocol(t *testing.T) {
 	url, ended := serveStreams(t, newStream(&oneGadget{}, allowing()))
 	for _, protocols := range [][]string{{"v1.channel.k8s.io"}, {"base64.channel.k8s.io"}, {""},
@@ -233,7 +236,8 @@ func TestStreamProtocol(t *testing.T) {
 	}
 }
 
-// TestStreamEndpoint pins what is served: GET, with no options, of the same kind as the resource.
+// TestStreamEndpoint: the stream is served with GET, without options, and has the kind of the
+// resource.
 func TestStreamEndpoint(t *testing.T) {
 	r := newStream(&oneGadget{}, allowing())
 	if diff := cmp.Diff([]string{http.MethodGet}, r.ConnectMethods()); diff != "" {
@@ -247,7 +251,8 @@ func TestStreamEndpoint(t *testing.T) {
 	}
 }
 
-// TestStreamStatus: how a stream ended is told as a Status, in which every error of the API keeps its reason.
+// TestStreamStatus: the result of a stream is sent as a Status, in which API errors keep their
+// reason.
 func TestStreamStatus(t *testing.T) {
 	gone := apierrors.NewNotFound(workshop.Resource("gadgets"), "g")
 	for _, tc := range []struct {

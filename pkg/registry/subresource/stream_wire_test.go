@@ -22,8 +22,8 @@ const handshake = "GET /g HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n
 	"websocket\r\nSec-WebSocket-Version: 13\r\n" +
 	"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n"
 
-// wire is the client's side of a stream on a connection that holds one byte: what is not read here, the server cannot
-// write.
+// wire is the client's side of a stream on a connection that buffers one byte. The server blocks
+// in writes until the test reads.
 type wire struct {
 	net.Conn
 	reader *bufio.Reader
@@ -82,7 +82,7 @@ func (w *wire) hearOut(t *testing.T, want string) {
 	}
 }
 
-// hear reads a frame: its channel and what it says.
+// hear reads a frame and returns its channel and its text.
 func (w *wire) hear(t *testing.T) (byte, string) {
 	t.Helper()
 	head := make([]byte, 2)
@@ -102,7 +102,7 @@ func (w *wire) hear(t *testing.T) (byte, string) {
 	return data[0], string(data[1:])
 }
 
-// hearStatus reads the frame with which the server ends.
+// hearStatus reads the final frame of the server, which contains the Status.
 func (w *wire) hearStatus(t *testing.T) metav1.Status {
 	t.Helper()
 	channel, text := w.hear(t)

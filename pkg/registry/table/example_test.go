@@ -13,7 +13,7 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// The TableConvertor of a store.
+// A Convertor is the TableConvertor of a store.
 func ExampleConvertor() {
 	columns := table.Convertor{
 		Columns: []metav1.TableColumnDefinition{

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package table turns objects into the Table that kubectl get prints, from a list of columns and a function that fills
-// a row. The storage of each kind uses it; it calls apimachinery's table package.
+// Package table converts objects to the Table that kubectl get prints, from a list of columns and
+// a function that returns the cells of a row. The storage of each kind uses it. It calls
+// apimachinery's package table.
 package table
 
 import (
@@ -15,9 +16,10 @@ import (
 
 // Convertor implements rest.TableConvertor.
 type Convertor struct {
-	// Columns are the headings; a column with Priority 1 is shown with -o wide only.
+	// Columns are the column definitions. A column with Priority 1 is shown only with -o wide.
 	Columns []metav1.TableColumnDefinition
-	// Row returns the cells of one object, as many as there are columns. age is the time since creation, for people.
+	// Row returns the cells of one object, one for each column. age is the human-readable time
+	// since creation.
 	Row func(obj runtime.Object, name, age string) ([]any, error)
 }
 

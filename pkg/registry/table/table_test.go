@@ -43,7 +43,7 @@ func TestConvertToTable(t *testing.T) {
 			list.ListMeta},
 		{"empty list", &metav1.PartialObjectMetadataList{}, &metav1.TableOptions{}, nil, names.Columns,
 			metav1.ListMeta{}},
-		// A watch sends the headings once and asks for none after that.
+		// A watch sends the headings once and sets NoHeaders after that.
 		{"no headers", list, &metav1.TableOptions{NoHeaders: true}, [][]any{{"a", "2d1h", "x"}, {"b", "2d1h", "x"}},
 			nil, list.ListMeta},
 		{"no options", &one, nil, [][]any{{"a", "2d1h", "x"}}, names.Columns, metav1.ListMeta{ResourceVersion: "5"}},
@@ -73,7 +73,7 @@ func TestConvertToTable(t *testing.T) {
 	}
 }
 
-// TestRowError: an object of another kind is an error of the request, not an empty line.
+// TestRowError: ConvertToTable returns the error of Row and no partial table.
 func TestRowError(t *testing.T) {
 	want := errors.New("not mine")
 	failing := Convertor{Row: func(runtime.Object, string, string) ([]any, error) { return nil, want }}

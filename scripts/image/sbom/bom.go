@@ -61,7 +61,7 @@ func describe(o options) (*cdx.BOM, error) {
 	return bom, nil
 }
 
-// metadata leaves out the time and the serial number, as the property demands.
+// metadata omits the time and the serial number, as cdx:reproducible requires.
 func metadata(top cdx.Component) *cdx.Metadata {
 	m := &cdx.Metadata{
 		Component:  &top,
@@ -74,7 +74,8 @@ func metadata(top cdx.Component) *cdx.Metadata {
 	return m
 }
 
-// programComponent is the binary: the main module with the path of the command in it.
+// programComponent returns the component of a binary: the main module with the path of the
+// command in it.
 func programComponent(info *debug.BuildInfo, version string, sum [sha256.Size]byte) cdx.Component {
 	var properties []cdx.Property
 	platform := packageurl.Qualifiers{}
@@ -95,11 +96,11 @@ func programComponent(info *debug.BuildInfo, version string, sum [sha256.Size]by
 	}
 }
 
-// moduleComponents are the modules that are linked into the binary, and the standard library.
+// moduleComponents returns the modules that are linked into the binary, and the standard library.
 func moduleComponents(info *debug.BuildInfo) []cdx.Component {
-	// After a blank there may be experiments.
+	// Experiments may follow after a space.
 	goVersion, _, _ := strings.Cut(strings.TrimPrefix(info.GoVersion, "go"), " ")
-	// The name that the Go vulnerability database has for it.
+	// The Go vulnerability database uses this name for the standard library.
 	components := []cdx.Component{moduleComponent(&debug.Module{Path: "stdlib", Version: goVersion})}
 	for _, m := range info.Deps {
 		components = append(components, moduleComponent(m))
@@ -117,10 +118,10 @@ func moduleComponent(m *debug.Module) cdx.Component {
 		BOMRef: url.ToString(), Type: cdx.ComponentTypeLibrary, Name: linked.Path, Version: linked.Version,
 		PackageURL: url.ToString(),
 	}
-	if linked.Version == "" { // a directory, which nobody else can look up
+	if linked.Version == "" { // a local directory, which others cannot look up
 		c.PackageURL = ""
 	}
-	// Not a hash of the component: h1 is the SHA-256 of a list of its files
+	// The sum is not a hash of the component: h1 is the SHA-256 of a list of its files
 	// (golang.org/x/mod/sumdb/dirhash).
 	if linked.Sum != "" {
 		c.Properties = &[]cdx.Property{{Name: "go:sum", Value: linked.Sum}}
@@ -134,7 +135,8 @@ func moduleComponent(m *debug.Module) cdx.Component {
 	return c
 }
 
-// imageComponent is the image. Its name in a registry may change, its digest does not.
+// imageComponent returns the component of the image. It is identified by the digest, because the
+// name in a registry may change.
 func imageComponent(image, version string) (cdx.Component, error) {
 	ref, err := name.NewDigest(image)
 	if err != nil {
@@ -148,16 +150,16 @@ func imageComponent(image, version string) (cdx.Component, error) {
 	}, nil
 }
 
-// golang returns the package URL of a module, with the case of its path: another case is another
-// module, although the specification asks for lower case
+// golang returns the package URL of a module. It keeps the case of the path, because another case
+// is another module, although the specification requires lower case
 // (https://github.com/package-url/purl-spec/issues/308).
 func golang(module, version string) *packageurl.PackageURL {
 	return packageurl.NewPackageURL(packageurl.TypeGolang, strings.TrimSuffix(path.Dir(module), "."), path.Base(module),
 		version, nil, "")
 }
 
-// dependencies: each program has its modules, the image its programs. Which module needs which
-// other is not in a binary.
+// dependencies returns the dependencies of programs on their modules, and of the image on its
+// programs. A binary does not record which module needs which.
 func dependencies(links map[string][]string) *[]cdx.Dependency {
 	var all []cdx.Dependency
 	for _, ref := range slices.Sorted(maps.Keys(links)) {
@@ -167,7 +169,8 @@ func dependencies(links map[string][]string) *[]cdx.Dependency {
 	return &all
 }
 
-// compositions say what the dependencies leave open.
+// compositions declares that the dependencies of programs are complete and those of modules
+// unknown.
 func compositions(programs, modules map[string]cdx.Component) *[]cdx.Composition {
 	refs := func(components map[string]cdx.Component) *[]cdx.BOMReference {
 		var all []cdx.BOMReference

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command sbom writes the software bill of materials of Go binaries, or of the image that holds
-// them, as CycloneDX 1.6 in JSON. It reads what the Go linker wrote into each binary, as `go
-// version -m` does, so that the list cannot differ from what was linked. The same binaries and
-// flags give the same bytes.
+// them, as CycloneDX 1.6 in JSON. It reads the build info that the Go linker wrote into each
+// binary, as `go version -m` does, so that the list always matches the linked modules. The same
+// binaries and flags give the same bytes.
 package main
 
 import (
@@ -15,21 +15,22 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// options are the flags and arguments.
+// options holds the flags and arguments.
 type options struct {
-	// version is that of the main module. Go does not record it with -buildvcs=false.
+	// version is the version of the main module. Go does not record it with -buildvcs=false.
 	version string
-	// image is NAME:TAG@sha256:..., the image that holds the binaries. Empty for the SBOM of one binary.
+	// image is NAME:TAG@sha256:..., the image that holds the binaries. It is empty for the SBOM
+	// of one binary.
 	image    string
 	binaries []string
 }
 
 func main() {
 	var o options
-	out := flag.String("out", "", "file to write")
-	flag.StringVar(&o.version, "version", "", "version of the main module")
+	out := flag.String("out", "", "File to write. Required.")
+	flag.StringVar(&o.version, "version", "", "Version of the main module. Required.")
 	flag.StringVar(&o.image, "image", "",
-		"NAME:TAG@DIGEST of the image that holds the binaries, one binary for each platform")
+		"NAME:TAG@DIGEST of the image with the binaries, one for each platform.")
 	flag.Parse()
 	o.binaries = flag.Args()
 	if err := write(*out, o); err != nil {

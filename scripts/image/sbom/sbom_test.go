@@ -20,8 +20,8 @@ import (
 	"github.com/xeipuuv/gojsonschema"
 )
 
-// sbom writes an SBOM, validates it against the published schema, and returns its bytes and what
-// they decode to.
+// sbom writes an SBOM, validates it against the published schema, and returns its bytes and the
+// decoded SBOM.
 func sbom(t *testing.T, o options) ([]byte, *cdx.BOM) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "sbom.cdx.json")
@@ -46,7 +46,7 @@ func sbom(t *testing.T, o options) ([]byte, *cdx.BOM) {
 	return data, bom
 }
 
-// schema reads the schemas that the library's module ships; the first of them refers to the others
+// schema compiles the schemas that the library's module contains. The first refers to the others
 // by their URLs.
 func schema(t *testing.T) *gojsonschema.Schema {
 	t.Helper()
@@ -76,7 +76,7 @@ func run(t *testing.T, dir, name string, args ...string) string {
 	return string(out)
 }
 
-// library is what identifies a module.
+// library holds the fields that identify a module.
 type library struct{ Name, Version, PackageURL, Sum string }
 
 func libraries(components []cdx.Component) []library {
@@ -94,8 +94,8 @@ func libraries(components []cdx.Component) []library {
 	return all
 }
 
-// TestSBOMBinary: the SBOM of this test has the modules that the go command finds in it, and its
-// hash; again, the same bytes.
+// TestSBOMBinary checks that the SBOM of this test binary lists the modules that the go command
+// finds in it, and its hash. A second SBOM has the same bytes.
 func TestSBOMBinary(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -135,7 +135,8 @@ func TestSBOMBinary(t *testing.T) {
 	}
 }
 
-// TestSBOMModules: what is linked counts, not what go.mod asked for.
+// TestSBOMModules checks that the SBOM lists the linked module versions, not those that go.mod
+// requires.
 func TestSBOMModules(t *testing.T) {
 	const path = "github.com/Azure/tool/v2"
 	for name, test := range map[string]struct {
@@ -172,7 +173,8 @@ func TestSBOMModules(t *testing.T) {
 	}
 }
 
-// TestSBOMImage: the image has a program for each platform, and what both have in common once.
+// TestSBOMImage checks that the SBOM of an image has a program for each platform, and lists
+// shared modules once.
 func TestSBOMImage(t *testing.T) {
 	dir := t.TempDir()
 	for name, data := range map[string]string{"go.mod": "module a.example/kit\n\ngo 1.26\n",

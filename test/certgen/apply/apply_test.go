@@ -59,7 +59,8 @@ func applyTwice(l *suite) {
 	l.healthy(o)
 }
 
-// changedMeanwhile: a plan is not carried out on what somebody else changed since, as a rotation that added its CA.
+// changedMeanwhile checks that a plan is not applied to an object that another client changed
+// since, such as a rotation that added its CA.
 func changedMeanwhile(l *suite) {
 	o := l.options()
 	o.Dir, _ = l.nextDir()
@@ -85,7 +86,8 @@ func changedMeanwhile(l *suite) {
 	}
 }
 
-// nextDir is a directory with the serving pair in use and one CA more.
+// nextDir returns a directory with the current serving key pair and one more CA, and the bundle of
+// both CAs.
 func (l *suite) nextDir() (dir string, bundle certs.Bundle) {
 	l.Helper()
 	pair, err := certs.ReadKeyPair(filepath.Join(l.env.PKI(), certs.ServingDir))
@@ -128,7 +130,7 @@ func conflict(l *suite) {
 		l.Errorf("got %s, want nothing written: %s", after, before)
 	}
 	l.shareSecret()
-	// What is there already, by force: certgen is the only owner then, and the next change needs none.
+	// The same data, by force: then certgen is the only owner, and the next change needs no force.
 	o.Dir, o.ForceConflicts = l.env.PKI(), true
 	if got := l.mustApply(o); got[certs.Replaced] != len(l.apiServices())+1 {
 		l.Errorf("the same bytes by force: got %v, want every APIService and the Secret taken over", got)
@@ -145,7 +147,7 @@ func conflict(l *suite) {
 	if got := l.mustApply(o); got[certs.Replaced] != len(l.apiServices())+1 {
 		l.Errorf("got %v, want all changed", got)
 	}
-	// To take a CA out again needs more than force.
+	// To remove a CA needs more than force.
 	o.Dir = l.env.PKI()
 	if _, err := l.apply(o); err == nil || !strings.Contains(err.Error(), "--replace-trust") {
 		l.Errorf("got %v, want it refused to take out a CA that is trusted", err)
@@ -155,7 +157,7 @@ func conflict(l *suite) {
 	l.healthy(l.allOptions())
 }
 
-// shareSecret makes another manager an owner of what the Secret holds.
+// shareSecret makes another field manager an owner of the Secret's data.
 func (l *suite) shareSecret() {
 	l.Helper()
 	client := l.cluster.Core.CoreV1().Secrets(l.service.Namespace)
@@ -222,7 +224,8 @@ func certManager(l *suite) {
 	l.patch(`{"metadata":{"annotations":null}}`)
 }
 
-// gone: what was planned for an APIService does not bring it back, and nothing else is written then.
+// gone checks that the plan for a deleted APIService does not recreate it, and that nothing else
+// is written.
 func gone(l *suite) {
 	o := l.options()
 	o.Dir, _ = l.nextDir()
@@ -243,7 +246,7 @@ func gone(l *suite) {
 	if after := l.versions(); after != before {
 		l.Errorf("got %s, want nothing written: %s", after, before)
 	}
-	// Another under its name, which says everything that an APIService must, is not the one of the plan either.
+	// A recreated APIService with the same name and spec is not the one of the plan either.
 	fresh := apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: all[0].Name}, Spec: all[0].Spec}
 	if _, err := client.Create(l.Context(), &fresh, metav1.CreateOptions{}); err != nil {
 		l.Fatal(err)

@@ -32,7 +32,7 @@ func checkFaults(l *suite) {
 		}
 		return nil
 	})
-	// The CA of somebody else.
+	// A foreign CA.
 	_, bundle := l.nextDir()
 	if err := l.changeCABundle(bundle[1:], bundle[:1]); !isOwned(err, false) {
 		l.Errorf("got %v, want the other manager named", err)
@@ -50,17 +50,17 @@ func checkFaults(l *suite) {
 	o.ReplaceTrust = true
 	l.mustApply(o)
 	l.healthy(l.allOptions())
-	// Another certificate is stored than served, and another front proxy is nobody.
+	// Another certificate is stored than served, and another front proxy is not trusted.
 	other := l.TempDir()
 	if _, err := certs.Init(l.Context(), certs.InitOptions{Dir: other, Service: l.service}); err != nil {
 		l.Fatal(err)
 	}
 	r := l.check(live.Options{Dir: other, ProxyClient: filepath.Join(other, certs.FrontProxyClientDir)})
-	if !has(r, "K06", verify.Error, "stored in "+filepath.Join(other, certs.ServingDir)) ||
-		!has(r, "P11", verify.Error, "it answered 401") {
+	if !has(r, "K06", verify.Error, filepath.Join(other, certs.ServingDir)+" contains sha256 ") ||
+		!has(r, "P11", verify.Error, "the endpoint responded with 401") {
 		l.Errorf("got %+v, want K06 and P11", r.Findings)
 	}
-	// A server that is gone.
+	// A stopped server.
 	if err := l.env.StopServer(l.env.Servers[1]); err != nil {
 		l.Fatal(err)
 	}

@@ -16,7 +16,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// certgen runs the command for the Service of the environment, which must exit with the given code.
+// certgen runs the command for the Service of the environment. It fails the test unless the
+// command exits with the given code.
 func certgen(t *testing.T, e *envtest.Environment, exit int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	kubeconfig, err := e.AdminKubeconfig()
@@ -52,23 +53,24 @@ func match(t *testing.T, text string, patterns ...string) {
 	}
 }
 
-// TestCommands runs certgen apply and certgen verify as a person does, against a real kube-apiserver.
+// TestCommands runs certgen apply and certgen verify on the command line, against a real
+// kube-apiserver.
 func TestCommands(t *testing.T) {
 	e := envtest.New(t, envtest.Options{})
 	args := []string{"apply", "--dir=" + e.PKI(), "--secret=" + secretName}
 	stdout, stderr := certgen(t, e, 0, append(args, "--dry-run=server")...)
-	match(t, stdout, `^PLAN +OBJECT +WHY$`, `^made +Secret workshop-system/`+secretName+` +it does not exist$`,
-		`^tried +APIService v1\.`, `^Dry run: the cluster tried`)
+	match(t, stdout, `^PLAN +OBJECT +REASON$`, `^created +Secret workshop-system/`+secretName+` +not found$`,
+		`^accepted +APIService v1\.`, `^Dry run: the cluster accepted`)
 	if stderr != "" {
 		t.Errorf("got %s on standard error", stderr)
 	}
 	stdout, _ = certgen(t, e, 0, append(args, "--dry-run=client")...)
-	match(t, stdout, `^made +Secret `, `^Dry run: the cluster was only read\.$`)
+	match(t, stdout, `^created +Secret `, `^Dry run: the cluster was only read\.$`)
 	stdout, _ = certgen(t, e, 0, args...)
-	match(t, stdout, `^replaced +APIService v1\..* certgen does not own its caBundle yet$`,
+	match(t, stdout, `^replaced +APIService v1\..* certgen does not own the caBundle yet$`,
 		`^applied +Secret workshop-system/`)
 	stdout, _ = certgen(t, e, 0, args...)
-	match(t, stdout, `^kept +APIService v1\.`, `^kept +Secret `, `^Nothing was written\.$`)
+	match(t, stdout, `^unchanged +APIService v1\.`, `^unchanged +Secret `, `^Nothing was written\.$`)
 	stdout, _ = certgen(t, e, 0, append(args, "-o=json")...)
 	var plan certs.Report
 	if err := json.Unmarshal([]byte(stdout), &plan); err != nil || plan.Kind != "ApplyReport" || len(plan.Items) < 2 {
@@ -97,20 +99,20 @@ func TestCommands(t *testing.T) {
 		t.Errorf("got %s on standard error", stderr)
 	}
 	stdout, stderr = certgen(t, e, 1, append(endings, "--fail-within=100d", "-o=json")...)
-	match(t, stderr, `^certgen: endpoint localhost:\d+: endpoint localhost:\d+ due, end is at .*; renew it: certgen renew, or certgen rotate serving$`)
+	match(t, stderr, `^certgen: endpoint localhost:\d+: endpoint localhost:\d+ is due, valid until .*; renew it: certgen renew, or certgen rotate serving$`)
 	var ends verify.ExpirationReport
 	if err := json.Unmarshal([]byte(stdout), &ends); err != nil || ends.Kind != "ExpirationReport" ||
 		ends.Summary[verify.StateDue] != 2 || ends.Certificates[0].Source != "endpoint" {
 		t.Errorf("got %+v, %v; want the endpoint and the Secret due", ends, err)
 	}
-	// An address where nobody listens is no reason to believe that all is well.
+	// An address on which nothing listens is an error, not a success.
 	_, stderr = certgen(t, e, 1, "check-expiration", "--endpoint=localhost:1")
 	match(t, stderr, `^certgen: K12 endpoint localhost:1: .*connection refused`)
 
 	check := []string{"verify", "--kube-apiserver=" + e.KubeAPIServers[0].URL, "--secret=" + secretName}
 	proxy := "--front-proxy-client=" + filepath.Join(e.PKI(), certs.FrontProxyClientDir)
 	stdout, stderr = certgen(t, e, 0, append(check, proxy, "--strict", "--dir="+e.PKI())...)
-	match(t, stdout, `^OBJECT +DETAIL +UNTIL +RESULT$`,
+	match(t, stdout, `^OBJECT +DETAIL +EXPIRES +RESULT$`,
 		`^endpoint localhost:\d+ +CN=extension-apiserver.workshop-system.svc +20\S+ +ok$`,
 		`^ok: \d+ checked, 0 errors, 0 warnings, 0 infos$`)
 	if stderr != "" {
@@ -118,9 +120,9 @@ func TestCommands(t *testing.T) {
 	}
 	stdout, stderr = certgen(t, e, 1, append(check, "--front-proxy-client="+filepath.Join(other,
 		certs.FrontProxyClientDir))...)
-	match(t, stdout, `^endpoint localhost:\d+ .* ERROR$`, `^error P11 endpoint localhost:\d+\n +found +it answered 401`,
+	match(t, stdout, `^endpoint localhost:\d+ .* ERROR$`, `^error P11 endpoint localhost:\d+\n +found +the endpoint responded with 401`,
 		`^FAILED: \d+ checked, 1 errors`)
-	match(t, stderr, `^certgen: P11 endpoint localhost:\d+: it answered 401: `)
+	match(t, stderr, `^certgen: P11 endpoint localhost:\d+: the endpoint responded with 401: `)
 	stdout, _ = certgen(t, e, 1, append(check, "--dir="+other, "-o=json")...)
 	var report verify.Report
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil || report.Kind != "LiveReport" ||

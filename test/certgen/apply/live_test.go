@@ -25,13 +25,14 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// waitLimit is how long a condition may take to come true on a busy machine: kube-apiserver looks at an APIService that
-// failed each 30 s.
+// waitLimit is how long a condition may take on a busy machine: kube-apiserver checks a failed
+// APIService every 30 s.
 const waitLimit = 90 * time.Second
 
 const secretName = "extension-apiserver-serving"
 
-// suite is a real control plane of two kube-apiservers with two of our servers, as rotation sees it.
+// suite is a real control plane of two kube-apiservers with two extension API servers, as for a
+// rotation.
 type suite struct {
 	*testing.T
 	env     *envtest.Environment
@@ -39,7 +40,8 @@ type suite struct {
 	service certs.Service
 }
 
-// TestApplyAndCheck brings certificates into a real cluster and looks at it when all is well and with faults.
+// TestApplyAndCheck applies certificates to a real cluster, and checks it in a healthy state and
+// with faults.
 func TestApplyAndCheck(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces need root: run the tests as root")
@@ -70,7 +72,7 @@ func TestApplyAndCheck(t *testing.T) {
 		{"insecureSkipTLSVerify", insecure},
 		{"check finds faults", checkFaults},
 	} {
-		// Each builds on those before.
+		// Each step depends on the ones before.
 		if !t.Run(step.name, func(t *testing.T) { step.test(&suite{t, e, apply.Client{Cluster: c}, service}) }) {
 			return
 		}
@@ -87,8 +89,8 @@ func (l *suite) apply(o apply.Options) (*apply.Plan, error) {
 	return l.cluster.PlanAndApply(l.Context(), o, func(*apply.Plan) {})
 }
 
-// changeCABundle tries again, as a step of a rotation does, when kube-apiserver writes the status of an APIService
-// meanwhile.
+// changeCABundle retries, like a step of a rotation, when kube-apiserver writes the status of an
+// APIService meanwhile.
 func (l *suite) changeCABundle(add, remove certs.Bundle) error {
 	return retry.OnError(wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.6, Steps: 10}, apply.Changed,
 		func() error { return l.cluster.ChangeCABundle(l.Context(), l.service, add, remove) })
@@ -116,7 +118,7 @@ func (l *suite) apiServices() []apiregistrationv1.APIService {
 	return all
 }
 
-// versions are the resourceVersions of all that apply can write.
+// versions describes the state of all objects that apply can write.
 func (l *suite) versions() string {
 	l.Helper()
 	var out []string
@@ -132,7 +134,7 @@ func (l *suite) versions() string {
 	return strings.Join(out, " ")
 }
 
-// patch changes the first APIService as another manager.
+// patch changes the first APIService as another field manager.
 func (l *suite) patch(patch string) {
 	l.Helper()
 	name := l.apiServices()[0].Name
@@ -157,7 +159,7 @@ func (l *suite) allOptions() live.Options {
 	return live.Options{Dir: l.env.PKI(), ProxyClient: filepath.Join(l.env.PKI(), certs.FrontProxyClientDir)}
 }
 
-// healthy waits until nothing is wrong.
+// healthy waits until the check has no findings.
 func (l *suite) healthy(o live.Options) {
 	l.Helper()
 	l.env.Eventually(l.T, "no finding", waitLimit, func(context.Context) error {
@@ -171,7 +173,8 @@ func (l *suite) healthy(o live.Options) {
 func checkHealthy(l *suite) {
 	l.healthy(l.allOptions())
 	r := l.check(l.allOptions())
-	// The Service, 3 APIServices, 2 endpoints, the directory, 2 kube-apiservers, the ConfigMap, the front proxy.
+	// The Service, 3 APIServices, 2 endpoints, the directory, 2 kube-apiservers, the ConfigMap,
+	// the front proxy.
 	if want := 1 + len(l.apiServices()) + 2 + 1 + 2 + 1 + 1; r.Summary.Checked != want || r.Failed(true) {
 		l.Errorf("got %+v, want %d things checked", r, want)
 	}

@@ -20,8 +20,9 @@ import (
 	"example.com/extension-apiserver/internal/rotation"
 )
 
-// TestBlockedAndAborted: certgen does not begin where another manager owns a caBundle, or cert-manager keeps it. Where
-// that comes up in between it stops with exit code 3, and takes back what it did. The CA and the leaf in use stay.
+// TestBlockedAndAborted checks that certgen does not start if another field manager owns a
+// caBundle, or if cert-manager manages it. If that happens during a rotation, certgen stops with
+// exit code 3. After an abort the CA and the certificate in use are the ones from before.
 func TestBlockedAndAborted(t *testing.T) {
 	c := newCluster(t, shared)
 	old := oldMaterial(t)
@@ -54,7 +55,7 @@ func TestBlockedAndAborted(t *testing.T) {
 		if err := shared.StartCommand(cmd); err != nil {
 			t.Fatal(err)
 		}
-		_ = cmd.Wait() // the exit code tells
+		_ = cmd.Wait() // the exit code is checked below
 		return cmd.ProcessState.ExitCode(), stderr.String()
 	}
 	refused := func(want string) {
@@ -75,14 +76,14 @@ func TestBlockedAndAborted(t *testing.T) {
 	refused(`"helm"`)
 	takeOver(t, c)
 	annotate("demo/widgets")
-	refused("cert-manager keeps its caBundle")
+	refused("cert-manager owns the caBundle")
 	annotate(nil)
 	if outcome, stderr := certgenRotate(t, shared, rotation.ServingCA, "stage", true); outcome != "killed" {
 		t.Fatalf("certgen was not killed in its first step: %s\n%s", outcome, stderr)
 	}
 	annotate("demo/widgets")
-	if code, stderr := run(); code != 3 || !strings.Contains(stderr, "step trust stopped") ||
-		!strings.Contains(stderr, "cert-manager keeps its caBundle") {
+	if code, stderr := run(); code != 3 || !strings.Contains(stderr, "step trust blocked") ||
+		!strings.Contains(stderr, "cert-manager owns the caBundle") {
 		t.Errorf("exit code %d, want 3 and the reason:\n%s", code, stderr)
 	}
 	annotate(nil)
@@ -99,7 +100,7 @@ func TestBlockedAndAborted(t *testing.T) {
 	}
 }
 
-// sameCABundle is an apply of the caBundle that is there.
+// sameCABundle returns an apply configuration with the current caBundle.
 func sameCABundle(t *testing.T, a apiregistrationv1.APIService) []byte {
 	t.Helper()
 	patch, err := json.Marshal(apiregistrationv1ac.APIService(a.Name).WithSpec(
@@ -110,10 +111,11 @@ func sameCABundle(t *testing.T, a apiregistrationv1.APIService) []byte {
 	return patch
 }
 
-// TestFrontProxyCAAborted: once every kube-apiserver has published the new CA, to take it back takes it out of the
-// ConfigMap too, longer than the minute after which each publishes what is in its file.
+// TestFrontProxyCAAborted checks that an abort also removes the new CA from the ConfigMap, once
+// every kube-apiserver has published it. The CA stays removed for longer than the minute after
+// which each kube-apiserver publishes its file.
 func TestFrontProxyCAAborted(t *testing.T) {
-	t.Parallel() // when no other test uses the shared environment any more: it waits, while TestFrontProxyPerHost does
+	t.Parallel() // after all other tests of the shared environment: it waits while TestFrontProxyPerHost does
 	c := newCluster(t, shared)
 	published := func() string {
 		cm, err := c.TrustConfigMap(t.Context())

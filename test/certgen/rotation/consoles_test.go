@@ -15,12 +15,14 @@ import (
 	"example.com/extension-apiserver/test/clients/console"
 )
 
-// keptOpen is how many consoles stay open through each kube-apiserver, so that they are likely at both of our servers.
+// keptOpen is how many consoles stay open through each kube-apiserver, so that both extension API
+// servers probably have some.
 const keptOpen = 2
 
-// consoles are upgraded connections through each kube-apiserver: some that stay open from before the first rotation,
-// and new ones. The server ends a console when it hears nothing for four hours, or gets a line of more than 4 KiB. It
-// limits neither how many there are nor how long they last, so no limit of its own can end one here.
+// consoles are upgraded connections through each kube-apiserver: some that stay open from before
+// the first rotation, and new ones. The server closes a console that is idle for four hours, or
+// that sends a line of more than 4 KiB. It limits neither their number nor their duration, so its
+// own limits close none here.
 type consoles struct {
 	t             *testing.T
 	configs       []*rest.Config
@@ -57,8 +59,8 @@ func openConsoles(t *testing.T, e *envtest.Environment) *consoles {
 	return c
 }
 
-// use sends a line through each open console, which must come back, and opens, uses and closes another one through each
-// kube-apiserver.
+// use sends a line through each open console, which must come back. It also opens, uses and closes
+// another one through each kube-apiserver.
 func (c *consoles) use(step string) {
 	c.t.Helper()
 	for i, open := range c.open {
@@ -74,7 +76,7 @@ func (c *consoles) use(step string) {
 	}
 }
 
-// close says exit; the server must end it with success.
+// close sends exit; the server must close the console with success.
 func (c *consoles) close(open *console.Console, which string) {
 	c.t.Helper()
 	open.Say(c.t, "exit")
@@ -83,8 +85,8 @@ func (c *consoles) close(open *console.Console, which string) {
 	}
 }
 
-// end uses and closes the consoles that stayed open. Their front-proxy certificate and its CA are no longer trusted: a
-// user is authenticated once, when the request comes.
+// end uses and closes the consoles that stayed open. Their front-proxy certificate and its CA are
+// no longer trusted: a user is authenticated once, when the request arrives.
 func (c *consoles) end() {
 	c.t.Helper()
 	c.use("the end")

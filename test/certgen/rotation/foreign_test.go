@@ -30,8 +30,8 @@ import (
 
 var foreignVersion = schema.GroupVersion{Group: "foreign.example.com", Version: "v1"}
 
-// foreignCA is one that kube-apiserver's system trusts: it verifies APIs without a caBundle with the CAs in
-// SSL_CERT_FILE.
+// foreignCA is a CA in the system roots of kube-apiserver, which verifies APIs without a caBundle
+// with the CAs in SSL_CERT_FILE.
 var foreignCA *certs.CA
 
 func newForeignCA(path string) (*certs.CA, error) {
@@ -42,13 +42,13 @@ func newForeignCA(path string) (*certs.CA, error) {
 	return ca, errors.Join(os.WriteFile(path, ca.CertPEM, 0o600), os.Setenv("SSL_CERT_FILE", path))
 }
 
-// foreign is an API of somebody else without a caBundle, as that of metrics-server may be, but it answers.
+// foreign is a third-party API without a caBundle, as that of metrics-server may be. It responds.
 type foreign struct {
 	service certs.Service
-	shown   atomic.Pointer[x509.Certificate] // by the front proxy, last
+	shown   atomic.Pointer[x509.Certificate] // the last one that the front proxy presented
 }
 
-// registerForeign serves it beside our first server.
+// registerForeign serves the API beside the first extension API server, and registers it.
 func registerForeign(t *testing.T, c apply.Client) *foreign {
 	t.Helper()
 	const port = 8443
@@ -114,7 +114,7 @@ func registerForeign(t *testing.T, c apply.Client) *foreign {
 	return f
 }
 
-// ServeHTTP answers discovery requests of clients with a certificate, as kube-aggregator is.
+// ServeHTTP serves discovery to clients with a certificate, such as kube-aggregator.
 func (f *foreign) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(r.TLS.PeerCertificates) == 0 {
 		http.Error(w, "no certificate", http.StatusUnauthorized)
@@ -127,7 +127,8 @@ func (f *foreign) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// checkSeen: the rotation asked it for answers and went on while it gave them, and left the broken one out.
+// checkSeen checks that the rotation checked this API by its responses, and skipped the broken
+// one.
 func (f *foreign) checkSeen(t *testing.T) {
 	t.Helper()
 	state, err := rotation.ReadState(certs.Dir(shared.PKI()), rotation.FrontProxyCA)

@@ -23,9 +23,9 @@ import (
 	"example.com/extension-apiserver/test/rollout/load"
 )
 
-// TestFrontProxyPerHost: each host of a control plane has a PKI directory of its own. The command with both directories
-// replaces the two certificates of the front proxy by one, and then its CA is replaced at both hosts: no request fails,
-// and the old certificates are refused.
+// TestFrontProxyPerHost uses a PKI directory for each host of a control plane. The command with
+// both directories replaces the two front-proxy certificates with one, and then replaces their CA
+// on both hosts. No request fails, and the old certificates are rejected.
 func TestFrontProxyPerHost(t *testing.T) {
 	t.Parallel()
 	e := envtest.New(t, envtest.Options{Network: envtest.EndpointRouting, KubeAPIServers: 2, Servers: 2,
@@ -71,8 +71,9 @@ func TestFrontProxyPerHost(t *testing.T) {
 	}
 }
 
-// putBack rotates while somebody puts the old CA back into the ConfigMap whenever certgen took it out, as a
-// kube-apiserver does that still has it in its file. certgen gives up, and what it took out is trusted again.
+// putBack rotates while another client restores the old CA in the ConfigMap whenever certgen
+// removes it, like a kube-apiserver that still has it in its file. certgen gives up, and the
+// removed CA is trusted again.
 func putBack(t *testing.T, e *envtest.Environment, c apply.Client, dirs []string, oldCA *x509.Certificate) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -82,7 +83,7 @@ func putBack(t *testing.T, e *envtest.Environment, c apply.Client, dirs []string
 	undone := false
 	_, err := rotation.Run(t.Context(), rotation.Options{
 		Rotation: rotation.FrontProxyCA, Dir: e.PKI(), Service: service, Observer: c, FrontProxyClientDirs: dirs,
-		Hold: time.Second, Timeout: 60 * time.Second, Settle: 5 * time.Second, // as those of the command in these tests
+		Hold: time.Second, Timeout: 60 * time.Second, Settle: 5 * time.Second, // as in the command of these tests
 		Progress: func(event rotation.Event) {
 			switch {
 			case event.Step != "distrust-configmap":
@@ -99,15 +100,16 @@ func putBack(t *testing.T, e *envtest.Environment, c apply.Client, dirs []string
 		},
 	})
 	blocked, ok := errors.AsType[*rotation.BlockedError](err)
-	if !ok || !strings.Contains(blocked.Error(), "must not come back") || !undone {
+	if !ok || !strings.Contains(blocked.Error(), "again, after it was removed") || !undone {
 		t.Fatalf("got %v, taken back %v; want it blocked by the CA that comes back, and the step taken back", err,
 			undone)
 	}
 	checkPublished(t, c, oldCA, nil)
 }
 
-// TestHiddenKubeAPIServer: two kube-apiservers renew their identity Leases, and one URL, as that of a load balancer, is
-// all that certgen was given. The front proxy's CA is not replaced.
+// TestHiddenKubeAPIServer checks that certgen refuses to replace the front-proxy CA if two
+// kube-apiservers renew their identity Leases, but certgen has only one URL, such as that of a
+// load balancer.
 func TestHiddenKubeAPIServer(t *testing.T) {
 	c := newCluster(t, shared)
 	leases := c.Core.CoordinationV1().Leases(metav1.NamespaceSystem)
@@ -115,7 +117,7 @@ func TestHiddenKubeAPIServer(t *testing.T) {
 	second := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: "apiserver-of-another-host",
 			Labels: map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver"}},
-		// kube-apiserver deletes identity Leases that have expired.
+		// kube-apiserver deletes expired identity Leases.
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: new("another"), LeaseDurationSeconds: new(int32(3600)),
 			RenewTime: &now},
 	}
@@ -136,7 +138,7 @@ func TestHiddenKubeAPIServer(t *testing.T) {
 	}
 }
 
-// rotateHosts runs the command, under the load.
+// rotateHosts runs the command under load.
 func rotateHosts(t *testing.T, e *envtest.Environment, l *load.Load, name string, dirs []string) {
 	t.Helper()
 	l.Enter("certgen rotate " + name)
@@ -148,7 +150,7 @@ func rotateHosts(t *testing.T, e *envtest.Environment, l *load.Load, name string
 	l.Await(perStep)
 }
 
-// sameOnHosts returns the pair that is in all directories.
+// sameOnHosts returns the key pair, which must be the same in all directories.
 func sameOnHosts(t *testing.T, dirs []string) *certs.KeyPair {
 	t.Helper()
 	first := pair(t, dirs[0])

@@ -24,7 +24,8 @@ import (
 	"example.com/extension-apiserver/test/rollout/load"
 )
 
-// TestKilled kills certgen once in each step of every rotation, with SIGKILL, and starts it again. No request fails.
+// TestKilled checks that no request fails when certgen is killed with SIGKILL once in each step of
+// every rotation, and restarted.
 func TestKilled(t *testing.T) {
 	takeOver(t, newCluster(t, shared))
 	old := oldMaterial(t)
@@ -39,7 +40,7 @@ func TestKilled(t *testing.T) {
 				t.Fatalf("certgen was not killed in step %s: %s\n%s", step.Name, outcome, stderr)
 			}
 			state, err := rotation.ReadState(certs.Dir(shared.PKI()), name)
-			// It runs on for the moment that the signal takes.
+			// The process continues until the signal arrives.
 			if err != nil || !slices.ContainsFunc(state.Steps,
 				func(s rotation.StepState) bool { return s.Name == step.Name }) {
 				t.Fatalf("after the kill in step %s the record says %+v, %v", step.Name, state, err)
@@ -55,15 +56,15 @@ func TestKilled(t *testing.T) {
 	old.checkRefused(t, newCluster(t, shared))
 }
 
-// certgenRotate rotates what is in the directory, see certgen.
+// certgenRotate rotates the certificates in the directory, see certgen.
 func certgenRotate(t *testing.T, e *envtest.Environment, name, killIn string, early bool,
 	args ...string) (outcome, stderr string) {
 	t.Helper()
 	return certgen(t, e, killIn, early, append([]string{"rotate", name, "--dir", e.PKI()}, args...)...)
 }
 
-// certgen runs until it ends, or until an event of a step, when it is killed: when the step begins, or when it was
-// observed.
+// certgen runs until it exits. If killIn is set, it is killed when the step begins if early is
+// set, or else when the step was observed.
 func certgen(t *testing.T, e *envtest.Environment, killIn string, early bool, args ...string) (outcome, stderr string) {
 	t.Helper()
 	kubeconfig, err := e.AdminKubeconfig()
@@ -88,7 +89,7 @@ func certgen(t *testing.T, e *envtest.Environment, killIn string, early bool, ar
 		if json.Unmarshal(lines.Bytes(), &event) != nil || event.Kind != "RotationEvent" {
 			continue // the record, over several lines
 		}
-		// it may come to its end before the signal arrives
+		// it may exit before the signal arrives
 		if event.Type == rotation.EventEnded && outcome != "killed" {
 			outcome = event.Message
 		}
@@ -109,8 +110,8 @@ func certgen(t *testing.T, e *envtest.Environment, killIn string, early bool, ar
 	return outcome, errOut.String()
 }
 
-// freeLease takes the Lease of a certgen that is dead away, so that each kill does not cost the 45 s for which it
-// stays: once they were waited for.
+// freeLease deletes the Lease of a killed certgen, so that not every kill costs its 45 s. The
+// first time the test waits for them.
 func freeLease(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	waited := false
@@ -129,10 +130,11 @@ func freeLease(t *testing.T, e *envtest.Environment) {
 
 var waitForLease sync.Once
 
-// TestTwoOperators: two rotations, the second from a copy of the directory, meet at every pair of steps that both can
-// reach: the first stands in each of its steps while the second goes on as far as it can, to its switch, which nobody
-// sees; and the second stands in each step before that while the first goes through all of its own. No request fails;
-// the one whose directory servers and kube-apiservers read comes to its end.
+// TestTwoOperators checks that no request fails when two rotations, the second from a copy of the
+// directory, meet at every pair of steps that both can reach. The first stops in each of its
+// steps, while the second continues as far as it can: to its switch, which no server sees. Then
+// the second stops in each step before that, while the first completes. The rotation whose
+// directory the servers and kube-apiservers read completes.
 func TestTwoOperators(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped in short mode: internal/rotation lets two operators meet at every step")
@@ -147,7 +149,7 @@ func TestTwoOperators(t *testing.T) {
 		second.takenBack(c, l)
 		for _, step := range rotation.Plan(name) {
 			if step.Kind == rotation.Identity {
-				break // in which it stood
+				break // where it stopped before
 			}
 			second := newOperator(t, name)
 			secondStands(t, l, name, second, step)
@@ -176,7 +178,7 @@ func (o *operator) rotate(killIn string, early bool, args ...string) (outcome, s
 	return certgen(o.t, shared, killIn, early, append([]string{"rotate", o.name, "--dir", o.dir}, args...)...)
 }
 
-// blocked goes on as far as it can.
+// blocked runs the rotation as far as it can go.
 func (o *operator) blocked(when string) {
 	o.t.Helper()
 	if outcome, stderr := o.rotate("", false, "--timeout=5s"); outcome != "exit status 3" {
@@ -185,23 +187,23 @@ func (o *operator) blocked(when string) {
 	}
 }
 
-// takenBack takes the rotation back, and what it left in the cluster out.
+// takenBack aborts the rotation, and removes what it left in the cluster.
 func (o *operator) takenBack(c apply.Client, l *load.Load) {
 	o.t.Helper()
 	l.Enter(o.name + ": the second is taken back")
-	_, _ = o.rotate("", false, "--timeout=5s", "--abort") // the CA that it knows may be gone
+	_, _ = o.rotate("", false, "--timeout=5s", "--abort") // its CA may no longer exist
 	if o.name != rotation.ServingCA {
 		return
 	}
-	// Its CA is trusted beside that of the first one, until it is taken out from there.
+	// Its CA is trusted beside that of the first one, until it is removed there.
 	ca := certificate(o.t, filepath.Join(shared.PKI(), certs.ServingCADir))
 	l.Enter(o.name + ": the second one's CA is taken out")
 	applyDir(o.t, c, apply.Options{ReplaceTrust: true})
 	checkTrust(o.t, c, ca, 1)
 }
 
-// firstStands kills a first certgen in each step and lets the second one go as far as it can. Then the first goes on to
-// its end.
+// firstStands kills a first certgen in each step and lets the second one go as far as it can. Then
+// the first completes.
 func firstStands(t *testing.T, l *load.Load, name string, second *operator) {
 	t.Helper()
 	for _, step := range rotation.Plan(name) {
@@ -217,8 +219,8 @@ func firstStands(t *testing.T, l *load.Load, name string, second *operator) {
 	}
 }
 
-// secondStands kills the second certgen in one step, when the CA of a trust step that it can see is trusted, while the
-// first goes on to its end. Then the second goes on.
+// secondStands kills the second certgen in one step, when the CA of a trust step that it can
+// observe is trusted, while the first completes. Then the second continues.
 func secondStands(t *testing.T, l *load.Load, name string, second *operator, step rotation.StepInfo) {
 	t.Helper()
 	l.Enter("the second stands in " + name + "/" + step.Name)
@@ -231,7 +233,7 @@ func secondStands(t *testing.T, l *load.Load, name string, second *operator, ste
 	second.blocked("from step " + step.Name)
 }
 
-// checkTrust wants the CA in each caBundle, and how many there are in all.
+// checkTrust checks that each caBundle contains the CA, and has count CAs in total.
 func checkTrust(t *testing.T, c apply.Client, ca *x509.Certificate, count int) {
 	t.Helper()
 	apiServices, err := c.APIServices(t.Context(), service)

@@ -43,13 +43,14 @@ func run(m *testing.M) int {
 	}
 	return envtest.Main(m, envtest.Options{
 		Dir: dir, Network: envtest.EndpointRouting, KubeAPIServers: 2, Servers: 2,
-		// As certgen init says: the CAs beside kube-apiserver's client certificate. The rotation changes them together.
+		// As certgen init recommends: the CAs beside kube-apiserver's client certificate. The
+		// rotation changes them together.
 		KubeAPIServerArgs: []string{"--requestheader-client-ca-file=" +
 			filepath.Join(dir, "pki", certs.FrontProxyClientDir, certs.BundleFile)},
 	}, &shared)
 }
 
-// startLoad sends through both kube-apiservers and holds two watches open at each.
+// startLoad sends requests through both kube-apiservers and holds two watches open at each.
 func startLoad(t *testing.T, e *envtest.Environment, prefix string) *load.Load {
 	t.Helper()
 	configs, err := e.AdminConfigs()
@@ -60,7 +61,8 @@ func startLoad(t *testing.T, e *envtest.Environment, prefix string) *load.Load {
 		Prefix: prefix, Watches: 2})
 }
 
-// newCluster is what certgen opens, with connections from the host of the first kube-apiserver.
+// newCluster returns the client of certgen, with connections from the host of the first
+// kube-apiserver.
 func newCluster(t *testing.T, e *envtest.Environment) apply.Client {
 	t.Helper()
 	config, err := e.AdminConfig()
@@ -75,7 +77,7 @@ func newCluster(t *testing.T, e *envtest.Environment) apply.Client {
 	return apply.Client{Cluster: c}
 }
 
-// takeOver makes certgen the only manager of every caBundle, as certgen apply --force-conflicts does.
+// takeOver makes certgen the only manager of every caBundle, like certgen apply --force-conflicts.
 func takeOver(t *testing.T, c apply.Client) {
 	t.Helper()
 	applyDir(t, c, apply.Options{ForceConflicts: true})

@@ -24,19 +24,20 @@ import (
 )
 
 const (
-	// perStep is how many requests each step must meet, and inAll how many there must be in all.
+	// perStep is the minimum number of requests in each step, and inAll the minimum in total.
 	perStep = 300
 	inAll   = 20_000
 	// settle is longer than the minute after which kube-apiserver publishes its CAs again.
 	settle = 65 * time.Second
 )
 
-// TestNoRequestFails replaces everything in sequence under load: no request fails, no write and no event is lost, no
-// console ends or cannot be opened, and the old material is refused afterwards.
+// TestNoRequestFails checks that no request fails, and no write and no event is lost, when
+// everything is replaced in sequence under load. No console is closed or cannot be opened, and the
+// old material is rejected afterwards.
 func TestNoRequestFails(t *testing.T) {
 	c := newCluster(t, shared)
 	takeOver(t, c)
-	// Nobody serves it: it must keep nothing from being replaced.
+	// It has no server, and must not prevent any replacement.
 	register(t, c, schema.GroupVersion{Group: "broken.example.com", Version: "v1"},
 		certs.Service{Name: "broken", Namespace: metav1.NamespaceDefault})
 	others := registerForeign(t, c)
@@ -55,8 +56,9 @@ func TestNoRequestFails(t *testing.T) {
 	consoles.end()
 }
 
-// TestReverted: somebody takes the new CA out of the caBundles again while certgen holds. The rotation stops before the
-// new certificate is used, and the next run brings it to its end. No request fails.
+// TestReverted checks a rotation during which another client removes the new CA from the caBundles
+// while certgen holds. The rotation stops before the new certificate is used, and the next run
+// completes it. No request fails.
 func TestReverted(t *testing.T) {
 	c := newCluster(t, shared)
 	takeOver(t, c)
@@ -88,9 +90,10 @@ func TestReverted(t *testing.T) {
 	l.Await(perStep)
 }
 
-// TestTakenOver: while the new certificate is served, another field manager takes the caBundles over and the new CA out
-// of them. certgen may not put it back: it has the old certificate served again at once, and requests fail no longer
-// than that takes. When the field is certgen's again, the rotation goes on.
+// TestTakenOver checks a rotation during which another field manager takes over the caBundles, and
+// removes the new CA, while the new certificate is served. certgen may not restore it: it
+// immediately reverts to the old certificate, and requests fail no longer than that takes. When
+// certgen owns the field again, the rotation continues.
 func TestTakenOver(t *testing.T) {
 	c := newCluster(t, shared)
 	takeOver(t, c)
@@ -116,7 +119,7 @@ func TestTakenOver(t *testing.T) {
 			taken.Store(true)
 			at = time.Now()
 			applyAs(t, c, "helm", before)
-		case e.Step == "switch" && e.Type == rotation.EventHolding: // of what is taken back, which is seen everywhere
+		case e.Step == "switch" && e.Type == rotation.EventHolding: // the old one is served everywhere
 			if took := time.Since(at); took > opts.Timeout/2 {
 				t.Errorf("the old certificate was seen in use everywhere after %s, want at once and not at the timeout",
 					took)
@@ -142,7 +145,8 @@ func TestTakenOver(t *testing.T) {
 	l.Await(perStep)
 }
 
-// applyAs applies a caBundle to each APIService of the Service as another field manager that forces its will.
+// applyAs applies a caBundle to each APIService of the Service as another field manager, with
+// force.
 func applyAs(t *testing.T, c apply.Client, manager string, cas certs.Bundle) {
 	t.Helper()
 	all, err := c.APIServices(t.Context(), service)
@@ -159,8 +163,8 @@ func applyAs(t *testing.T, c apply.Client, manager string, cas certs.Bundle) {
 	}
 }
 
-// TestEndpointAway: a server stops while certgen holds, and is started again. The hold then starts over. No request
-// fails before or after that.
+// TestEndpointAway checks that the hold starts over if a server stops while certgen holds, and is
+// restarted. No request fails before or after that.
 func TestEndpointAway(t *testing.T) {
 	c := newCluster(t, shared)
 	takeOver(t, c)
@@ -208,7 +212,8 @@ func TestEndpointAway(t *testing.T) {
 	l.Await(perStep)
 }
 
-// rotate runs a rotation under load and calls use in each step, when it was seen and met its requests.
+// rotate runs a rotation under load. It calls use in each step, after the step was observed and
+// has had its requests.
 func rotate(t *testing.T, l *load.Load, opts rotation.Options, use func(step string)) {
 	t.Helper()
 	began := time.Now()
@@ -231,7 +236,7 @@ func rotate(t *testing.T, l *load.Load, opts rotation.Options, use func(step str
 	t.Logf("%s took %s", opts.Rotation, time.Since(began).Round(100*time.Millisecond))
 }
 
-// material is what must be refused after a rotation.
+// material is the certificates and CAs that must be rejected after a rotation.
 type material struct {
 	servingCA, proxyCA certs.Bundle
 	serving, proxy     *certs.KeyPair
@@ -246,8 +251,8 @@ func oldMaterial(t *testing.T) material {
 	}
 }
 
-// checkRefused asks each endpoint with the old material, and first with the new: a refusal for another reason would
-// prove nothing.
+// checkRefused probes each endpoint with the new material and the old one: a rejection for another
+// reason would prove nothing.
 func (m material) checkRefused(t *testing.T, c apply.Client) {
 	t.Helper()
 	now := oldMaterial(t)
@@ -271,7 +276,8 @@ func (m material) checkRefused(t *testing.T, c apply.Client) {
 	checkPublished(t, c, now.proxyCA[0], m.proxyCA[0])
 }
 
-// checkProxies asks each endpoint with the front proxy's certificate, which it must believe, and with old ones.
+// checkProxies probes each endpoint with the front proxy's certificate, which it must trust, and
+// with old ones, which it must not.
 func checkProxies(t *testing.T, c apply.Client, trust certs.Bundle, now *certs.KeyPair, old ...*certs.KeyPair) {
 	t.Helper()
 	endpoints, err := c.Endpoints(t.Context(), service)
@@ -291,7 +297,7 @@ func checkProxies(t *testing.T, c apply.Client, trust certs.Bundle, now *certs.K
 	}
 }
 
-// checkPublished looks for the front proxy's CAs in the ConfigMap.
+// checkPublished checks that the ConfigMap has the front proxy's new CA and not the old one.
 func checkPublished(t *testing.T, c apply.Client, now, old *x509.Certificate) {
 	t.Helper()
 	cm, err := c.TrustConfigMap(t.Context())

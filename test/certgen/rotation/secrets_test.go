@@ -23,9 +23,9 @@ import (
 
 var secrets = rotation.Options{Service: service, Secret: "test-serving", CASecret: "test-serving-ca"}
 
-// TestSecrets: certgen renew finds the CA in the Secret due and replaces it under load, killed once in each step and
-// taken up by another process. What kubelet does is done here: the Secret's pair goes into the directory that the
-// servers read. On kind it is kubelet.
+// TestSecrets checks that certgen renew replaces a CA in the Secret that is due, under load. It is
+// killed once in each step, and another process continues. The test takes the role of kubelet: it
+// copies the Secret's key pair to the directory that the servers read. On kind this is kubelet.
 func TestSecrets(t *testing.T) {
 	c := newCluster(t, shared)
 	takeOver(t, c)
@@ -58,7 +58,8 @@ func TestSecrets(t *testing.T) {
 	if outcome, stderr := certgen(t, shared, "", false, args...); outcome != "" {
 		t.Errorf("with nothing due: %s\n%s", outcome, stderr)
 	}
-	// To a CA whose key comes into no Secret. It is killed while a CA is staged, and goes on.
+	// To a CA whose key is stored in no Secret. certgen is killed while the CA is staged, and
+	// continues.
 	l.Enter("to a signer")
 	server := signer.Start(t, signer.Host{Start: shared.StartCommand, Dial: c.Dial}, service)
 	toSigner := append([]string{"rotate", rotation.ServingCA, "--secret", secrets.Secret, "--ca-secret",
@@ -73,9 +74,9 @@ func TestSecrets(t *testing.T) {
 	if outcome, stderr := certgen(t, shared, "", false, append(args, server.Flags...)...); outcome != "" {
 		t.Errorf("with nothing due at the signer: %s\n%s", outcome, stderr)
 	}
-	// And not back to one whose key is here.
+	// And not back to a CA whose key is stored locally.
 	if outcome, stderr := certgen(t, shared, "", false, toSigner[:6]...); outcome != "exit status 1" ||
-		!strings.Contains(stderr, "give the new CA's certificate and its signer") {
+		!strings.Contains(stderr, "name the new CA's certificate and its signer") {
 		t.Errorf("without the new CA: %s, %s; want it refused", outcome, stderr)
 	}
 	l.Await(max(perStep, inAll-l.Total()))
@@ -105,7 +106,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// agedCA has a CA of which a year is left sign what the servers serve, and puts both into Secrets.
+// agedCA issues the serving certificate from a CA that expires in a year, and stores both in
+// Secrets.
 func agedCA(t *testing.T, c apply.Client) *x509.Certificate {
 	t.Helper()
 	before := certificate(t, filepath.Join(shared.PKI(), certs.ServingCADir))
@@ -161,7 +163,7 @@ func agedCA(t *testing.T, c apply.Client) *x509.Certificate {
 	return aged.Certificate
 }
 
-// mount brings the Secret into the directory of the servers, a second after it changed.
+// mount copies the Secret to the directory of the servers within a second after a change.
 func mount(t *testing.T, client kubernetes.Interface) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

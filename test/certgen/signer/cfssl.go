@@ -32,7 +32,7 @@ func build(t *testing.T) string {
 	}
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "go", "install", module+"/cmd/cfssl@"+strings.TrimSpace(string(version)))
-	cmd.Dir = dir // outside of this module
+	cmd.Dir = dir // outside this module
 	cmd.Env = append(os.Environ(), "GOBIN="+dir, "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build cfssl: %v\n%s", err, out)
@@ -44,8 +44,8 @@ func build(t *testing.T) string {
 type Server struct {
 	*testing.T
 	CA     *certs.CA
-	Signer certs.RemoteSigner // how it is asked
-	Flags  []string           // likewise, of certgen
+	Signer certs.RemoteSigner // how to reach it
+	Flags  []string           // the same as flags of certgen
 	CAFile string             // CA's certificate
 }
 
@@ -73,8 +73,8 @@ type Host struct {
 	Dial  func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Start runs the server until the test ends: over TLS, for clients named certgen alone, and for names of the Service
-// alone.
+// Start runs the server until the test ends. It uses TLS, accepts only clients named certgen, and
+// signs only names of the Service.
 func Start(t *testing.T, host Host, service certs.Service) *Server {
 	t.Helper()
 	cfssl := build(t)
@@ -127,7 +127,8 @@ func Start(t *testing.T, host Host, service certs.Service) *Server {
 	return r
 }
 
-// signingConfig has the profile of a serving certificate, and two that certgen must not accept.
+// signingConfig returns a configuration with the profile of a serving certificate, and two
+// profiles that certgen must reject.
 func signingConfig(t *testing.T, service certs.Service) []byte {
 	t.Helper()
 	profile := func(expiry string, usages ...string) map[string]any {
@@ -147,7 +148,7 @@ func signingConfig(t *testing.T, service certs.Service) []byte {
 	return config
 }
 
-// await waits until the server takes connections.
+// await waits until the server accepts connections.
 func (r *Server) await(host Host) {
 	r.Helper()
 	dial := &tls.Config{ServerName: "127.0.0.1", RootCAs: r.Signer.CAs.Pool(), MinVersion: tls.VersionTLS12,

@@ -16,8 +16,8 @@ import (
 
 var service = certs.Service{Name: "widgets", Namespace: "demo"}
 
-// init has certgen make the serving pair in memory, as certgen renew does, with the CA's certificate and without its
-// key.
+// init issues the serving key pair in memory, like certgen renew, with the CA's certificate and
+// without its key.
 func (r *Server) init(signer certs.RemoteSigner, change func(*certs.InitOptions)) (*certs.Memory, error) {
 	store := &certs.Memory{}
 	if err := store.Write(certs.ServingCADir, certs.Files{certs.CertFile: {Data: r.CA.CertPEM,
@@ -55,7 +55,7 @@ func TestRemoteSigner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What is right is kept, and then the signer is not asked.
+	// A valid certificate is kept, and the signer is not used.
 	gone := r.Signer
 	gone.URL = "https://127.0.0.1:1"
 	if report, err := certs.Init(t.Context(), certs.InitOptions{Store: store, Service: service, With: []string{},
@@ -71,7 +71,7 @@ func TestRemoteSigner(t *testing.T) {
 		"another server": {func(s *certs.RemoteSigner) { s.CAs = certs.Bundle{r.CA.Certificate} }, nil,
 			"certificate signed by unknown authority"},
 		"a stranger": {func(s *certs.RemoteSigner) { s.Client = keyPair(t, stranger) }, nil,
-			"have https://127.0.0.1:"},
+			"request signature from https://127.0.0.1:"},
 		"both usages": {func(s *certs.RemoteSigner) { s.Profile = "both" }, nil,
 			"extended key usages: expected [serverAuth], found [serverAuth clientAuth]"},
 		"ten years": {func(s *certs.RemoteSigner) { s.Profile = "long" }, nil, "at most 398 days"},
@@ -91,7 +91,7 @@ func TestRemoteSigner(t *testing.T) {
 			"expected the certificate of the CA whose key"},
 		"expired, and a new one allowed": {nil, func(o *certs.InitOptions) {
 			o.AllowNewCA, o.Now = true, func() time.Time { return time.Now().Add(certs.CALifetime + time.Hour) }
-		}, "it expired at"},
+		}, "expired at"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			signer := r.Signer
@@ -107,7 +107,7 @@ func TestRemoteSigner(t *testing.T) {
 			}
 		})
 	}
-	// The server refuses by itself what the CA's name constraints would stop too.
+	// The server itself rejects names that the CA's name constraints would also prevent.
 	wide := newCA(t, "wide", x509.ExtKeyUsageServerAuth)
 	ca, err := certs.RemoteCA(wide.Certificate, &r.Signer, nil)
 	if err != nil {
@@ -116,7 +116,7 @@ func TestRemoteSigner(t *testing.T) {
 	if _, err := ca.IssueServing(certs.ServingOptions{DNSNames: []string{"evil.example.com"}}); err == nil {
 		t.Error("the server signed a name that is not in its list")
 	}
-	// And a server with another CA than the one that is trusted is found out.
+	// And a server with another CA than the trusted one is detected.
 	if _, err := ca.IssueServing(certs.ServingOptions{DNSNames: service.DNSNames()}); err == nil ||
 		!strings.Contains(err.Error(), "signature: ") {
 		t.Errorf("another CA's signature: got %v, want it refused", err)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package access reaches the API in the ways of docs/access.md, through the real programs.
+// Package access tests the access paths that docs/operate/access.md describes, with real
+// programs.
 package access
 
 import (
@@ -44,13 +45,13 @@ var shared *envtest.Environment
 
 func TestMain(m *testing.M) { os.Exit(envtest.Main(m, envtest.Options{}, &shared)) }
 
-// section returns a section of docs/access.md.
+// section returns a section of docs/operate/access.md.
 func section(t *testing.T, heading string) string {
 	t.Helper()
-	return scripttest.Section(t, filepath.Join("..", "..", "..", "docs", "access.md"), heading)
+	return scripttest.Section(t, filepath.Join("..", "..", "..", "docs", "operate", "access.md"), heading)
 }
 
-// newWidget makes the object "e" in a namespace of its own.
+// newWidget creates the object "e" in a new namespace, and returns the namespace.
 func newWidget(t *testing.T, e *envtest.Environment) (namespace string) {
 	t.Helper()
 	data, err := os.ReadFile(widgetFile)
@@ -75,7 +76,7 @@ func newWidget(t *testing.T, e *envtest.Environment) (namespace string) {
 	return namespace
 }
 
-// lines collects what a program writes.
+// lines collects the output lines of a program. It is safe for concurrent use.
 type lines struct {
 	mu  sync.Mutex
 	all []string
@@ -87,7 +88,8 @@ func (l *lines) have() []string {
 	return slices.Clone(l.all)
 }
 
-// start runs a program beside the test, and waits for a line with that text, if there is one.
+// start runs a program until the end of the test. It waits for a line that contains ready, unless
+// ready is empty.
 func start(t *testing.T, e *envtest.Environment, ready string, name string, args ...string) *lines {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
@@ -99,7 +101,7 @@ func start(t *testing.T, e *envtest.Environment, ready string, name string, args
 	if err := e.StartCommand(cmd); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	_ = in.Close() // the program has it
+	_ = in.Close() // the program has its own copy
 	l, ended := &lines{}, make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -111,7 +113,7 @@ func start(t *testing.T, e *envtest.Environment, ready string, name string, args
 	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
+		_ = cmd.Wait() // the error is expected, because the program was killed
 		<-ended
 		_ = out.Close()
 	})
@@ -119,7 +121,7 @@ func start(t *testing.T, e *envtest.Environment, ready string, name string, args
 	return l
 }
 
-// await waits for a line with that text.
+// await waits for a line that contains text.
 func (l *lines) await(t *testing.T, e *envtest.Environment, text string) {
 	t.Helper()
 	e.Eventually(t, "a line with "+text, envtest.Patience, func(context.Context) error {
@@ -131,13 +133,13 @@ func (l *lines) await(t *testing.T, e *envtest.Environment, text string) {
 	})
 }
 
-// proxy is a running one.
+// proxy is a running proxy.
 type proxy struct {
 	url *url.URL
 	log *lines
 }
 
-// proxies are the programs, by the kind of proxy.
+// proxies starts a proxy of each kind.
 var proxies = map[string]func(t *testing.T, e *envtest.Environment, port string) *proxy{
 	"HTTP": func(t *testing.T, e *envtest.Environment, port string) *proxy {
 		config := filepath.Join(t.TempDir(), "tinyproxy.conf")
@@ -161,7 +163,7 @@ var proxies = map[string]func(t *testing.T, e *envtest.Environment, port string)
 
 var connected = regexp.MustCompile(`(?:CONNECT |connected to )(\S+:\d+)`)
 
-// reached are the addresses that the proxy connected to.
+// reached returns the addresses that the proxy connected to.
 func (p *proxy) reached() (out []string) {
 	for _, line := range p.log.have() {
 		if match := connected.FindStringSubmatch(line); match != nil {
@@ -171,7 +173,8 @@ func (p *proxy) reached() (out []string) {
 	return out
 }
 
-// kubeconfig is that of the administrator, with the proxy, which the command of the page sets.
+// kubeconfig returns the administrator's kubeconfig with the proxy set, by the command on the
+// page.
 func (p *proxy) kubeconfig(t *testing.T, e *envtest.Environment) string {
 	t.Helper()
 	path, err := e.AdminKubeconfig()
@@ -194,8 +197,8 @@ func (p *proxy) kubeconfig(t *testing.T, e *envtest.Environment) string {
 	return path
 }
 
-// TestProxyURL: kubectl, client-go and certgen take the proxy of the kubeconfig for all that they do, and fail without
-// it.
+// TestProxyURL checks that kubectl, client-go and certgen send all requests through the proxy of
+// the kubeconfig, and that kubectl fails if the proxy is unreachable.
 func TestProxyURL(t *testing.T) {
 	for kind, run := range proxies {
 		t.Run(kind, func(t *testing.T) {
@@ -242,10 +245,10 @@ func TestProxyURL(t *testing.T) {
 				}
 			})
 			t.Run("certgen", func(t *testing.T) {
-				// of the Service, by its external name
+				// The endpoint of the Service, by its external name.
 				endpoint := strings.Replace(shared.Servers[0].Address(), "127.0.0.1", "localhost", 1)
 				_, number, _ := strings.Cut(host, ":")
-				single := "localhost:" + number // a kube-apiserver whose address is not the kubeconfig's
+				single := "localhost:" + number // a kube-apiserver at another address than in the kubeconfig
 				for _, tc := range []struct {
 					args []string
 					want []string
@@ -277,7 +280,7 @@ func TestProxyURL(t *testing.T) {
 	}
 }
 
-// watches: an object that is made is seen by a watch of client-go.
+// watches checks that a client-go watch receives a created object.
 func watches(t *testing.T, kubeconfig string) {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -304,7 +307,8 @@ func watches(t *testing.T, kubeconfig string) {
 	t.Error("the watch ended without the object")
 }
 
-// certgen runs a command, which connects to kube-apiservers and, but for apply, to the Service's endpoints.
+// certgen runs a command that connects to kube-apiservers and, except for apply, to the Service's
+// endpoints.
 func certgen(t *testing.T, e *envtest.Environment, kubeconfig string, environment []string, args ...string) string {
 	t.Helper()
 	var out strings.Builder
@@ -321,7 +325,7 @@ func certgen(t *testing.T, e *envtest.Environment, kubeconfig string, environmen
 	return out.String()
 }
 
-// TestKubectlProxy: the commands of the page, and what the flags of its table do.
+// TestKubectlProxy checks the commands of the page and the effects of the flags in its table.
 func TestKubectlProxy(t *testing.T) {
 	kubeconfig, err := shared.AdminKubeconfig()
 	if err != nil {
@@ -374,7 +378,7 @@ func TestKubectlProxy(t *testing.T) {
 	})
 }
 
-// kubectlProxy runs one and returns its URL.
+// kubectlProxy starts kubectl proxy and returns its URL.
 func kubectlProxy(t *testing.T, kubeconfig string, flags ...string) string {
 	t.Helper()
 	port := shared.FreePort(t)
@@ -400,22 +404,23 @@ func do(t *testing.T, method, url string, header http.Header) *http.Response {
 	return resp
 }
 
-// upgrade are the headers of a websocket for a console.
+// upgrade holds the headers that open a WebSocket to a console.
 var upgrade = http.Header{
 	"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"},
 	"Sec-Websocket-Key":      {"dGhlIHNhbXBsZSBub25jZQ=="},
 	"Sec-Websocket-Protocol": {"v5.channel.k8s.io"},
 }
 
-// TestProxyVariables: HTTPS_PROXY in the environment reroutes the server's reviews and its connections to etcd, and
-// NO_PROXY excepts them; certgen takes it for kube-apiservers, and not for endpoints.
+// TestProxyVariables checks that HTTPS_PROXY in the environment redirects the server's reviews
+// and its connections to etcd, and that NO_PROXY excludes addresses. certgen uses the proxy for
+// kube-apiservers, but not for endpoints.
 func TestProxyVariables(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("network namespaces need root: run the tests as root")
 	}
 	const nowhere = "HTTPS_PROXY=http://127.0.0.1:1"
 	options := envtest.Options{Network: envtest.EndpointRouting, ExternalEtcd: true}
-	// the latter is kube-apiserver's
+	// 10.130.0.1 is the address of kube-apiserver.
 	for except, want := range map[string]string{".svc": "proxyconnect", "10.130.0.1,.svc": "check --etcd-servers"} {
 		options.ServerEnv = []string{nowhere, "NO_PROXY=" + except}
 		if e, err := envtest.Start(t.Context(), options); err == nil {
@@ -454,8 +459,8 @@ func TestProxyVariables(t *testing.T) {
 	webhooks(t, e)
 }
 
-// webhooks: those at addresses that NO_PROXY excepts are called directly, others through the proxy. Nobody listens at
-// either address.
+// webhooks checks that webhooks at addresses in NO_PROXY are called directly, and others through
+// the proxy. No process listens at either address.
 func webhooks(t *testing.T, e *envtest.Environment) {
 	t.Helper()
 	client, err := e.AdminClient()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package console talks to the console of a Widget with the client that kubectl exec uses. It is for
-// tests of one connection that stays open.
+// Package console is a client of the console of a Widget, an exec-like streaming session. It uses
+// the client code of kubectl exec. Tests of long-running connections use it.
 package console
 
 import (
@@ -21,23 +21,24 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// patience is how long an answer, or the end, may take on a busy machine.
+// patience is the time limit for a response or the end of the session, long enough for a busy
+// machine.
 const patience = time.Minute
 
 // Console is an open console.
 type Console struct {
 	// In is the input. Close it to end the session.
 	In *io.PipeWriter
-	// Out is the output, ErrOut what went wrong. Someone must read what comes, or the console waits.
+	// Out is the output, ErrOut the error output. Both must be read, or the console blocks.
 	Out, ErrOut *bufio.Scanner
-	// Ended gets how the server said that it ended: nil for success.
+	// Ended receives the result of the session as the server reports it: nil for success.
 	Ended <-chan error
 
 	out *io.PipeWriter
 }
 
-// Open connects as the user of the config, with its Dial or its proxy. The console ends with ctx. One that cannot be
-// opened has Ended.
+// Open connects as the user of the config, with its Dial or its proxy. The console ends when ctx
+// is done. If it cannot be opened, Ended receives the error.
 func Open(ctx context.Context, t testing.TB, config *rest.Config, namespace, name string) *Console {
 	t.Helper()
 	address := strings.TrimPrefix(config.Host, "https://")
@@ -57,7 +58,7 @@ func Open(ctx context.Context, t testing.TB, config *rest.Config, namespace, nam
 	c := &Console{In: stdin, Out: bufio.NewScanner(stdout), ErrOut: bufio.NewScanner(stderr), Ended: ended, out: out}
 	go func() {
 		err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: errOut})
-		in.CloseWithError(err) // or a writer waits without end
+		in.CloseWithError(err) // otherwise a writer blocks forever
 		out.CloseWithError(err)
 		errOut.CloseWithError(err)
 		ended <- err
@@ -65,8 +66,8 @@ func Open(ctx context.Context, t testing.TB, config *rest.Config, namespace, nam
 	return c
 }
 
-// throughListener returns a config and an address for remotecommand, which dials by itself, in the network of this
-// process: a listener there leads to kube-apiserver.
+// throughListener returns a config and an address that reach kube-apiserver through a local
+// listener. remotecommand ignores config.Dial and dials in the network of this process.
 func throughListener(t testing.TB, config *rest.Config, kubeAPIServer string) (*rest.Config, string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -93,7 +94,7 @@ func (c *Console) Say(t testing.TB, line string) {
 	}
 }
 
-// Answer reads a line of Out or ErrOut and compares its begin.
+// Answer reads a line from Out or ErrOut and checks that it starts with want.
 func (c *Console) Answer(t testing.TB, from *bufio.Scanner, want string) {
 	t.Helper()
 	silent := time.AfterFunc(patience, func() { c.out.CloseWithError(fmt.Errorf("silent for %s", patience)) })
@@ -106,14 +107,14 @@ func (c *Console) Answer(t testing.TB, from *bufio.Scanner, want string) {
 	}
 }
 
-// Echo says words and reads them from Out.
+// Echo sends an echo command and checks its output.
 func (c *Console) Echo(t testing.TB, words string) {
 	t.Helper()
 	c.Say(t, "echo "+words)
 	c.Answer(t, c.Out, words)
 }
 
-// End waits for the end and returns how the server said it was.
+// End waits for the end of the session and returns the result that the server reported.
 func (c *Console) End(t testing.TB) error {
 	t.Helper()
 	select {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package libraries uses the generated types and clients with other versions of client-go and controller-runtime than
-// the server's.
+// Package libraries tests the generated types and clients with versions of client-go and
+// controller-runtime other than the server's.
 package libraries

@@ -16,8 +16,8 @@ import (
 //go:embed testdata/main.go
 var consumer string
 
-// TestClientLibraries: a program with another version of the client libraries than the server's compiles with the
-// client module, and works.
+// TestClientLibraries checks that a program with another version of the client libraries than the
+// server's compiles with the client module, and works.
 func TestClientLibraries(t *testing.T) {
 	const module = "platform.example.org/workshop-client"
 	root := filepath.Join("..", "..", "..")
@@ -31,7 +31,8 @@ func TestClientLibraries(t *testing.T) {
 	namespace := e.NewNamespace(t)
 	for name, get := range map[string]string{
 		"newest": "k8s.io/client-go@upgrade sigs.k8s.io/controller-runtime@upgrade",
-		// A program may stay behind: it compiles the module with older libraries than its go.mod requires.
+		// A program may use older libraries: it compiles the module with older ones than the
+		// module's go.mod requires.
 		"1.36": "k8s.io/client-go@v0.36.3 sigs.k8s.io/controller-runtime@v0.24.1",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs konnectivity in a kind cluster with the commands of konnectivity/README.md, as they stand there, and runs the suite
+# Installs konnectivity in a kind cluster with the commands of docs/konnectivity/{install,operate}.md, and runs the suite
 # through it, with two agents with tokens each time:
 # 1. the server as a static pod of a new cluster, whose kube-apiserver has the egress selector from its first start. Then kube-apiserver is
 #    switched back, and all is taken out
@@ -45,14 +45,16 @@ trap finish EXIT
 
 on_node() { "$engine" exec --interactive --env KUBECONFIG=/etc/kubernetes/admin.conf --workdir "$kit" "$node" bash -euo pipefail -c "$1"; }
 
-# section prints the blocks of a language under a heading of konnectivity/README.md.
+pages=(docs/konnectivity/install.md docs/konnectivity/operate.md)
+
+# section prints the blocks of a language under a heading of the pages.
 section() {
   awk -v heading="^##+ $1\$" -v fence="\`\`\`$2" '
     /^##/ { there = $0 ~ heading }
     there && $0 == "```" { inside = 0 }
     inside { print; found = 1 }
     there && $0 == fence { inside = 1 }
-    END { exit !found }' konnectivity/README.md || fail "konnectivity/README.md has no $2 under the heading '$1'"
+    END { exit !found }' "${pages[@]}" || fail "${pages[*]}: expected a block $2 under the heading '$1', found none"
 }
 
 # follow runs a section's commands on the node.
@@ -66,8 +68,8 @@ follow() {
 
 # agents installs them, with the address of the server.
 agents() {
-  on_node 'mkdir -p agents && cat >agents/kustomization.yaml' < <(section Agents yaml | sed "s/konnectivity.example.com/$1/")
-  follow Agents
+  on_node 'mkdir -p agents && cat >agents/kustomization.yaml' < <(section "Install the agents" yaml | sed "s/konnectivity.example.com/$1/")
+  follow "Install the agents"
 }
 
 # load_images builds both images from the binaries of the pinned module, under the names that the manifests have.
@@ -82,14 +84,14 @@ load_images() {
   done
 }
 
-# cluster_config is kind's configuration with what konnectivity/README.md says of a new cluster: its commands run on the node before
+# cluster_config is kind's configuration with what docs/konnectivity/install.md says of a new cluster: its commands run on the node before
 # kubeadm does, its part of kubeadm's configuration is in kind's.
 cluster_config() {
   mkdir -p .kind
-  section "A new cluster" sh >.kind/prepare.sh # not in $work: a cluster that is kept mounts it when it starts again
+  section "Prepare a new cluster" sh >.kind/prepare.sh # not in $work: a cluster that is kept mounts it when it starts again
   cat scripts/kind.yaml
   printf '  kubeadmConfigPatches:\n  - |\n'
-  section "A new cluster" yaml | sed 's/^/    /'
+  section "Prepare a new cluster" yaml | sed 's/^/    /'
   cat <<EOF
   # kind adds localhost and its address; a merge patch only adds more names.
   kubeadmConfigPatchesJSON6902:
@@ -132,7 +134,7 @@ demo() {
   sed "s#IMAGE#$image#" test/konnectivity/kind/sidecar/kube-apiserver.yaml >"$work/demo/kube-apiserver.yaml"
   cp test/konnectivity/kind/sidecar/service.yaml "$work/demo/"
   {
-    section "The server as a sidecar" yaml | sed "s#newName: registry.example.com/certgen, newTag: v1.2.3#newName: ${certgen%:*}, newTag: \"${certgen##*:}\"#"
+    section "Install the server as a sidecar" yaml | sed "s#newName: registry.example.com/certgen, newTag: v1.2.3#newName: ${certgen%:*}, newTag: \"${certgen##*:}\"#"
     printf 'patches:\n- {path: service.yaml, target: {kind: Service}}\n'
   } >"$work/demo/kustomization.yaml"
   "$engine" cp --quiet "$work/demo" "$node:$kit/"
@@ -194,7 +196,7 @@ restarted() {
 
 # static_pod runs the server beside kind's kube-apiserver.
 static_pod() {
-  follow "The server as a static pod"
+  follow "Install the server as a static pod"
   agents "$node"
 }
 suite_through_kind() { suite "$("$kubectl" config view --raw -o jsonpath='{.clusters[0].cluster.server}')"; }
@@ -208,7 +210,7 @@ patched
 "$engine" cp --quiet bin/certgen "$node:/usr/local/bin/"
 load_images
 scripts/kind.sh load
-follow Certificates
+follow "Issue the certificates"
 
 static_pod
 scripts/kind.sh deploy
@@ -220,7 +222,7 @@ answers "without konnectivity"
 
 demo
 on_node 'cp /etc/kubernetes/pki/ca.{crt,key} .'
-follow "The server as a sidecar"
+follow "Install the server as a sidecar"
 checked Complete
 agents "$service"
 suite "https://$address:6444"
@@ -235,5 +237,5 @@ written=$(on_node 'stat -c %y /etc/kubernetes/manifests/kube-apiserver.yaml')
 follow "Switch kube-apiserver over" # as kubeadm upgrade does with --patches
 patched
 [ "$(on_node 'stat -c %y /etc/kubernetes/manifests/kube-apiserver.yaml')" != "$written" ] || fail "kubeadm did not write kube-apiserver's manifest again"
-follow "Check it"
+follow "Check the installation"
 suite_through_kind

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crds imports the smallest packages of the modules with CustomResourceDefinitions, so that go mod tidy keeps
-// them. test/manifests finds their folders with go mod download.
+// Package crds imports the smallest packages of the modules with CustomResourceDefinitions, so
+// that go mod tidy keeps them. test/manifests finds their folders with go mod download.
 package crds
 
 import (

@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// evaluation is an expression with the series that there are, as promtool's unit tests have them: a sample a minute,
-// `up{job="x"} 1 1 0`. The first is from time 0.
+// evaluation is an expression with the series in storage, in the notation of promtool's unit
+// tests: a sample a minute, `up{job="x"} 1 1 0`. The first sample is at time 0.
 type evaluation struct {
 	Expr   string
 	Series []string
@@ -27,7 +27,7 @@ type result struct {
 	Labels []map[string]string // of each sample of the result
 }
 
-// evaluate has Prometheus' engine say what the expression is at that minute.
+// evaluate evaluates the expression at that minute with Prometheus' engine.
 func evaluate(engine *promql.Engine, e evaluation) result {
 	var series []storage.Series
 	for _, text := range e.Series {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command monitoring reads a JSON array and writes one of the same length: `monitoring parse` what Prometheus' parser
-// makes of PromQL expressions, `monitoring eval` what its engine makes of them with given series, and `monitoring
-// schema` what is wrong with dashboards by Grafana's schema. It is a module of its own, so that they are none of the
-// kit's dependencies.
+// Command monitoring reads a JSON array and writes one of the same length. `monitoring parse`
+// parses PromQL expressions with Prometheus' parser, `monitoring eval` evaluates them on given
+// series with its engine, and `monitoring schema` validates dashboards by Grafana's schema. It is
+// a separate module, so that these are not dependencies of the kit.
 package main
 
 import (
@@ -26,8 +26,8 @@ import (
 
 type query struct {
 	Error     string      `json:",omitempty"`
-	Selectors [][]matcher // of each metric that is asked for; its name is the label __name__
-	By        []string    // the labels that are grouped by
+	Selectors [][]matcher // of each metric in the expression; its name is the label __name__
+	By        []string    // the grouping labels
 	Above     *float64    // the number at the end of "... > 5"
 }
 
@@ -51,10 +51,11 @@ func main() {
 	}
 }
 
-// validate finds fields that a dashboard of Grafana has not or must have, and values that it does not take.
+// validate returns an error for unknown or missing fields of a Grafana dashboard, and for invalid
+// values.
 func validate(text json.RawMessage) string {
 	var d dashboard.Dashboard
-	if err := d.UnmarshalJSONStrict(text); err != nil && err.Error() != "" { // a list of none is an error, too
+	if err := d.UnmarshalJSONStrict(text); err != nil && err.Error() != "" { // non-nil for an empty list
 		return err.Error()
 	}
 	if err := d.Validate(); err != nil {
@@ -63,7 +64,7 @@ func validate(text json.RawMessage) string {
 	return ""
 }
 
-// answer reads questions, and writes the answer to each.
+// answer reads a JSON array, and writes the result of each element.
 func answer[Q, A any](to func(Q) A) {
 	var questions []Q
 	if err := json.NewDecoder(os.Stdin).Decode(&questions); err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rights compares what RBAC grants a user with what the user did, by the audit log of kube-apiserver: no
-// request may be forbidden, and no right left over.
+// Package rights compares the permissions that RBAC grants a user with the user's requests in the
+// audit log of kube-apiserver: no request may be forbidden, and no permission may be unused.
 package rights
 
 import (
@@ -19,7 +19,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// KubeAPIServerArgs are the flags with which kube-apiserver logs every request to the file.
+// KubeAPIServerArgs returns flags with which kube-apiserver logs every request to the file.
 func KubeAPIServerArgs(dir, log string) ([]string, error) {
 	policy := filepath.Join(dir, "policy.yaml")
 	const text = "apiVersion: audit.k8s.io/v1\nkind: Policy\n" +
@@ -29,14 +29,14 @@ func KubeAPIServerArgs(dir, log string) ([]string, error) {
 	}
 	return []string{
 		"--audit-policy-file=" + policy, "--audit-log-path=" + log,
-		// An informer needs no list where kube-apiserver streams what there is (KEP-3157), and both rights where it
-		// does not.
+		// An informer needs no list if kube-apiserver streams existing objects (KEP-3157), and
+		// both permissions if it does not.
 		"--feature-gates=WatchList=false",
 	}, nil
 }
 
-// Flatten lists rules one by one, as "VERB RESOURCE.GROUP", or "VERB RESOURCE.GROUP NAMESPACE/NAME" where a rule has
-// names.
+// Flatten returns one line for each permission of the rules: "VERB RESOURCE.GROUP", or "VERB
+// RESOURCE.GROUP NAMESPACE/NAME" if a rule has names.
 func Flatten(namespace string, rules []rbacv1.PolicyRule) ([]string, error) {
 	var out []string
 	for _, rule := range rules {
@@ -68,14 +68,14 @@ func resourceName(group, resource string) string {
 	return resource + "." + group
 }
 
-// Requests lists what a user asked for by an audit log, each once as "VERB RESOURCE.GROUP NAMESPACE/NAME", and what of
-// it was forbidden.
+// Requests returns the distinct requests of a user in an audit log, as "VERB RESOURCE.GROUP
+// NAMESPACE/NAME", and those that were forbidden.
 func Requests(log []byte, user string) (all, forbidden []string) {
 	seen, denied := map[string]bool{}, map[string]bool{}
 	for line := range strings.Lines(string(log)) {
 		var event auditv1.Event
 		if err := json.Unmarshal([]byte(line), &event); err != nil {
-			// The last line may be half written.
+			// The last line may be incomplete.
 			continue
 		}
 		if event.User.Username != user {
@@ -107,11 +107,11 @@ func describe(event *auditv1.Event) string {
 	return event.Verb + " " + resourceName(ref.APIGroup, resource) + " " + ref.Namespace + "/" + name
 }
 
-// namedByField finds the name in a list of one object.
+// namedByField matches the name in a list of one object.
 var namedByField = regexp.MustCompile(`fieldSelector=metadata\.name%3D([^&]+)`)
 
-// Compare returns what is wrong: requests that were forbidden, and rights that were never used. never has the rights
-// that are expected not to be used, with the reason.
+// Compare returns an error for each forbidden request and for each permission that was not used.
+// never has the permissions that are expected to be unused, with the reason.
 func Compare(user string, log []byte, granted []string, never map[string]string) []error {
 	used, forbidden := Requests(log, user)
 	if len(used) == 0 {
@@ -140,7 +140,8 @@ func Compare(user string, log []byte, granted []string, never map[string]string)
 	return errs
 }
 
-// covers compares a right with a request. A right without names covers any, and one without a namespace those in each.
+// covers reports whether a permission covers a request. A permission without names covers any, and
+// one without a namespace those in each.
 func covers(right, request string) bool {
 	if what, name, named := strings.Cut(right, " /"); named && name != "" {
 		return strings.HasPrefix(request, what+" ") && strings.HasSuffix(request, "/"+name)

@@ -24,7 +24,7 @@ type DatabaseInstance struct {
 
 	// spec is the desired state.
 	Spec DatabaseInstanceSpec `json:"spec" protobuf:"bytes,2,opt,name=spec"`
-	// status is the observed state. It is written through the status subresource only.
+	// status is the observed state. It can be written only through the status subresource.
 	// +optional
 	Status DatabaseInstanceStatus `json:"status,omitempty" protobuf:"bytes,3,opt,name=status"`
 }
@@ -42,54 +42,55 @@ type DatabaseInstanceList struct {
 	Items []DatabaseInstance `json:"items" protobuf:"bytes,2,rep,name=items"`
 }
 
-// DatabaseInstanceSpec is what the user wants.
+// DatabaseInstanceSpec is the desired state of a DatabaseInstance.
 type DatabaseInstanceSpec struct {
-	// engine is the kind of database.
+	// engine is the database engine.
 	// +required
 	// +k8s:required
 	// +k8s:immutable
 	Engine DatabaseEngine `json:"engine" protobuf:"bytes,1,opt,name=engine,casttype=DatabaseEngine"`
-	// replicas is how many copies there shall be: at least 0. Default: 1.
+	// replicas is the desired number of copies: at least 0. Default: 1.
 	// +optional
 	// +k8s:optional
 	// +k8s:minimum=0
 	// +default=1
 	Replicas *int32 `json:"replicas,omitempty" protobuf:"varint,2,opt,name=replicas"`
-	// volume is the size of the volume of each copy. Default: 10Gi.
+	// volume is the size of each copy's volume. Default: 10Gi.
 	// +optional
 	// +k8s:optional
 	// +default="10Gi"
 	Volume *resource.Quantity `json:"volume,omitempty" protobuf:"bytes,3,opt,name=volume"`
-	// port is where the database listens: a number, or the name of a port of the template. Default: that of the engine.
+	// port is the port of the database: a number, or the name of a port of the template. Default:
+	// the port of the engine.
 	// +optional
 	// +k8s:optional
 	Port *intstr.IntOrString `json:"port,omitempty" protobuf:"bytes,4,opt,name=port"`
-	// maxUnavailable is how many copies may be missing during a change, as a number or a percentage.
-	// Default: 25%.
+	// maxUnavailable is the maximum number or percentage of copies that may be unavailable during
+	// a change. Default: 25%.
 	// +optional
 	// +k8s:optional
 	// +default="25%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty" protobuf:"bytes,5,opt,name=maxUnavailable"`
-	// backupTimeout bounds a backup.
+	// backupTimeout is the maximum duration of a backup.
 	// +optional
 	// +k8s:optional
 	BackupTimeout *metav1.Duration `json:"backupTimeout,omitempty" protobuf:"bytes,6,opt,name=backupTimeout"`
-	// password is where the password of the administrator is.
+	// password selects the Secret key with the password of the administrator.
 	Password corev1.SecretKeySelector `json:"password" protobuf:"bytes,7,opt,name=password"`
-	// settings are those of the engine.
+	// settings are engine-specific settings.
 	// +optional
 	Settings runtime.RawExtension `json:"settings,omitempty" protobuf:"bytes,8,opt,name=settings"`
-	// resources are those of the engine's container.
+	// resources are the resource requirements of the engine's container.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty" protobuf:"bytes,9,opt,name=resources"`
-	// template is that of the copies' Pods.
+	// template is the Pod template of the copies.
 	// +optional
 	Template corev1.PodTemplateSpec `json:"template,omitempty" protobuf:"bytes,10,opt,name=template"`
 	// clients selects the Pods that may connect.
 	// +optional
 	// +k8s:optional
 	Clients *metav1.LabelSelector `json:"clients,omitempty" protobuf:"bytes,11,opt,name=clients"`
-	// users are those of the database, each name once.
+	// users are the users of the database. Each name is unique.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -115,25 +116,25 @@ const (
 
 // DatabaseUser is a user of a database.
 type DatabaseUser struct {
-	// name is that of the user.
+	// name is the name of the user.
 	// +required
 	// +k8s:required
 	// +k8s:maxLength=63
 	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
-	// password is where the user's password is.
+	// password selects the Secret key with the user's password.
 	// +optional
 	// +k8s:optional
 	Password *corev1.SecretKeySelector `json:"password,omitempty" protobuf:"bytes,2,opt,name=password"`
 }
 
-// DatabaseInstanceStatus is what a controller observed.
+// DatabaseInstanceStatus is the state that a controller observed.
 type DatabaseInstanceStatus struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the generation of the spec that the controller last observed.
 	// +optional
 	// +k8s:optional
 	// +k8s:minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty" protobuf:"varint,1,opt,name=observedGeneration"`
-	// conditions are the latest observations, each type once.
+	// conditions are the latest observations. Each type is unique.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -143,7 +144,7 @@ type DatabaseInstanceStatus struct {
 	// +k8s:listType=map
 	// +k8s:listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type" protobuf:"bytes,2,rep,name=conditions"`
-	// replicas is how many copies there are.
+	// replicas is the observed number of copies.
 	// +optional
 	// +k8s:optional
 	// +k8s:minimum=0

@@ -40,7 +40,8 @@ func sample(t *testing.T) *unstructured.Unstructured {
 	return obj
 }
 
-// TestStored: a write that changes nothing has no effect if the server would store the same bytes as were stored before.
+// TestStored checks that an update without changes has no effect, because the server encodes the
+// object to the bytes that an earlier version stored.
 func TestStored(t *testing.T) {
 	if *stored == "" {
 		t.Skip("-stored is not set")
@@ -88,8 +89,8 @@ func patch(t *testing.T, text string) (out map[string]any) {
 	return out
 }
 
-// TestInstances: the kind behaves in each version as the built-in ones do, kubectl explains the fields of upstream types, and
-// generated clients apply them.
+// TestInstances checks that the kind behaves like built-in kinds in each version, that kubectl
+// explains the fields of upstream types, and that generated clients apply them.
 func TestInstances(t *testing.T) {
 	if !*full {
 		t.Skip("-full is not set")

@@ -12,7 +12,8 @@ import (
 	v1 "git.example.org/platform/dbaas/apis/dbaas/v1"
 )
 
-// Kind is what the server does for this kind. Whatever is not stated is as with built-in kinds.
+// Kind defines how the server serves this kind. Everything that is not set is as in built-in
+// kinds.
 var Kind = registry.Kind[*v1.DatabaseInstance]{
 	ShortNames: []string{"dbi"},
 	Columns: []registry.Column[*v1.DatabaseInstance]{
@@ -32,7 +33,7 @@ var Kind = registry.Kind[*v1.DatabaseInstance]{
 
 var smallest = resource.MustParse("1Gi")
 
-// validate: a volume is large enough for an empty database, and does not shrink.
+// validate checks that a volume is large enough for an empty database and does not shrink.
 func validate(_ context.Context, d, old *v1.DatabaseInstance) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec", "volume")

@@ -17,7 +17,7 @@ import (
 	validation "git.example.org/platform/dbaas/validation/dbaas"
 )
 
-// stored returns a valid object as the store has it, with a change.
+// stored returns a valid object as it is stored, with a change.
 func stored(change func(*v1.DatabaseInstance)) *v1.DatabaseInstance {
 	d := &v1.DatabaseInstance{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "default", UID: "7", ResourceVersion: "5", Generation: 3},
@@ -31,7 +31,8 @@ func stored(change func(*v1.DatabaseInstance)) *v1.DatabaseInstance {
 
 func quantity(text string) *resource.Quantity { return new(resource.MustParse(text)) }
 
-// TestRules holds every rule at its limits, for a new object and for the same change of a stored one, in each version.
+// TestRules checks the validation at its limits in each version, for a new object and for the same
+// change of a stored one.
 func TestRules(t *testing.T) {
 	problems := func(errs field.ErrorList) (out []string) {
 		for _, err := range errs {
@@ -61,7 +62,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestVolume: the errors have the name that the version has for the field.
+// TestVolume checks that validation errors use the name of the field in each version.
 func TestVolume(t *testing.T) {
 	for version, rules := range apitesting.Rules(t, Kind.NewStorage, install.AddToScheme, validation.AddToScheme) {
 		name := map[string]string{"v1": "spec.volume", "v2": "spec.storage"}[version]

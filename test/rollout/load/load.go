@@ -20,56 +20,60 @@ import (
 )
 
 const (
-	// With 4 workers per kube-apiserver, of which each begins a request each 10 ms at most, it is a steady load that
-	// two cores can carry.
+	// With 4 workers per kube-apiserver, each of which starts at most one request every 10 ms,
+	// the load is steady and two cores can sustain it.
 	workers       = 4
 	defaultPeriod = 10 * time.Millisecond
-	// requestTimeout is far more than any request needs: one that takes longer has failed.
+	// requestTimeout is far more than any request needs. A request that takes longer has failed.
 	requestTimeout = 20 * time.Second
 )
 
-// unsent are what kube-apiserver answers for a write whose connection the server closes while the write is on its way:
-// the transport has taken the body, which must not be sent again (https://issues.k8s.io/135285). HTTP/2's transport
-// says so when the stream is refused, and net/http's when no connection took the stream at all
-// (https://go.dev/issue/62450). The server has not looked at either.
+// unsent lists the errors of kube-apiserver for a write whose connection the server closes while
+// the write is in transit: the transport has consumed the body, which must not be sent again
+// (https://issues.k8s.io/135285). The HTTP/2 transport returns the first when the stream is
+// refused, and net/http the second when no connection accepted the stream at all
+// (https://go.dev/issue/62450). The server has processed neither request.
 var unsent = []string{
 	"http2: Transport: cannot retry err [http2: Transport received Server's graceful shutdown GOAWAY] after " +
 		"Request.Body was written",
 	"net/http: cannot rewind body after connection loss",
 }
 
-// UnsentWrite says whether a request failed as creates may while a server behind one address, as a Service's, is
-// replaced.
+// UnsentWrite reports whether a request failed as creates may while a server behind a single
+// address, such as that of a Service, is replaced.
 func UnsentWrite(method string, err error) bool {
 	return method == http.MethodPost && slices.ContainsFunc(unsent,
 		func(s string) bool { return strings.Contains(err.Error(), s) })
 }
 
-// Options say what load is sent, and where.
+// Options configures the load.
 type Options struct {
-	// Through are the kube-apiservers, each used with a connection pool of its own. At least one is required.
+	// Through holds the kube-apiservers, each used with its own connection pool. At least one is
+	// required.
 	Through []*rest.Config
-	// Kind is what is created and read: cluster-scoped, with the one required field spec.purpose. Required.
+	// Kind is the kind to create and read. It must be cluster-scoped, with spec.purpose as its
+	// only required field. Required.
 	Kind schema.GroupVersionKind
-	// Prefix begins the names of all objects that are created. Required.
+	// Prefix is the prefix of the names of all created objects. Required.
 	Prefix string
-	// Period is how long each worker waits at least from the beginning of one request to that of the next. 10 ms if it
-	// is 0.
+	// Period is the minimum time between the starts of two requests of a worker. The default is
+	// 10 ms.
 	Period time.Duration
-	// Watches is how many are held open through each kube-apiserver. One that ends has failed.
+	// Watches is the number of watches to hold open through each kube-apiserver. A watch that
+	// ends has failed.
 	Watches int
-	// Tolerate says whether a failed request is one that the test expects to happen. They are counted, and no more. nil
-	// tolerates none.
+	// Tolerate reports whether the test expects a failed request. Tolerated failures are only
+	// counted. If it is nil, none are tolerated.
 	Tolerate func(method string, err error) bool
 }
 
-// phase counts the requests that began while a step was under way.
+// phase counts the requests that started during a step.
 type phase struct {
 	name                    string
 	sent, failed, tolerated atomic.Int64
 }
 
-// Load sends requests, with retries switched off, and keeps count.
+// Load sends requests without retries, and counts the results.
 type Load struct {
 	t       *testing.T
 	options Options
@@ -79,7 +83,7 @@ type Load struct {
 	done    sync.WaitGroup
 	through []through
 	watches []*watch
-	// closing is set before the watches are ended: an end before that is a failure.
+	// closing is set before the watches are stopped. A watch that ends earlier has failed.
 	closing   atomic.Bool
 	endWatch  context.CancelFunc
 	watchDone sync.WaitGroup
@@ -87,18 +91,18 @@ type Load struct {
 	mu        sync.Mutex
 	phases    []*phase
 	failures  []string
-	tolerated map[string]int  // errors, and how often
-	written   map[string]bool // names whose creation was acknowledged
+	tolerated map[string]int  // error texts, with their number
+	written   map[string]bool // names of objects whose creation was acknowledged
 }
 
-// through is one kube-apiserver with a connection pool of its own.
+// through is a kube-apiserver with its own connection pool.
 type through struct {
 	name   string
 	url    string
 	client *http.Client
 }
 
-// Start begins to send, in the phase "before".
+// Start starts the load, in the phase "before".
 func Start(t *testing.T, options Options) *Load {
 	t.Helper()
 	resource, _ := meta.UnsafeGuessKindToResource(options.Kind)
@@ -115,7 +119,8 @@ func Start(t *testing.T, options Options) *Load {
 		}
 		l.through = append(l.through, through{fmt.Sprintf("kube-apiserver-%d", n+1), config.Host, client})
 	}
-	// Where all watches begin; what is written after it, through whichever kube-apiserver, must come.
+	// All watches start at this resource version. They must deliver every later write, through
+	// any kube-apiserver.
 	version := l.resourceVersion(l.through[0])
 	for n, at := range l.through {
 		for range options.Watches {
@@ -130,7 +135,7 @@ func Start(t *testing.T, options Options) *Load {
 	return l
 }
 
-// Enter begins a phase.
+// Enter starts a phase.
 func (l *Load) Enter(name string) {
 	p := &phase{name: name}
 	l.mu.Lock()
@@ -139,8 +144,8 @@ func (l *Load) Enter(name string) {
 	l.current.Store(p)
 }
 
-// Await returns when n requests were sent in the current phase. However slow the machine is, it waits as long as there
-// is progress; what bounds it is the time limit of the test.
+// Await returns when n requests have been sent in the current phase. It waits as long as there is
+// progress, even on a slow machine; only the time limit of the test ends it.
 func (l *Load) Await(n int64) {
 	l.t.Helper()
 	p := l.current.Load()
@@ -154,7 +159,8 @@ func (l *Load) Await(n int64) {
 	}
 }
 
-// eventually waits until check returns nil. The deadline is far more than what two busy cores need.
+// eventually waits until check returns nil. The time limit of 5 minutes is far more than two busy
+// cores need.
 func (l *Load) eventually(what string, check func() error) {
 	l.t.Helper()
 	var last error
@@ -175,8 +181,8 @@ func (l *Load) fail(p *phase, format string, args ...any) {
 		format, args...))
 }
 
-// End stops the load and checks what it counted: no request failed, every acknowledged write is there and came once on
-// every watch.
+// End stops the load and checks the counts: no request failed, and every acknowledged write
+// exists and arrived once on every watch.
 func (l *Load) End() {
 	l.t.Helper()
 	l.stop()
@@ -198,7 +204,7 @@ func (l *Load) End() {
 	l.readBack()
 }
 
-// report prints the counts of each phase, and fails for what failed.
+// report prints the counts of each phase, and fails the test for failed requests.
 func (l *Load) report() {
 	l.t.Helper()
 	l.mu.Lock()
@@ -223,7 +229,7 @@ func (l *Load) report() {
 	}
 }
 
-// Total is how many requests were sent so far.
+// Total returns the number of requests sent so far.
 func (l *Load) Total() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -234,7 +240,8 @@ func (l *Load) Total() int64 {
 	return n
 }
 
-// readBack lists everything through each kube-apiserver: no acknowledged write may be missing.
+// readBack lists all objects through each kube-apiserver and checks that no acknowledged write is
+// missing.
 func (l *Load) readBack() {
 	l.t.Helper()
 	for _, at := range l.through {

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// work is one client: of ten requests three create an object, six get the last one, one lists.
+// work runs one client. Of ten requests, three create an object, six get the last one, and one
+// lists.
 func (l *Load) work(ctx context.Context, at through, prefix string) {
 	tick := time.NewTicker(cmp.Or(l.options.Period, defaultPeriod))
 	defer tick.Stop()
@@ -61,7 +62,7 @@ func (l *Load) create(at through, name string) error {
 	apiVersion, kind := l.options.Kind.ToAPIVersionAndKind()
 	body := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q},"spec":{"purpose":"load"}}`,
 		apiVersion, kind, name)
-	// Without GetBody net/http cannot send it a second time.
+	// Without GetBody, net/http cannot send the request a second time.
 	err := l.do(at, http.MethodPost, l.path, io.NopCloser(strings.NewReader(body)), http.StatusCreated, nil)
 	if err == nil {
 		l.mu.Lock()
@@ -75,7 +76,8 @@ func (l *Load) get(at through, path string, into any) error {
 	return l.do(at, http.MethodGet, path, nil, http.StatusOK, into)
 }
 
-// do sends one request once. It has its own time limit and not the load's end: what was begun is ended.
+// do sends one request once. It has its own timeout and ignores the end of the load, so that a
+// started request completes.
 func (l *Load) do(at through, method, path string, body io.Reader, want int, into any) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.t.Context()), requestTimeout)
 	defer cancel()

@@ -11,11 +11,11 @@ import (
 	"sync"
 )
 
-// watch is one that stays open for the whole load.
+// watch is a watch that stays open during the whole load.
 type watch struct {
 	load   *Load
 	at     through
-	prefix string // of the names that are its load's
+	prefix string // of the names of its load's objects
 
 	mu   sync.Mutex
 	seen map[string]int
@@ -62,7 +62,7 @@ func (w *watch) follow(ctx context.Context, resourceVersion string) error {
 	}
 }
 
-// awaitAll waits until the watch has an event of each acknowledged write.
+// awaitAll waits until the watch has received an event for each acknowledged write.
 func (w *watch) awaitAll() {
 	w.load.t.Helper()
 	w.load.eventually("all events of a watch through "+w.at.name, func() error {
@@ -81,7 +81,8 @@ func (w *watch) awaitAll() {
 	})
 }
 
-// check fails for what came twice, or was never written.
+// check fails the test for objects that arrived more than once or whose creation was not
+// acknowledged.
 func (w *watch) check() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

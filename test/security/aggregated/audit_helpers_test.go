@@ -20,12 +20,12 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// auditLogs are the audit logs of both servers. They are written before a request is answered.
+// auditLogs are the paths of both servers' audit logs. An event is written before its response.
 type auditLogs struct{ kube, server string }
 
-// audited makes the policies of the logs in dir, and the options of an environment that keeps them. kube-apiserver's
-// log has each authorization check that our server asks for, with what it asked; ttl is how long our server remembers
-// the answers.
+// audited writes the audit policies to dir, and returns the options of an environment with both
+// audit logs. kube-apiserver's log has each SubjectAccessReview of the server with its body. ttl
+// is how long the server caches decisions.
 func audited(dir, ttl string) (auditLogs, envtest.Options, error) {
 	l := auditLogs{filepath.Join(dir, "kube.log"), filepath.Join(dir, "server.log")}
 	const head = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n"
@@ -55,7 +55,7 @@ func audited(dir, ttl string) (auditLogs, envtest.Options, error) {
 	}, nil
 }
 
-// events reads a log. The last line may be in the making.
+// events reads an audit log. The last line may be incomplete.
 func events(log string) ([]auditv1.Event, error) {
 	data, err := os.ReadFile(log)
 	if err != nil {
@@ -75,8 +75,8 @@ func events(log string) ([]auditv1.Event, error) {
 	return all, nil
 }
 
-// checks returns what our server asked, and got answered, about each user, in the order of the questions. It asks a
-// question of its own first and waits for that, so that all before it are there.
+// checks returns the server's SubjectAccessReviews and their decisions by user, in order. It first
+// causes a SubjectAccessReview of its own and waits for it, so that all earlier ones are included.
 func (l auditLogs) checks(t *testing.T, e *envtest.Environment) map[string][]authorizationv1.SubjectAccessReview {
 	t.Helper()
 	marker := unique("marker")
@@ -110,7 +110,7 @@ func (l auditLogs) checks(t *testing.T, e *envtest.Environment) map[string][]aut
 	return reviews
 }
 
-// specs takes the questions out of reviews.
+// specs returns the specs of the reviews.
 func specs(reviews []authorizationv1.SubjectAccessReview) []authorizationv1.SubjectAccessReviewSpec {
 	var all []authorizationv1.SubjectAccessReviewSpec
 	for _, review := range reviews {
@@ -119,7 +119,8 @@ func specs(reviews []authorizationv1.SubjectAccessReview) []authorizationv1.Subj
 	return all
 }
 
-// about is the part of a question that says who it is about. Both servers add the group of all who are authenticated.
+// about returns a spec with only the user's attributes. Both servers add the group of all
+// authenticated users.
 func about(who *user.DefaultInfo) authorizationv1.SubjectAccessReviewSpec {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		User: who.Name, UID: who.UID, Groups: append(slices.Clone(who.Groups), user.AllAuthenticated),

@@ -14,12 +14,12 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// cacheTTL is how long the server of TestS25Cache remembers a verdict: longer than the requests that must find it take,
-// on a busy machine.
+// cacheTTL is how long the server of TestS25Cache caches a decision: longer than the requests that
+// must hit the cache, on a busy machine.
 const cacheTTL = 3 * time.Second
 
-// TestS25Cache: a verdict is remembered for exactly the user, UID, groups, extra and request that it was about, and no
-// longer than it may be.
+// TestS25Cache checks that a decision is cached for exactly its user, UID, groups, extra and
+// request, and no longer than the TTL.
 func TestS25Cache(t *testing.T) {
 	t.Parallel()
 	log, options, err := audited(t.TempDir(), cacheTTL.String())
@@ -41,7 +41,8 @@ func testCacheKey(t *testing.T, e *envtest.Environment, log auditLogs) {
 	get := func(who *user.DefaultInfo, path string) int {
 		return direct(t, e, who).Do(t, http.MethodGet, path, nil, nil).Status
 	}
-	// Many times the same: fewer questions than requests, or nothing is remembered and the rest shows nothing.
+	// The same request many times: if there are as many reviews as requests, nothing is cached and
+	// the rest proves nothing.
 	const times = 20
 	for range times {
 		if got := get(base, current+"/gadgets"); got != http.StatusOK {
@@ -91,11 +92,12 @@ func testCacheKey(t *testing.T, e *envtest.Environment, log auditLogs) {
 	}
 }
 
-// testRevocation: kube-apiserver refuses at once what our server would still remember; past kube-apiserver it takes as
-// long as the verdict is remembered, and not longer. Likewise what was refused is granted.
+// testRevocation checks that kube-apiserver rejects at once what the server still caches. At the
+// server's own port a revocation takes effect when the cached decision expires. A grant after a
+// cached denial does too.
 func testRevocation(t *testing.T, e *envtest.Environment) {
 	who := &user.DefaultInfo{Name: unique("alice")}
-	// A server that knows neither of them yet: what the other test's connections leave is no matter.
+	// A server that knows neither of them yet: connections of the other test do not matter.
 	server, front := direct(t, e, who), through(t, e, who)
 	get := func(s envtest.Endpoint) int { return s.Do(t, http.MethodGet, current+"/gadgets", nil, nil).Status }
 	if got := get(server); got != http.StatusForbidden {
@@ -119,7 +121,8 @@ func testRevocation(t *testing.T, e *envtest.Environment) {
 	}
 }
 
-// testLarge: what a caller can make large is not remembered, so that it fills no memory.
+// testLarge checks that decisions on large requests are not cached, so that a client cannot fill
+// the memory.
 func testLarge(t *testing.T, e *envtest.Environment, log auditLogs) {
 	who := &user.DefaultInfo{Name: unique("alice"), Groups: []string{unique("readers")}}
 	allow(t, e, ofGroup(who.Groups[0]), "", everything)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// checkObjects are the objects that the rows are about.
+// checkObjects are the objects of the rows.
 type checkObjects struct{ namespace, widget, gadget string }
 
 func newCheckObjects(t *testing.T) checkObjects {
@@ -33,7 +33,7 @@ func media(kind types.PatchType) http.Header { return http.Header{"Content-Type"
 
 const applyQuery = "?fieldManager=security&force=true"
 
-// widgets has the rows of the verbs that write.
+// widgets returns the rows of the verbs that write.
 func (s checkObjects) widgets(gv schema.GroupVersion) []check {
 	base := "/apis/" + gv.String() + "/namespaces/" + s.namespace + "/widgets"
 	item := base + "/" + s.widget
@@ -54,7 +54,7 @@ func (s checkObjects) widgets(gv schema.GroupVersion) []check {
 		row("create", "POST", base+"?dryRun=All", nil, copyOf(item, "never"), 201, ask("create", "")),
 		row("update", "PUT", item, nil, same(item), 200, ask("update", s.widget)),
 		row("update", "PUT", item+"?dryRun=All", nil, same(item), 200, ask("update", s.widget)),
-		// An update creates nothing, so that there is nothing more to ask.
+		// An update creates nothing, so it needs no other check.
 		row("update", "PUT", base+"/nobody", nil, copyOf(item, "nobody"), 404, ask("update", "nobody")),
 		row("patch", "PATCH", item, media(types.JSONPatchType), jsonPatch, 200, ask("patch", s.widget)),
 		row("patch", "PATCH", item, media(types.MergePatchType), annotate, 200, ask("patch", s.widget)),
@@ -62,7 +62,7 @@ func (s checkObjects) widgets(gv schema.GroupVersion) []check {
 		row("patch", "PATCH", item+applyQuery, media(types.ApplyYAMLPatchType), apply, 200, ask("patch", s.widget)),
 		row("patch", "PATCH", item+"?dryRun=All", media(types.MergePatchType), annotate, 200, ask("patch", s.widget)),
 		row("patch", "PATCH", base+"/nobody", media(types.MergePatchType), annotate, 404, ask("patch", "nobody")),
-		// An apply that creates needs the right to create too.
+		// An apply that creates also needs the permission to create.
 		row("patch", "PATCH", base+"/"+applied+applyQuery, media(types.ApplyYAMLPatchType),
 			kindOf(copyOf(item, applied)), 201,
 			append(ask("patch", applied), ask("create", applied)...)),
@@ -85,7 +85,7 @@ func (s checkObjects) widgets(gv schema.GroupVersion) []check {
 	}
 }
 
-// widgetReads has the rows of get, list and watch.
+// widgetReads returns the rows of get, list and watch.
 func (s checkObjects) widgetReads(gv schema.GroupVersion) []check {
 	prefix := "/apis/" + gv.String()
 	base := prefix + "/namespaces/" + s.namespace + "/widgets"
@@ -121,14 +121,15 @@ func (s checkObjects) widgetReads(gv schema.GroupVersion) []check {
 		row("watch", base+"?fieldSelector=metadata.name="+s.widget+watch,
 			selecting(ask("watch", s.namespace, s.widget), byName, nil)),
 		row("watch", base+"?labelSelector="+labels+watch, selecting(ask("watch", s.namespace, ""), nil, byLabels)),
-		// The old form has no selectors in the question, which is then for more than what is read.
+		// The old path of watches has no selectors in the check, which then covers more than is
+		// read.
 		row("watch", prefix+"/watch/namespaces/"+s.namespace+"/widgets?timeoutSeconds=30",
 			ask("watch", s.namespace, "")),
 		row("watch", prefix+"/watch/namespaces/"+s.namespace+"/widgets/"+s.widget+"?timeoutSeconds=30",
 			ask("watch", s.namespace, s.widget)),
 		row("watch", prefix+"/watch/widgets?labelSelector=a=b&timeoutSeconds=30", ask("watch", "", "")),
 	}
-	// A selector that cannot be read narrows nothing: it is the whole that is asked for.
+	// An invalid selector restricts nothing: the check is for the whole list.
 	bad := row("list", base+"?labelSelector="+url.QueryEscape("a=("), ask("list", s.namespace, ""))
 	bad.status = http.StatusBadRequest
 	return append(rows, bad)

@@ -14,7 +14,7 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// kindOf checks that a body has what an apply patch needs.
+// kindOf checks that a body has the apiVersion and kind that an apply patch needs.
 func kindOf(body func(*testing.T) []byte) func(*testing.T) []byte {
 	return func(t *testing.T) []byte {
 		data := body(t)
@@ -26,7 +26,7 @@ func kindOf(body func(*testing.T) []byte) func(*testing.T) []byte {
 	}
 }
 
-// upgrade asks for a WebSocket, as a client of a console does.
+// upgrade returns the headers of a WebSocket handshake, as of a client of a console.
 func upgrade() http.Header {
 	return http.Header{
 		"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"},
@@ -35,7 +35,7 @@ func upgrade() http.Header {
 	}
 }
 
-// widgetSubresources has the rows of /status, /scale and /console.
+// widgetSubresources returns the rows of /status, /scale and /console.
 func (s checkObjects) widgetSubresources(gv schema.GroupVersion) []check {
 	object := "/apis/" + gv.String() + "/namespaces/" + s.namespace + "/widgets/" + s.widget
 	var rows []check
@@ -75,7 +75,8 @@ func (s checkObjects) widgetSubresources(gv schema.GroupVersion) []check {
 	console := func(verb string) authorizationv1.SubjectAccessReviewSpec {
 		return resourceCheck(gv, verb, "widgets", "console", s.namespace, s.widget)
 	}
-	// A WebSocket begins with a GET; to act through it takes more than the right to read.
+	// A WebSocket starts with a GET; to act through it, a client needs more than the permission to
+	// read.
 	both := []authorizationv1.SubjectAccessReviewSpec{console("get"), console("create")}
 	rows = append(rows,
 		check{version: gv.Version, resource: "widgets/console", verb: "get", method: "GET", path: object + "/console",
@@ -91,7 +92,7 @@ func (s checkObjects) widgetSubresources(gv schema.GroupVersion) []check {
 	return rows
 }
 
-// clusterScoped has the rows of the kinds without a namespace.
+// clusterScoped returns the rows of the cluster-scoped kinds.
 func (s checkObjects) clusterScoped() []check {
 	gv := install.GroupVersions()[0]
 	base := "/apis/" + gv.String() + "/gadgets"
@@ -107,7 +108,7 @@ func (s checkObjects) clusterScoped() []check {
 	applied := row("patch", "PATCH", base+"/"+created+"-2"+applyQuery, created+"-2", media(types.ApplyYAMLPatchType),
 		copyOf(gadget, created+"-2"), 201)
 	applied.want = append(applied.want, resourceCheck(gv, "create", "gadgets", "", "", created+"-2"))
-	// A review has no verb but create, and dry run is the same.
+	// A review supports only create, and a dry run is checked in the same way.
 	review := check{
 		version: gv.Version, resource: "identityreviews", verb: "create", method: "POST", path: "/apis/" + gv.String() +
 			"/identityreviews",

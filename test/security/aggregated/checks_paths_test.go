@@ -16,8 +16,8 @@ func nameIs(name string) []metav1.FieldSelectorRequirement {
 		Values: []string{name}}}
 }
 
-// paths has the rows of what is no resource, and of what is in no discovery. Except for discovery, which kube-apiserver
-// passes on, they are sent to our server's own port.
+// paths returns the rows of non-resource paths, and of paths outside discovery. They are sent to
+// the server's own port, except for discovery, which kube-apiserver proxies.
 func (s checkObjects) paths() []check {
 	var rows []check
 	for _, gv := range install.GroupVersions() {
@@ -39,7 +39,7 @@ func (s checkObjects) paths() []check {
 		rows = append(rows, check{method: c.method, path: c.path, direct: true, status: c.status,
 			want: one(pathCheck(strings.ToLower(c.method), c.path))})
 	}
-	// Probes have no credentials, and nothing is asked for them.
+	// Probes have no credentials, and cause no check.
 	for _, path := range []string{"/healthz", "/livez", "/readyz"} {
 		rows = append(rows, check{method: "GET", path: path, direct: true, status: 200})
 	}
@@ -49,7 +49,8 @@ func (s checkObjects) paths() []check {
 		return one(resourceCheck(gv, verb, "widgets", subresource, s.namespace, s.widget))
 	}
 	return append(rows,
-		// What is not served is asked for all the same, before the answer tells that it is not there.
+		// A path that is not served is checked as well, before the response discloses that it does
+		// not exist.
 		check{method: "POST", path: object, status: 405, want: ask("create", "")},
 		check{method: "HEAD", path: object, status: 405, want: ask("get", "")},
 		check{method: "OPTIONS", path: object, status: 405, want: ask("", "")},

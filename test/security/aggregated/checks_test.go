@@ -17,15 +17,15 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// check is a row of the table of authorization: a request, and what our server must ask about it, no more and no less.
+// check is a row of the authorization table: a request and its exact SubjectAccessReviews.
 type check struct {
 	version string
-	// resource and verb are those of discovery that the row is about; both are empty for what is not in discovery.
+	// resource and verb are those of discovery; both are empty for a path outside discovery.
 	resource, verb string
 	method, path   string
 	header         http.Header
 	body           func(*testing.T) []byte
-	// direct: kube-apiserver does not pass the path on.
+	// direct is true if kube-apiserver does not proxy the path.
 	direct bool
 	status int
 	want   []authorizationv1.SubjectAccessReviewSpec
@@ -35,9 +35,9 @@ func (c check) name() string {
 	return fmt.Sprintf("%s %s %s", c.method, c.path, c.header.Get("Content-Type"))
 }
 
-// TestS22Checks: every verb of every resource and subresource in every version, and every path that is no resource, is
-// allowed by kube-apiserver's authorizers and by nothing else: our server asks exactly the question that the request
-// is.
+// TestS22Checks checks that only kube-apiserver's authorizers allow every verb of every resource
+// and subresource in every version, and every non-resource path. The server sends exactly the
+// SubjectAccessReviews that match the request.
 func TestS22Checks(t *testing.T) {
 	s := newCheckObjects(t)
 	var table []check
@@ -91,7 +91,7 @@ func TestS22Checks(t *testing.T) {
 	}
 }
 
-// complete fails if discovery has what the table has not, or the other way round: a new verb needs its row.
+// complete fails if discovery and the table differ: a new verb needs its row.
 func complete(t *testing.T, table []check) {
 	t.Helper()
 	client := shared.Client(t).Discovery()
@@ -120,7 +120,7 @@ func complete(t *testing.T, table []check) {
 	}
 }
 
-// resourceCheck is a question about a resource.
+// resourceCheck returns the review of a resource request.
 func resourceCheck(gv schema.GroupVersion, verb, resource, subresource, namespace,
 	name string) authorizationv1.SubjectAccessReviewSpec {
 	return authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -129,7 +129,7 @@ func resourceCheck(gv schema.GroupVersion, verb, resource, subresource, namespac
 	}}
 }
 
-// pathCheck is a question about a path that is no resource.
+// pathCheck returns the review of a non-resource request.
 func pathCheck(verb, path string) authorizationv1.SubjectAccessReviewSpec {
 	return authorizationv1.SubjectAccessReviewSpec{
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path}}
@@ -139,7 +139,7 @@ func one(spec authorizationv1.SubjectAccessReviewSpec) []authorizationv1.Subject
 	return []authorizationv1.SubjectAccessReviewSpec{spec}
 }
 
-// selecting adds selectors to a question.
+// selecting adds selectors to a review.
 func selecting(spec authorizationv1.SubjectAccessReviewSpec, fields []metav1.FieldSelectorRequirement,
 	labels []metav1.LabelSelectorRequirement) authorizationv1.SubjectAccessReviewSpec {
 	if fields != nil {

@@ -30,7 +30,7 @@ const (
 	reviews     = "/identityreviews"
 )
 
-// anybody may create reviews: the tests of identity need no more.
+// anybody lets every authenticated user create reviews, which is all that the identity tests need.
 func anybody(t *testing.T) {
 	t.Helper()
 	allow(t, shared, ofGroup(user.AllAuthenticated), "", rbacv1.PolicyRule{
@@ -38,7 +38,7 @@ func anybody(t *testing.T) {
 	})
 }
 
-// seen is what our server saw of a caller.
+// seen returns the identity in an IdentityReview.
 func seen(t *testing.T, answer []byte) identity.IdentityReviewStatus {
 	t.Helper()
 	var review identity.IdentityReview
@@ -48,7 +48,8 @@ func seen(t *testing.T, answer []byte) identity.IdentityReviewStatus {
 	return review.Status
 }
 
-// sameIdentity compares what our server saw, and what it asked about, with what kube-apiserver says.
+// sameIdentity compares the identity that the server saw, and that of its SubjectAccessReview,
+// with kube-apiserver's SelfSubjectReview.
 func sameIdentity(t *testing.T, said, saw []byte) authenticationv1.UserInfo {
 	t.Helper()
 	want, got := selfInfo(t, said), seen(t, saw)
@@ -67,8 +68,8 @@ func sameIdentity(t *testing.T, said, saw []byte) authenticationv1.UserInfo {
 	}
 	asked.ResourceAttributes = resourceCheck(v1.SchemeGroupVersion, "create", "identityreviews", "", "",
 		"").ResourceAttributes
-	// One question, about the user itself: a header Impersonate-* that arrived would be another, with the verb
-	// impersonate.
+	// One review, of the user itself: a header Impersonate-* that arrived would cause another,
+	// with the verb impersonate.
 	all := specs(logs.checks(t, shared)[want.Username])
 	if diff := cmp.Diff(one(asked), all); diff != "" {
 		t.Errorf("authorization checks (-want +got):\n%s", diff)
@@ -76,8 +77,9 @@ func sameIdentity(t *testing.T, said, saw []byte) authenticationv1.UserInfo {
 	return want
 }
 
-// TestS06S09S20Identity: user, UID, groups and extra arrive as kube-apiserver knows them, whatever the caller's
-// credentials, and no header of impersonation arrives: it would let our server decide what kube-apiserver has decided.
+// TestS06S09S20Identity checks that user, UID, groups and extra arrive as kube-apiserver knows
+// them, for all kinds of credentials. No impersonation header arrives: with it the server would
+// decide what kube-apiserver has already decided.
 func TestS06S09S20Identity(t *testing.T) {
 	anybody(t)
 	tokens := accountConfig(t, shared)
@@ -129,7 +131,7 @@ func TestS06S09S20Identity(t *testing.T) {
 	}
 }
 
-// TestS20Kubectl does the same with the flags of kubectl.
+// TestS20Kubectl checks the same with the impersonation flags of kubectl.
 func TestS20Kubectl(t *testing.T) {
 	anybody(t)
 	as := []string{"--as=" + unique("bob"), "--as-group=one", "--as-group=two", "--as-uid=77",
@@ -142,7 +144,7 @@ func TestS20Kubectl(t *testing.T) {
 		return []byte(out)
 	}
 	said := run("", "auth", "whoami", "-o", "json")
-	// Validation would read CustomResourceDefinitions, to which this user has no right.
+	// Validation would read CustomResourceDefinitions, for which this user has no permission.
 	who := sameIdentity(t, said, run(string(reviewJSON), "create", "--validate=false", "-f", "-", "-o", "json"))
 	want := authenticationv1.UserInfo{
 		Username: strings.TrimPrefix(as[0], "--as="), UID: "77", Groups: []string{"one", "two", user.AllAuthenticated},
@@ -153,8 +155,9 @@ func TestS20Kubectl(t *testing.T) {
 	}
 }
 
-// TestS06ExtraKeys: names of headers know no case, so that a key of extra arrives in lower case; kube-apiserver's
-// documentation asks for such keys. What matters: the values of one key never become those of another.
+// TestS06ExtraKeys checks that the values of one extra key never become those of another. Header
+// names are case-insensitive, so a key of extra arrives in lower case; kube-apiserver's
+// documentation requires such keys.
 func TestS06ExtraKeys(t *testing.T) {
 	anybody(t)
 	who := &user.DefaultInfo{Name: unique("mixed")}
@@ -168,7 +171,7 @@ func TestS06ExtraKeys(t *testing.T) {
 	}
 }
 
-// accountConfig makes a ServiceAccount and returns the configuration of a client with its token.
+// accountConfig creates a ServiceAccount and returns a client configuration with its token.
 func accountConfig(t *testing.T, e *envtest.Environment) *rest.Config {
 	t.Helper()
 	account, err := e.Client(t).CoreV1().ServiceAccounts(e.NewNamespace(t)).

@@ -19,13 +19,14 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// secret is in the name of each object of the namespace that the tenant has no rights in, and in none of its own.
+// secret is in the name of each object of the namespace in which the tenant has no permissions,
+// and in none of its own.
 const secret = "their-secret"
 
-// tenant has all rights in the namespace own and none in theirs.
+// tenant has all permissions in the namespace own and none in theirs.
 type tenant struct {
 	own, theirs string
-	// foreign is a token to continue a list of theirs.
+	// foreign is a continue token of a list of theirs.
 	foreign string
 }
 
@@ -51,8 +52,8 @@ func continued(t *testing.T, list []byte) string {
 	return meta.Continue
 }
 
-// attack is a request of the tenant that must give it nothing of theirs. The status may differ between the two ways of
-// the request.
+// attack is a request of the tenant that must not access objects of theirs. The status may differ
+// between kube-apiserver and the server's own port.
 type attack struct {
 	name, method, path string
 	media              types.PatchType
@@ -68,7 +69,8 @@ func (n tenant) attacks(t *testing.T, server envtest.Endpoint) []attack {
 	ownToken := "continue=" + url.QueryEscape(continued(t,
 		server.Must(t, http.MethodGet, own+"?limit=1", nil, nil).Body))
 	no, bad := []int{403}, []int{400}
-	// What is encoded stays one part of the path: a name that no object has, or a namespace without rights.
+	// An encoded separator remains in one path segment: a name that no object has, or a namespace
+	// without permissions.
 	odd := []int{400, 403, 404}
 	body := widgetJSON(n.theirs, "intruder")
 	merge := types.MergePatchType
@@ -125,8 +127,9 @@ func (n tenant) attacks(t *testing.T, server envtest.Endpoint) []attack {
 	}
 }
 
-// TestS23Isolation: who has rights in one namespace reads and changes no object of another, through kube-apiserver and,
-// without its help, at our server's own port.
+// TestS23Isolation checks that a user with permissions in one namespace reads and changes no
+// object of another. It uses kube-apiserver, and the server's own port without kube-apiserver's
+// help.
 func TestS23Isolation(t *testing.T) {
 	who := &user.DefaultInfo{Name: unique("tenant")}
 	n := newTenant(t, who)
@@ -137,7 +140,7 @@ func TestS23Isolation(t *testing.T) {
 	for way, server := range map[string]envtest.Endpoint{"aggregator": through(t, shared, who),
 		"direct": direct(t, shared, who)} {
 		t.Run(way, func(t *testing.T) {
-			// The tenant's rights are real: the same requests in its own namespace succeed.
+			// The tenant's permissions are real: the same requests in its own namespace succeed.
 			server.Must(t, http.MethodGet, widgetsOf(n.own), nil, nil)
 			server.Must(t, http.MethodGet, widgetsOf(n.own)+"/a", nil, nil)
 			for _, a := range n.attacks(t, server) {
@@ -164,7 +167,8 @@ func TestS23Isolation(t *testing.T) {
 	t.Run("watch", func(t *testing.T) { watchesOwnOnly(t, n, who) })
 }
 
-// watchesOwnOnly: a watch in the tenant's namespace shows nothing of another, in whatever order things are written.
+// watchesOwnOnly checks that a watch in the tenant's namespace shows no object of another, in any
+// order of writes.
 func watchesOwnOnly(t *testing.T, n tenant, who *user.DefaultInfo) {
 	resp := through(t, shared, who).Open(t, http.MethodGet, widgetsOf(n.own)+"?watch=1&timeoutSeconds=60", nil, nil)
 	defer resp.Body.Close()
@@ -185,7 +189,7 @@ func watchesOwnOnly(t *testing.T, n tenant, who *user.DefaultInfo) {
 	}
 }
 
-// itemsOf is the names and resource versions in a list.
+// itemsOf returns the names and resource versions in a list.
 func itemsOf(t *testing.T, list string) []string {
 	t.Helper()
 	var items metav1.PartialObjectMetadataList

@@ -19,8 +19,8 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// shared is the environment of all tests that leave it as they found it: both servers keep an audit log, and our server
-// remembers no verdict, so that each request shows all that it asks.
+// shared is the environment of all tests that leave it unchanged. Both servers keep an audit log,
+// and the server caches no decision, so that the log shows all checks of each request.
 var (
 	shared *envtest.Environment
 	logs   auditLogs
@@ -43,16 +43,16 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// group is our API group; current is its path in the version that is stored.
+// group is the API group; current is its path in the storage version.
 var (
 	group   = install.GroupVersions()[0].Group
 	current = "/apis/" + install.GroupVersions()[0].String()
 )
 
-// unique makes names that no other test, and no earlier run of this one, has used.
+// unique returns a name that no other test, and no earlier run of this one, has used.
 func unique(name string) string { return fmt.Sprintf("%s-%d", name, time.Now().UnixNano()) }
 
-// newEndpoint speaks HTTP/1.1, which upgrades need.
+// newEndpoint uses HTTP/1.1, which upgrades need.
 func newEndpoint(t *testing.T, config *rest.Config) envtest.Endpoint {
 	t.Helper()
 	config = rest.CopyConfig(config)
@@ -60,14 +60,15 @@ func newEndpoint(t *testing.T, config *rest.Config) envtest.Endpoint {
 	return envtest.NewEndpoint(t, config)
 }
 
-// admin is kube-apiserver for an administrator.
+// admin returns the endpoint of kube-apiserver for an administrator.
 func admin(t *testing.T, e *envtest.Environment) envtest.Endpoint {
 	t.Helper()
 	return newEndpoint(t, e.Admin(t))
 }
 
-// through is kube-apiserver for a user whom an administrator impersonates: behind kube-apiserver there is no difference
-// to the user itself, and any name, UID, group and extra can be had.
+// through returns the endpoint of kube-apiserver for a user whom an administrator impersonates.
+// Behind kube-apiserver this does not differ from the user itself, and any name, UID, group and
+// extra is possible.
 func through(t *testing.T, e *envtest.Environment, who *user.DefaultInfo) envtest.Endpoint {
 	t.Helper()
 	config := e.Admin(t)
@@ -76,7 +77,7 @@ func through(t *testing.T, e *envtest.Environment, who *user.DefaultInfo) envtes
 	return newEndpoint(t, config)
 }
 
-// proxyConfig is for the front proxy at our server's own port.
+// proxyConfig is for the front proxy at the server's own port.
 func proxyConfig(e *envtest.Environment) *rest.Config {
 	config := e.Servers[0].Config(e)
 	config.CertFile = filepath.Join(e.PKI(), certs.FrontProxyClientDir, certs.CertFile)
@@ -84,8 +85,8 @@ func proxyConfig(e *envtest.Environment) *rest.Config {
 	return config
 }
 
-// direct is our server's own port for a user, as kube-apiserver would send its requests: for what kube-apiserver would
-// not pass on.
+// direct returns the endpoint of the server's own port for a user, with the requests that
+// kube-apiserver would send: for requests that kube-apiserver would not proxy.
 func direct(t *testing.T, e *envtest.Environment, who *user.DefaultInfo) envtest.Endpoint {
 	t.Helper()
 	config := proxyConfig(e)

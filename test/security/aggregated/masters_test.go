@@ -9,8 +9,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// TestS24Masters: system:masters may do anything without a question, in our server as in kube-apiserver. The group
-// comes from certificates and impersonation only, which both take more than our API: nobody gets into it through us.
+// TestS24Masters checks that system:masters is authorized without a SubjectAccessReview, in the
+// server as in kube-apiserver. Only certificates and impersonation give the group, and both need
+// more than this API: it lets no user join the group.
 func TestS24Masters(t *testing.T) {
 	newGadget(t, shared, unique("masters"))
 	name := unique("chief")
@@ -18,7 +19,7 @@ func TestS24Masters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// No role and no binding names this user.
+	// No role and no binding refers to this user.
 	newEndpoint(t, config).Must(t, http.MethodGet, current+"/gadgets", nil, nil)
 	master := &user.DefaultInfo{Name: name, Groups: []string{user.SystemPrivilegedGroup}}
 	direct(t, shared, master).Must(t, http.MethodGet, "/metrics", nil, nil)
@@ -26,7 +27,7 @@ func TestS24Masters(t *testing.T) {
 		t.Errorf("our server asked about a user of system:masters: %+v; want no question", got)
 	}
 
-	// Groups that only look like it are asked about, and refused.
+	// Similar group names are reviewed, and denied.
 	for _, groups := range [][]string{nil, {"system:master"}, {"System:Masters"}, {"system:masters,x"},
 		{"x, system:masters"}, {"system:masters/"}, {"%73ystem:masters"}} {
 		who := &user.DefaultInfo{Name: unique("chief"), Groups: groups}

@@ -43,12 +43,12 @@ func newGadget(t *testing.T, e *envtest.Environment, name string) {
 	admin(t, e).Must(t, http.MethodPost, current+"/gadgets", nil, gadgetJSON(name))
 }
 
-// same returns what is at a path, to be sent back.
+// same returns the object at a path, to be sent back.
 func same(path string) func(*testing.T) []byte {
 	return func(t *testing.T) []byte { return admin(t, shared).Must(t, http.MethodGet, path, nil, nil).Body }
 }
 
-// copyOf returns what is at a path with another name, to be created.
+// copyOf returns the object at a path with another name, to be created.
 func copyOf(path, name string) func(*testing.T) []byte {
 	return func(t *testing.T) []byte {
 		obj := &unstructured.Unstructured{}
@@ -64,8 +64,9 @@ func copyOf(path, name string) func(*testing.T) []byte {
 	}
 }
 
-// allow gives a user or a group rights, in one namespace or in all, and returns when kube-apiserver knows of them. The
-// function that it returns takes them away again, and returns when kube-apiserver knows of that.
+// allow grants a user or a group permissions, in one namespace or in all, and returns when
+// kube-apiserver applies them. The returned function revokes them, and returns when kube-apiserver
+// applies that.
 func allow(t *testing.T, e *envtest.Environment, subject rbacv1.Subject, namespace string,
 	rules ...rbacv1.PolicyRule) (revoke func()) {
 	t.Helper()
@@ -119,7 +120,7 @@ func allow(t *testing.T, e *envtest.Environment, subject rbacv1.Subject, namespa
 	}
 }
 
-// allowed asks kube-apiserver about the first right of a rule.
+// allowed creates a SubjectAccessReview of the first verb and resource of a rule.
 func allowed(ctx context.Context, t *testing.T, e *envtest.Environment, subject rbacv1.Subject, namespace string,
 	rule rbacv1.PolicyRule) (bool, error) {
 	t.Helper()
@@ -143,12 +144,12 @@ func allowed(ctx context.Context, t *testing.T, e *envtest.Environment, subject 
 	return review.Status.Allowed, nil
 }
 
-// ofGroup is the group of all users of a test.
+// ofGroup returns the group of all users of a test.
 func ofGroup(name string) rbacv1.Subject { return rbacv1.Subject{Kind: rbacv1.GroupKind, Name: name} }
 
 func ofUser(name string) rbacv1.Subject { return rbacv1.Subject{Kind: rbacv1.UserKind, Name: name} }
 
-// everything is all that can be done in our group; everywhere is all that is no resource.
+// everything allows everything in the API group; everywhere allows all non-resource requests.
 var (
 	everything = rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{"*"}, Verbs: []string{"*"}}
 	everywhere = rbacv1.PolicyRule{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}}

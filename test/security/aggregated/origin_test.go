@@ -22,13 +22,13 @@ import (
 	"example.com/extension-apiserver/test/clients/console"
 )
 
-// friend is the one origin that the shared server admits.
+// friend is the only origin that the shared server allows.
 const friend = "https://console.example.com"
 
 var admitFriend = "--cors-allowed-origins=^" + regexp.QuoteMeta(friend) + "$"
 
 // startKubectlProxy starts the real kubectl proxy on a free port, as an administrator, and returns
-// its address. It ends with the test.
+// its address. The proxy ends with the test.
 func startKubectlProxy(t *testing.T, args ...string) string {
 	t.Helper()
 	kubeconfig, err := shared.AdminKubeconfig()
@@ -47,7 +47,7 @@ func startKubectlProxy(t *testing.T, args ...string) string {
 	if err := shared.StartCommand(cmd); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Wait() }) // the context of the test has ended it
+	t.Cleanup(func() { _ = cmd.Wait() }) // killed with the context of the test
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	address, ok := strings.CutPrefix(strings.TrimSpace(line), "Starting to serve on ")
 	if !ok {
@@ -70,9 +70,9 @@ func dialPlain(t *testing.T, address string) *wire {
 	return &wire{conn, bufio.NewReader(conn), address}
 }
 
-// TestS52ForeignOrigin: a web page opens no console and no watch with a user's rights, neither
-// through kubectl proxy, which answers every page that the user's browser shows, nor at
-// kube-apiserver. The pages that a flag admits do.
+// TestS52ForeignOrigin checks that a web page cannot open a console or a watch with a user's
+// permissions. It uses kubectl proxy, which serves every page in the user's browser, and
+// kube-apiserver. Origins that a flag allows can do so.
 func TestS52ForeignOrigin(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	newWidget(t, shared, namespace, "w")
@@ -89,7 +89,7 @@ func TestS52ForeignOrigin(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		origins []string
-		// refused is the origin that the answer names, "" where the upgrade is to succeed.
+		// refused is the origin in the error, or "" if the upgrade must succeed.
 		refused string
 	}{
 		{"no Origin", nil, ""},
@@ -116,7 +116,7 @@ func TestS52ForeignOrigin(t *testing.T) {
 					if tc.refused == "" {
 						want := http.StatusSwitchingProtocols
 						if what == watch && tc.origins == nil {
-							want = http.StatusForbidden // by the library, as of built-in kinds
+							want = http.StatusForbidden // rejected by the library, as for built-in kinds
 						}
 						if got.Status != want {
 							t.Errorf("%s, want %d", got, want)
@@ -139,8 +139,8 @@ func TestS52ForeignOrigin(t *testing.T) {
 	}
 }
 
-// TestS52ClientGo: the client of client-go, which kubectl exec uses, sends no Origin: any but one
-// would be refused.
+// TestS52ClientGo checks that the client of client-go, which kubectl exec uses, works: it sends no
+// Origin, and any but one would be rejected.
 func TestS52ClientGo(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	newWidget(t, shared, namespace, "w")
@@ -152,10 +152,10 @@ func TestS52ClientGo(t *testing.T) {
 	}
 }
 
-// python is where the distribution's packages, such as python3-websocket, are found.
+// python is the interpreter that finds the distribution's packages, such as python3-websocket.
 const python = "/usr/bin/python3"
 
-// pythonClient opens a console at argv[1] with the settings of argv[2], and prints what it hears.
+// pythonClient opens a console at argv[1] with the settings of argv[2], and prints its output.
 const pythonClient = `
 import json, sys, websocket
 try:
@@ -167,8 +167,8 @@ ws.send_binary(b"\x00echo tick\nexit\n")
 print(ws.recv(), json.loads(ws.recv()[1:])["status"])
 `
 
-// TestS52Python: Python's websocket-client acts as a browser and sends an Origin, unless it is told
-// not to.
+// TestS52Python checks that Python's websocket-client, which sends an Origin like a browser, is
+// rejected unless the Origin is suppressed.
 func TestS52Python(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), python, "-c", "import websocket").CombinedOutput(); err != nil {
 		t.Fatalf("import websocket: %v; scripts/needs.sh test installs it\n%s", err, out)
@@ -189,16 +189,16 @@ func TestS52Python(t *testing.T) {
 	}
 }
 
-// TestS52RejectPaths: with the flag that docs/access.md names, kubectl proxy passes on no console,
-// however its path is written, and everything else.
+// TestS52RejectPaths checks that kubectl proxy with the flag in docs/operate/access.md rejects the
+// paths of consoles in every notation, and forwards all other paths.
 func TestS52RejectPaths(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "access.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "operate", "access.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	match := regexp.MustCompile(`--reject-paths='[^']+`).Find(page)
 	if match == nil {
-		t.Fatal("docs/access.md has no example of --reject-paths")
+		t.Fatal("docs/operate/access.md has no example of --reject-paths")
 	}
 	// Without the quotes of the shell and the backslashes of the table.
 	flag := strings.NewReplacer("'", "", `\|`, "|").Replace(string(match))
@@ -207,7 +207,7 @@ func TestS52RejectPaths(t *testing.T) {
 	newWidget(t, shared, namespace, "console")
 	rejecting, plain := startKubectlProxy(t, flag), startKubectlProxy(t)
 	base := widgetsOf(namespace)
-	// kubectl proxy cleans a path with a redirect, which a WebSocket does not follow.
+	// kubectl proxy redirects to the cleaned path, and a WebSocket does not follow redirects.
 	for path, want := range map[string]int{
 		base + "/w/console":       403,
 		base + "/w/console/":      403,

@@ -20,11 +20,12 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestS21Outage: while kube-apiserver gives no envtest.Answer, our server lets nobody in whom it has not asked about
-// before; it says of itself what is wrong, lives, and works again as soon as kube-apiserver does. Nothing restarts it.
+// TestS21Outage checks that while kube-apiserver sends no response, the server authorizes no
+// request whose decision is not cached. The server reports the failure, stays live, and works
+// again as soon as kube-apiserver does, without a restart.
 func TestS21Outage(t *testing.T) {
 	t.Parallel()
-	// A verdict that is remembered is longer than the test.
+	// The cached decision outlives the test.
 	_, options, err := audited(t.TempDir(), "10m")
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +41,7 @@ func TestS21Outage(t *testing.T) {
 		return &user.DefaultInfo{Name: unique("stranger"), Groups: []string{members}}
 	}
 	const list = "/gadgets"
-	// The positive control: before the outage, both have the right.
+	// The positive control: before the outage, both have the permission.
 	for _, who := range []*user.DefaultInfo{known, stranger()} {
 		if got := get(who, "/metrics"); got.Status != http.StatusOK {
 			t.Fatalf("metrics with the right: %s, want 200", got)
@@ -56,8 +57,8 @@ func TestS21Outage(t *testing.T) {
 		if got := get(known, current+list); got.Status != http.StatusOK {
 			t.Errorf("what was allowed before, and is remembered: %s, want 200", got)
 		}
-		// That /readyz says it too, a little later, is shown by TestS13Silence: kube-controller-manager would not
-		// outlive the wait.
+		// TestS13Silence checks that /readyz reports it too, a little later: here
+		// kube-controller-manager would not outlive the wait.
 		if metrics := get(known, "/metrics"); !strings.Contains(string(metrics.Body),
 			`apiserver_delegated_authz_request_total{code="<error>"}`) {
 			t.Errorf("metrics: %s; want checks that failed among them", metrics)
@@ -75,7 +76,8 @@ func TestS21Outage(t *testing.T) {
 	})
 }
 
-// refuseAll sends many requests at once, with different users and verbs, and counts those that were let in.
+// refuseAll concurrently sends requests of different users and verbs, and fails if any is not
+// rejected.
 func refuseAll(t *testing.T, e *envtest.Environment, stranger func() *user.DefaultInfo) {
 	t.Helper()
 	requests := []struct{ method, path string }{
@@ -106,7 +108,7 @@ func refuseAll(t *testing.T, e *envtest.Environment, stranger func() *user.Defau
 	}
 }
 
-// recovered waits until users are let in whom the server has not seen, and it is ready.
+// recovered waits until the server is ready, and authorizes users that it has not seen before.
 func recovered(t *testing.T, e *envtest.Environment, stranger func() *user.DefaultInfo) {
 	t.Helper()
 	e.Eventually(t, "requests to be authorized again", envtest.Patience, func(context.Context) error {
@@ -126,7 +128,8 @@ func recovered(t *testing.T, e *envtest.Environment, stranger func() *user.Defau
 	})
 }
 
-// pause stops kube-apiserver as it is (SIGSTOP), and returns when none of its threads runs; or lets it go on (SIGCONT).
+// pause stops kube-apiserver (SIGSTOP), and returns when none of its threads runs; or it continues
+// kube-apiserver (SIGCONT).
 func pause(t *testing.T, e *envtest.Environment, signal syscall.Signal) {
 	t.Helper()
 	pid := kubeAPIServer(t, e)
@@ -154,7 +157,8 @@ func pause(t *testing.T, e *envtest.Environment, signal syscall.Signal) {
 	})
 }
 
-// kubeAPIServer is the process: a child of this one that has the directory of the environment in its arguments.
+// kubeAPIServer returns the PID: a child of this process with the directory of the environment in
+// its arguments.
 func kubeAPIServer(t *testing.T, e *envtest.Environment) int {
 	t.Helper()
 	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -22,8 +22,9 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestS49Audit: each request is in the logs of both servers under one ID, and both say who it was: our server the user
-// that acts, kube-apiserver also the one that impersonates it.
+// TestS49Audit checks that each request is in the audit logs of both servers under one ID, and
+// that both identify the user. The server logs the effective user, kube-apiserver also the
+// impersonating one.
 func TestS49Audit(t *testing.T) {
 	members := unique("auditors")
 	allow(t, shared, ofGroup(members), "", everything)
@@ -69,7 +70,7 @@ func TestS49Audit(t *testing.T) {
 	}
 }
 
-// record is a request that both servers must record.
+// record is a request that both servers must log.
 type record struct {
 	name, method, path string
 	body               []byte
@@ -130,7 +131,7 @@ func compareRecords(t *testing.T, id string, r record, who authenticationv1.User
 	} else if diff := cmp.Diff(&who, kube.ImpersonatedUser); diff != "" || kube.User.Username != impersonator {
 		t.Errorf("kube-apiserver's log has %s impersonating (-want +got):\n%s", kube.User.Username, diff)
 	}
-	// kube-apiserver does not read the body, in which a create has its name.
+	// kube-apiserver does not read the body, which has the name of a created object.
 	server := cmpopts.IgnoreFields(auditv1.ObjectReference{}, "UID", "ResourceVersion")
 	if diff := cmp.Diff(&r.ref, own.ObjectRef, server); diff != "" {
 		t.Errorf("object in our server's log (-want +got):\n%s", diff)
@@ -146,7 +147,7 @@ func compareRecords(t *testing.T, id string, r record, who authenticationv1.User
 	}
 }
 
-// completed waits for the event of a request's end.
+// completed waits for the final event of a request.
 func completed(t *testing.T, log, id string) auditv1.Event {
 	t.Helper()
 	var found auditv1.Event

@@ -18,8 +18,9 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// TestS42NoRedirect crawls all that our server serves, and what is near it: a redirect would send clients, with their
-// credentials, or kube-apiserver itself, where an answer says (CVE-2022-3172).
+// TestS42NoRedirect crawls all paths that the server serves, and similar paths, and checks that
+// none redirects. A redirect would send clients with their credentials, or kube-apiserver itself,
+// to a place that the response chooses (CVE-2022-3172).
 func TestS42NoRedirect(t *testing.T) {
 	namespace := shared.NewNamespace(t)
 	newWidget(t, shared, namespace, "w")
@@ -31,7 +32,7 @@ func TestS42NoRedirect(t *testing.T) {
 		t.Fatalf("the crawl did not find %s among its %d paths", want, len(paths))
 	}
 	served := 0
-	// Nothing changes: what would write has no body, and is a dry run.
+	// Nothing changes: writes have no body, and are dry runs.
 	const query = "?timeoutSeconds=1&dryRun=All"
 	for _, path := range paths {
 		if isServed(t, server, path) {
@@ -53,7 +54,7 @@ func TestS42NoRedirect(t *testing.T) {
 	}
 }
 
-// notRedirected fails for any answer of 3xx. Nothing in these requests is conditional.
+// notRedirected fails for any response of 3xx. No request is conditional.
 func notRedirected(t *testing.T, server envtest.Endpoint, method, path string) {
 	t.Helper()
 	resp := server.Open(t, method, path, nil, nil)
@@ -74,7 +75,8 @@ func isServed(t *testing.T, server envtest.Endpoint, path string) bool {
 
 var parameter = regexp.MustCompile(`\{[a-z]+\}`)
 
-// crawl returns the paths in the index and in the OpenAPI documents, with parameters that exist.
+// crawl returns the paths in the index and in the OpenAPI documents, with existing objects as
+// parameters.
 func crawl(t *testing.T, server envtest.Endpoint, namespace string) []string {
 	t.Helper()
 	var index struct{ Paths []string }

@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// wire is a connection on which a test writes what no HTTP client would.
+// wire is a connection on which a test writes requests that no HTTP client would send.
 type wire struct {
 	net.Conn
 	reader *bufio.Reader
@@ -52,7 +52,7 @@ func dial(t *testing.T, config *rest.Config) *wire {
 	return &wire{conn, bufio.NewReader(conn), target.Host}
 }
 
-// send writes a request with lines of headers as they are.
+// send writes a request with unmodified header lines.
 func (w *wire) send(t *testing.T, method, path, body string, lines ...string) {
 	t.Helper()
 	if body != "" {
@@ -65,7 +65,7 @@ func (w *wire) send(t *testing.T, method, path, body string, lines ...string) {
 	}
 }
 
-// receive reads an answer. The error is that of a connection which is closed.
+// receive reads a response. It returns an error if the connection is closed.
 func (w *wire) receive() (envtest.Answer, error) {
 	resp, err := http.ReadResponse(w.reader, nil)
 	if err != nil {
@@ -79,7 +79,8 @@ func (w *wire) receive() (envtest.Answer, error) {
 	return envtest.Answer{Status: resp.StatusCode, Header: resp.Header, Body: body}, err
 }
 
-// TestS07Smuggling: a client of kube-apiserver cannot make our server take it for another, by any header that it sends.
+// TestS07Smuggling checks that no header of a kube-apiserver client makes the server take it for
+// another user.
 func TestS07Smuggling(t *testing.T) {
 	anybody(t)
 	mallory := unique("mallory")
@@ -92,7 +93,8 @@ func TestS07Smuggling(t *testing.T) {
 	plus := func(lines ...string) []string { return append(slices.Clone(root), lines...) }
 	for name, tc := range map[string]struct {
 		lines []string
-		// refused is the status, if the request may not pass as that of the user itself.
+		// refused is the expected status if the request must not pass as the user's own. 0 means
+		// that it passes.
 		refused int
 	}{
 		// The first is the positive control.
@@ -136,7 +138,8 @@ func TestS07Smuggling(t *testing.T) {
 	}
 }
 
-// smuggle sends a review with more headers. It passes as the caller's own, or is refused; -1 stands for either.
+// smuggle sends a review with more headers. It passes as the caller's own, or is rejected with
+// refused; -1 allows either.
 func smuggle(t *testing.T, config *rest.Config, lines []string, refused int) {
 	t.Helper()
 	w := dial(t, config)
@@ -146,7 +149,8 @@ func smuggle(t *testing.T, config *rest.Config, lines []string, refused int) {
 		t.Fatalf("no answer: %v", err)
 	}
 	if got.Status == http.StatusServiceUnavailable && refused == got.Status {
-		// kube-apiserver hides the answer to an upgrade that is none. The log tells who it was for our server.
+		// kube-apiserver hides the response to an upgrade request that was not upgraded. The log
+		// shows the user that the server saw.
 		own := completed(t, logs.server, got.Header.Get("Audit-Id"))
 		isMallory(t, own.User)
 		return
@@ -172,7 +176,8 @@ func isMallory(t *testing.T, who authenticationv1.UserInfo) {
 	}
 }
 
-// TestS20Refused: who may not impersonate gets 403 from kube-apiserver, and our server hears nothing of it.
+// TestS20Refused checks that a user without the permission to impersonate gets 403 from
+// kube-apiserver, which sends no request to the server.
 func TestS20Refused(t *testing.T) {
 	anybody(t)
 	name, bob := unique("mallory"), unique("bob")
@@ -190,7 +195,7 @@ func TestS20Refused(t *testing.T) {
 	if got := specs(logs.checks(t, shared)[bob]); got != nil {
 		t.Errorf("our server asked about %s: %+v", bob, got)
 	}
-	// The same request with the right, which is for one user and no group.
+	// The same request with the permission, which covers one user and no group.
 	allow(t, shared, ofUser(name), "", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"users"},
 		Verbs: []string{"impersonate"}})
 	if got := post(); got.Status != http.StatusCreated || seen(t, got.Body).UserInfo.Username != bob {
@@ -202,8 +207,9 @@ func TestS20Refused(t *testing.T) {
 	}
 }
 
-// TestS20Constrained: the right to impersonate for one verb and one resource of ours (KEP-5284) is a right to that and
-// no more. It is kube-apiserver that decides; to our server it is the user who acts.
+// TestS20Constrained checks that the permission to impersonate for one verb and one resource of
+// the API (KEP-5284) covers nothing else. kube-apiserver decides; the server sees only the
+// impersonated user.
 func TestS20Constrained(t *testing.T) {
 	if envtest.Minor() < "1.36" {
 		t.Skip("before Kubernetes 1.36 it is behind a feature gate that is off")

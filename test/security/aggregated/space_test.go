@@ -26,10 +26,12 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestS07Space: a name with a space at its end is another name. It arrives whole in HTTP/2, in which kube-apiserver
-// passes requests on. A request for an upgrade goes in HTTP/1.1, where kube-apiserver's side cuts spaces off the values
-// of headers, before our server could see them: whoever signs client certificates, or chooses names and groups
-// elsewhere, must give out none with spaces at the ends. Our certgen refuses them.
+// TestS07Space checks the handling of a name that ends with a space, which is a different name. It
+// arrives complete over HTTP/2, which kube-apiserver uses for proxied requests.
+//
+// An upgrade request uses HTTP/1.1, where kube-apiserver trims the values of headers before the
+// server can see them. So no client certificate and no other source of names and groups may
+// contain leading or trailing spaces. certgen rejects them.
 func TestS07Space(t *testing.T) {
 	anybody(t)
 	name := unique("alice")
@@ -48,7 +50,7 @@ func TestS07Space(t *testing.T) {
 	}
 }
 
-// spaced has a certificate that internal/certs does not make.
+// spaced returns a configuration with a certificate that internal/certs does not issue.
 func spaced(t *testing.T, name, group string) *rest.Config {
 	t.Helper()
 	dir := filepath.Join(shared.PKI(), "client-ca")

@@ -14,9 +14,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// TestS43Tunnel: kube-apiserver joins a client's connection with its own to our server when the client asks for an
-// upgrade. Unless our server answers 101, both must end: who keeps such a connection speaks to our server as the front
-// proxy, and can claim to be anybody (CVE-2018-1002105).
+// TestS43Tunnel checks that an upgrade request leaves no tunnel unless the server sends status 101.
+// kube-apiserver joins a client's connection with its own connection to the server for an upgrade.
+// Without status 101 both must be closed: a client that keeps the connection acts as the front
+// proxy towards the server, and can claim to be any user (CVE-2018-1002105).
 func TestS43Tunnel(t *testing.T) {
 	anybody(t)
 	namespace := shared.NewNamespace(t)
@@ -34,7 +35,7 @@ func TestS43Tunnel(t *testing.T) {
 		path   string
 		status int
 	}{
-		// kube-apiserver makes 503 of a success that is no upgrade.
+		// kube-apiserver turns a success without an upgrade into 503.
 		"discovery":                      {current, 503},
 		"a list":                         {widgetsOf(namespace), 503},
 		"an object":                      {item, 503},
@@ -65,7 +66,8 @@ func TestS43Tunnel(t *testing.T) {
 		if got, err := w.receive(); err != nil || got.Status != http.StatusSwitchingProtocols {
 			t.Fatalf("%s (%v), want 101", got, err)
 		}
-		// A request is no frame of a WebSocket: our server ends the connection and reads no further one.
+		// A request is not a WebSocket frame: the server ends the connection and reads no further
+		// request.
 		w.claim(t, "after the upgrade", mallory)
 	})
 	if got := specs(logs.checks(t, shared)["root"]); got != nil {
@@ -81,8 +83,8 @@ func upgradeLines(protocol string) []string {
 	}
 }
 
-// claim sends a second request on the same connection, as the front proxy would for another user. Either the connection
-// is closed, or kube-apiserver reads it as one of the client's own.
+// claim sends a second request on the same connection, as the front proxy would for another user.
+// Either the connection is closed, or kube-apiserver reads it as another request of the client.
 func (w *wire) claim(t *testing.T, what, name string) {
 	t.Helper()
 	body := string(reviewJSON)
@@ -93,7 +95,7 @@ func (w *wire) claim(t *testing.T, what, name string) {
 	request := "POST " + current + reviews + " HTTP/1.1\r\nHost: " + w.host + "\r\n" + strings.Join(lines, "\r\n") +
 		"\r\n\r\n" + body
 	if _, err := io.WriteString(w, request); err != nil {
-		return // closed, as it should be
+		return // closed, as required
 	}
 	got, err := w.receive()
 	if errors.Is(err, os.ErrDeadlineExceeded) {

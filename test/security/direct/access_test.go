@@ -19,13 +19,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// verdict is a script for a SubjectAccessReview with these fields in its status.
+// verdict returns a script that responds with a SubjectAccessReview with these fields in its
+// status.
 func verdict(fields string) http.HandlerFunc {
 	return reply(http.StatusCreated,
 		`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{`+fields+`}}`)
 }
 
-// judge scripts the verdicts, by what is asked.
+// judge scripts the responses to SubjectAccessReviews by their spec.
 func (s *server) judge(t *testing.T, by func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc) {
 	t.Helper()
 	s.script(accessReviews, func(w http.ResponseWriter, req *http.Request) {
@@ -41,7 +42,8 @@ func gadget(name string) string {
 		`"},"spec":{"purpose":"none"}}`
 }
 
-// TestS21ReviewFails: when kube-apiserver gives no clear yes, nobody is let through, and nothing is done.
+// TestS21ReviewFails checks that no request is authorized, and nothing is done, unless
+// kube-apiserver responds with a clear yes.
 func TestS21ReviewFails(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -93,7 +95,7 @@ func TestS21ReviewFails(t *testing.T) {
 	}
 }
 
-// five creates five gadgets at once.
+// five creates five gadgets concurrently.
 func (s *server) five(proxy *tls.Certificate, user string) []answer {
 	answers := make([]answer, 5)
 	var wait sync.WaitGroup
@@ -107,8 +109,9 @@ func (s *server) five(proxy *tls.Certificate, user string) []answer {
 	return answers
 }
 
-// TestS24Masters: the group system:masters is allowed everything without being asked for, as at kube-apiserver; only
-// the front proxy, or a certificate of the users' CA, can say that somebody is in it.
+// TestS24Masters checks that the group system:masters is authorized for everything without a
+// SubjectAccessReview, as at kube-apiserver. Only the front proxy, or a certificate of the users'
+// CA, can put a user into the group.
 func TestS24Masters(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -127,15 +130,15 @@ func TestS24Masters(t *testing.T) {
 	}
 	s.get(t, proxy, http.Header{"X-Remote-User": {"system:masters"}}).want(t, "the user system:masters",
 		http.StatusForbidden)
-	// A token's groups are what kube-apiserver says.
+	// A token's groups are those of kube-apiserver's TokenReview.
 	s.script(tokenReviews, reply(http.StatusCreated, `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","status":{"authenticated":true,"user":{"username":"x","groups":["makers"]}}}`))
 	header := bearer("token")
 	header["X-Remote-Group"] = []string{"system:masters"}
 	s.get(t, nil, header).want(t, "a token with a group in a header", http.StatusForbidden)
 }
 
-// TestS25Revoked: a right that is taken away is gone when the verdict's time is over; nobody lives on the verdict of
-// another.
+// TestS25Revoked checks that a revoked permission ends when the cached decision expires, and that
+// no user benefits from the cached decision of another user.
 func TestS25Revoked(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "--authorization-webhook-cache-authorized-ttl=2s")
@@ -147,7 +150,7 @@ func TestS25Revoked(t *testing.T) {
 	proxy, ann := frontProxy(t), http.Header{"X-Remote-User": {"ann"}}
 	s.get(t, proxy, ann).want(t, "while it is allowed", http.StatusOK)
 	yes.Store(false)
-	// The same user with something else about it is another: its verdict is not the one that is remembered.
+	// A user with another group, UID or extra is another user: the cached decision does not apply.
 	for name, header := range map[string]http.Header{
 		"with a group": {"X-Remote-User": {"ann"}, "X-Remote-Group": {"a"}},
 		"with a UID":   {"X-Remote-User": {"ann"}, "X-Remote-Uid": {"1"}},
@@ -164,7 +167,8 @@ func TestS25Revoked(t *testing.T) {
 	})
 }
 
-// TestS25Cached: verdicts are remembered for each question of its own, and huge questions not at all.
+// TestS25Cached checks that authorization decisions are cached per distinct SubjectAccessReview,
+// and that decisions on huge reviews are not cached.
 func TestS25Cached(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "--authorization-webhook-cache-authorized-ttl=5m")

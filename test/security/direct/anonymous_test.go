@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// TestS14NoCredentials: whoever shows no credentials gets nothing but whether the server is well. What there is, the
-// server's own index says to an administrator.
+// TestS14NoCredentials checks that an unauthenticated client can read only the health endpoints.
+// The test takes the paths from the server's own index, as an administrator.
 func TestS14NoCredentials(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -43,7 +43,7 @@ func TestS14NoCredentials(t *testing.T) {
 			got.want(t, method+" "+path, http.StatusUnauthorized)
 		}
 	}
-	// Those three say no more than they must.
+	// The three health endpoints disclose nothing else.
 	for _, path := range open {
 		if got := s.try(nil, http.MethodGet, path, nil, ""); got.body != "ok" {
 			t.Errorf("GET %s: %s, want ok", path, got)
@@ -58,10 +58,11 @@ func TestS14NoCredentials(t *testing.T) {
 	}
 }
 
-// refusesBodies sends bodies without credentials. None is waited for, or read.
+// refusesBodies sends bodies without credentials. The server neither waits for them nor reads
+// them.
 func (s *server) refusesBodies(t *testing.T) {
 	t.Helper()
-	const at = 5 * time.Second // which is at once on a busy machine, and no time limit of the server
+	const at = 5 * time.Second // at once on a busy machine; no timeout of the server
 	large := strings.Repeat("a,", maxBody/2)
 	for _, tc := range []struct{ name, contentType, length, body string }{
 		{"JSON", jsonType, "", gadget("x")},
@@ -87,7 +88,7 @@ func (s *server) refusesBodies(t *testing.T) {
 			if err := conn.SetDeadline(began.Add(2 * at)); err != nil {
 				t.Fatal(err)
 			}
-			// The server may hang up before it has all.
+			// The server may close the connection before it has all.
 			go func() {
 				_, _ = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\n%s\r\n\r\n%s", method,
 					protected, tc.contentType, length, tc.body)
@@ -102,7 +103,7 @@ func (s *server) refusesBodies(t *testing.T) {
 			if tc.length != "" {
 				continue
 			}
-			// HTTP/2: the answer ends the connection, so a second request finds it closed.
+			// HTTP/2: the connection ends with the response, so a second request finds it closed.
 			check = s.costs(t, what+" over HTTP/2", time.Second, 32)
 			open, header := oneConnection(t, nil), http.Header{"Content-Type": {tc.contentType}}
 			s.send(open, method, protected, header, tc.body).want(t, what+" over HTTP/2", http.StatusUnauthorized)

@@ -22,18 +22,19 @@ import (
 )
 
 const (
-	// maxBody is how much the library reads of a body (MaxRequestBodyBytes of its configuration).
+	// maxBody is the maximum that the library reads of a body (MaxRequestBodyBytes of its
+	// configuration).
 	maxBody = 3 << 20
 	// maxYAML is the limit for YAML, and for server-side apply.
 	maxYAML = 768 << 10
 )
 
-// endless is a body of spaces that never ends by itself. It counts what was taken of it.
+// endless is a body of spaces that never ends. It counts the bytes that were read.
 type endless struct{ taken atomic.Int64 }
 
 func (e *endless) Read(p []byte) (int, error) {
 	copy(p, bytes.Repeat([]byte(" "), len(p)))
-	// A bound, so that the test ends where the server does not end it.
+	// A limit, so that the test ends if the server does not stop.
 	if e.taken.Add(int64(len(p))) > 1<<30 {
 		return 0, errors.New("the server took 1 GiB")
 	}
@@ -42,7 +43,8 @@ func (e *endless) Read(p []byte) (int, error) {
 
 func (e *endless) Close() error { return nil }
 
-// bodies are requests that have a body, by what they do; padded has the length that is asked for.
+// bodies are requests that have a body, by operation. The test pads each body to the required
+// length.
 var bodies = []struct {
 	name, method, path, contentType, body string
 	accepted, limit                       int
@@ -63,8 +65,9 @@ var bodies = []struct {
 
 func padded(body string, length int) string { return body + strings.Repeat(" ", length-len(body)) }
 
-// TestS29Bodies: a body of 3 MiB, or 1 MiB of what the YAML parser reads, is read whatever the request is, one of a
-// byte more is not, whether its length is announced or not; of one that does not end no more is taken than that.
+// TestS29Bodies checks the limit of request bodies: 3 MiB, and 768 KiB for bodies of the YAML
+// parser. The server reads a body of this size, and rejects one more byte, with or without a
+// Content-Length. It reads no more than the limit of a body that does not end.
 func TestS29Bodies(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -73,7 +76,7 @@ func TestS29Bodies(t *testing.T) {
 		gadget("there")); got.status != http.StatusCreated {
 		t.Fatalf("create the gadget: %s", got)
 	}
-	onTheWay := socketBuffers(t) + 1<<20 // and what net/http has in hand at both ends
+	onTheWay := socketBuffers(t) + 1<<20 // and the buffers of net/http at both ends
 	check := s.costs(t, "56 bodies of 1 or 3 MiB and 14 that do not end", time.Minute, 200)
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2"} {
 		ann := s.keep(t, frontProxy(t))
@@ -81,7 +84,8 @@ func TestS29Bodies(t *testing.T) {
 		for _, tc := range bodies {
 			t.Run(protocol+"/"+tc.name, func(t *testing.T) {
 				send := func(body io.Reader) answer {
-					// A client has a time of its own for each; the server has taken what it takes long before.
+					// Each request has its own client timeout; the server reads its maximum long
+					// before.
 					ctx, cancel := context.WithTimeout(t.Context(), envtest.Patience)
 					defer cancel()
 					req, err := http.NewRequestWithContext(ctx, tc.method, ann.base+tc.path, body)
@@ -95,13 +99,13 @@ func TestS29Bodies(t *testing.T) {
 					{tc.limit + 1, http.StatusRequestEntityTooLarge}} {
 					body := padded(tc.body, length.bytes)
 					send(strings.NewReader(body)).want(t, fmt.Sprintf("a body of %d bytes", length.bytes), length.want)
-					// A reader that does not tell its length is sent in chunks.
+					// A reader of unknown length is sent in chunks.
 					send(io.MultiReader(strings.NewReader(body))).want(t,
 						fmt.Sprintf("a body of %d bytes in chunks", length.bytes), length.want)
 				}
 				body := &endless{}
 				got := send(body)
-				// The answer may be lost with the connection that the server closes.
+				// The response may be lost with the connection that the server closes.
 				if got.status != http.StatusRequestEntityTooLarge && got.status != 0 {
 					t.Errorf("a body that does not end: %s, want 413 or a closed connection", got)
 				}
@@ -115,7 +119,8 @@ func TestS29Bodies(t *testing.T) {
 	check()
 }
 
-// socketBuffers is how many bytes the kernel may hold between a sender and a receiver that reads no more.
+// socketBuffers returns how many bytes the kernel may hold between a sender and a receiver that
+// stopped to read.
 func socketBuffers(t *testing.T) int64 {
 	t.Helper()
 	var sum int64
@@ -133,7 +138,8 @@ func socketBuffers(t *testing.T) int64 {
 	return sum
 }
 
-// TestS29LengthLies: a Content-Length that is not the length of the body gets nothing done.
+// TestS29LengthLies checks that a request has no effect if its Content-Length does not match its
+// body.
 func TestS29LengthLies(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -141,8 +147,8 @@ func TestS29LengthLies(t *testing.T) {
 	body := gadget("liar")
 	for _, tc := range []struct {
 		name, lengths string
-		ends          bool // the client ends where more should come
-		want          int  // 0: any answer but success
+		ends          bool // the client closes its side where more should come
+		want          int  // 0: any response except success
 	}{
 		{"too long", fmt.Sprintf("Content-Length: %d", len(body)+1), true, 0},
 		{"a tebibyte", fmt.Sprintf("Content-Length: %d", 1<<40), true, 0},

@@ -25,19 +25,20 @@ const (
 	jsonPatch = string(types.JSONPatchType)
 	merge     = string(types.MergePatchType)
 	apply     = string(types.ApplyYAMLPatchType)
-	// strict refuses what is unknown or said twice, force is what an apply needs.
+	// strict rejects unknown and duplicate fields. force has the parameters that an apply needs.
 	strict = "?fieldValidation=Strict"
 	force  = "?fieldManager=bomber&force=true"
 )
 
-// bomb is a small body that costs much to read, if it is read as it wishes.
+// bomb is a small body that is expensive to decode.
 type bomb struct {
 	name, method, path, contentType, body string
 	header                                http.Header
-	want                                  string // of the status, "400 413"
+	want                                  string // allowed status codes, "400 413"
 }
 
-// laughs is a YAML of 9 levels, each of which names the one below nine times: 9^9 values (CVE-2019-11253).
+// laughs returns YAML of 9 levels, each of which refers to the one below nine times: 9^9 values
+// (CVE-2019-11253).
 func laughs(prefix string) string {
 	var b strings.Builder
 	b.WriteString(prefix + "a0: &a0 [\"lol\",\"lol\",\"lol\",\"lol\",\"lol\",\"lol\",\"lol\",\"lol\",\"lol\"]\n")
@@ -48,7 +49,8 @@ func laughs(prefix string) string {
 	return b.String()
 }
 
-// copies is a JSON patch of n copies of the annotations into themselves, each of which doubles them.
+// copies returns a JSON patch that copies the annotations into themselves n times. Each copy
+// doubles them.
 func copies(n int) string {
 	var b strings.Builder
 	b.WriteString(`[{"op":"add","path":"/metadata/annotations","value":{"a":"` + strings.Repeat("x", 1000) + `"}}`)
@@ -58,7 +60,7 @@ func copies(n int) string {
 	return b.String() + "]"
 }
 
-// zeros is so many MiB of nothing, compressed: a thousandth of it.
+// zeros returns so many MiB of zeros, compressed to a thousandth.
 func zeros(t *testing.T, mebibytes int) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -152,8 +154,8 @@ func many(n int) string {
 	return b.String()
 }
 
-// TestS30Bombs: a body that would grow when it is read, into memory or time, is refused before it does, even from a
-// caller with all rights. With a read it is not looked at.
+// TestS30Bombs checks that the server rejects a body that would expand in memory or time before it
+// expands, even from a user with all permissions. It ignores the body of a read.
 func TestS30Bombs(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -164,7 +166,7 @@ func TestS30Bombs(t *testing.T) {
 		maps.Copy(header, b.header)
 		return ann.try(b.method, b.path, header, b.body)
 	}
-	// The same forms, with nothing in them that explodes, are good.
+	// The same types of bodies succeed if nothing in them expands.
 	for _, b := range []bomb{
 		{"create", http.MethodPost, protected, jsonType, gadget("there"), nil, "201"},
 		{"create from a YAML with the signs of an alias in a text", http.MethodPost, protected, yamlType,
@@ -181,13 +183,13 @@ func TestS30Bombs(t *testing.T) {
 	}
 	stored := s.get(t, frontProxy(t), http.Header{"X-Remote-User": {"ann"}}).body
 	all := bombs(t)
-	// Reads come first: the heap that writes leave would hide what they take.
+	// Reads come first: the heap that writes leave would hide their memory.
 	for _, b := range all {
 		s.readBomb(t, b)
 	}
 	for _, b := range all {
-		// Most take 10 to 100 ms and some MiB, and 520,000 values of a YAML 1 s and 70 MiB, because the library reads
-		// them three times. What is written out takes minutes and gigabytes.
+		// Most take 10 to 100 ms and some MiB. 520,000 values of YAML take 1 s and 70 MiB, because
+		// the library reads them three times. An expanded body takes minutes and gigabytes.
 		check := s.costs(t, b.name, 5*time.Second, 150)
 		if got := send(b); !strings.Contains(" "+b.want+" ", fmt.Sprintf(" %d ", got.status)) {
 			t.Errorf("%s: %s, want %s", b.name, got, b.want)
@@ -202,7 +204,8 @@ func TestS30Bombs(t *testing.T) {
 	}
 }
 
-// readBomb sends the body with reads. Who sends a body that is not read may find the connection closed.
+// readBomb sends the body with reads. If a client sends a body that is not read, it may find the
+// connection closed.
 func (s *server) readBomb(t *testing.T, b bomb) {
 	t.Helper()
 	header := http.Header{"Content-Type": {b.contentType}}

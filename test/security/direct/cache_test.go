@@ -13,13 +13,15 @@ import (
 	"time"
 )
 
-// names: the library asks 200 times a second, after 400 at once. 9,000 names take 45 s and fill what is remembered;
-// 100,000 take 9 minutes: go test ./test/security/direct -run TestS25Bounded -names 100000 -timeout 20m
+// names: the library sends 200 requests a second, after a burst of 400. 9,000 names take 45 s and
+// fill the cache; 100,000 take 9 minutes: go test ./test/security/direct -run TestS25Bounded
+// -names 100000 -timeout 20m
 var names = flag.Int("names", 9000, "how many names TestS25Bounded asks for, more than 8,400")
 
-// TestS25Bounded: one user who asks for ever new names, with ever new extras, fills the memory of verdicts with at most
-// 8192 of them, and the oldest goes first. The names are nearly as long as those that are not remembered at all: 10,000
-// bytes, and the path counts too. So this is the most that names can cost.
+// TestS25Bounded checks that one user who requests different names, with different extras, fills
+// the cache of authorization decisions with at most 8192 entries, and that the oldest is evicted
+// first. The names are nearly as long as those that are never cached: 10,000 bytes, including the
+// path. So this is the maximum cost of names.
 func TestS25Bounded(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "--authorization-webhook-cache-authorized-ttl=10m")
@@ -31,7 +33,7 @@ func TestS25Bounded(t *testing.T) {
 	ask := func(i int) answer {
 		header, name := http.Header{"X-Remote-User": {"ann"}}, fmt.Sprintf("%s-%d", long, i)
 		if i%2 == 0 {
-			// What else is known of a user is part of the question too.
+			// The other attributes of a user are part of the cache key too.
 			header["X-Remote-Extra-Session"], name = []string{name}, long
 		}
 		return ann.try(http.MethodGet, protected+"/"+name, header, "")
@@ -59,7 +61,8 @@ func TestS25Bounded(t *testing.T) {
 		ask(i)
 		return len(s.requests(accessReviews))
 	}
-	// The last is remembered, and so is one that is nearly as old as the memory reaches; the first is not any more.
+	// The cache contains the last name and one that is nearly as old as its capacity; it no longer
+	// contains the first.
 	for _, tc := range []struct{ name, want int }{{count, 0}, {count - remembered + 2*atOnce, 0}, {1, 1},
 		{count - remembered - 2*atOnce, 1}} {
 		if got := asked(tc.name); got != tc.want {
@@ -67,8 +70,8 @@ func TestS25Bounded(t *testing.T) {
 				tc.name, got, tc.want)
 		}
 	}
-	// 8192 questions of 5 and 10 kB are 60 MiB, however many came before; the collector lets them, and what each
-	// request needs for a moment, double. The CPU is that of the requests and reviews: 13 ms each is far more than they
-	// need.
+	// 8192 reviews of 5 and 10 kB are 60 MiB, however many came before. Garbage collection lets
+	// them double, together with the memory that each request needs for a moment. The CPU time is
+	// that of the requests and reviews: 13 ms each is far more than they need.
 	check()
 }

@@ -16,9 +16,9 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestS11WeakTrust: a front proxy of any name, or one whose CA signs users too, is rejected, unless
-// a flag tolerates it; then the log warns. Its certificate makes no user either, though the users'
-// CA signed it.
+// TestS11WeakTrust checks that the server refuses to trust a front proxy of any name, or one whose
+// CA also signs users, unless a flag tolerates it. Then the log has a warning. Otherwise its
+// certificate authenticates no user either, even if the users' CA signed it.
 func TestS11WeakTrust(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -75,7 +75,7 @@ func TestS11WeakTrust(t *testing.T) {
 				s := start(t, r, "--front-proxy-tolerate="+tc.weakness)
 				s.waitReady(t)
 				s.get(t, frontProxy(t), forged()).want(t, "the front proxy", http.StatusOK)
-				if log := s.end(); !strings.Contains(log, "WARNING: weak trust in the front proxy is tolerated") {
+				if log := s.end(); !strings.Contains(log, "WARNING: accepting weak trust in the front proxy") {
 					t.Errorf("want a warning in the log:\n%s", log)
 				}
 			})
@@ -83,8 +83,8 @@ func TestS11WeakTrust(t *testing.T) {
 	}
 }
 
-// TestS17Audience: where audiences are configured, kube-apiserver is asked for these, and a token for its own is not
-// enough.
+// TestS17Audience checks that with configured audiences the server reviews tokens for these
+// audiences, and rejects a token for kube-apiserver's own audience.
 func TestS17Audience(t *testing.T) {
 	t.Parallel()
 	const ours = "https://extension.example.com"
@@ -98,13 +98,15 @@ func TestS17Audience(t *testing.T) {
 		_, got := s.review(t, nil, bearer(token))
 		got.want(t, "a token for the audience: "+name, http.StatusUnauthorized)
 	}
-	// An authenticator that knows nothing of audiences answers for none: that is no yes to ours.
+	// An authenticator that does not know audiences returns none: that does not confirm the
+	// server's audience.
 	s.script(tokenReviews, reply(http.StatusCreated, `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview",`+
 		`"status":{"authenticated":true,"user":{"username":"boss"}}}`))
 	s.get(t, nil, bearer("without-audience")).want(t, "a review without audience", http.StatusUnauthorized)
 }
 
-// TestS18TokensOff: tokens at the server's own port can be switched off; kube-apiserver is not even asked about them.
+// TestS18TokensOff checks that bearer tokens can be disabled at the server's own port. The server
+// then sends no TokenReview.
 func TestS18TokensOff(t *testing.T) {
 	t.Parallel()
 	good := accountToken(t)
@@ -117,18 +119,19 @@ func TestS18TokensOff(t *testing.T) {
 	if asked := off.tokens(t); len(asked) != 0 {
 		t.Errorf("kube-apiserver was asked about %d tokens, want none", len(asked))
 	}
-	// The other ways in stay.
+	// The other authentication methods remain.
 	off.wantUser(t, frontProxy(t), http.Header{"X-Remote-User": {"ann"}}, "ann")
 	off.wantUser(t, issue(t, readCA(t, "client-ca"), "alice"), nil, "alice")
 }
 
-// TestS24MastersOff: without the shortcut, system:masters is asked about like any group.
+// TestS24MastersOff checks that without --authorization-always-allow-groups, system:masters needs
+// a SubjectAccessReview like any group.
 func TestS24MastersOff(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "--authorization-always-allow-groups=")
 	master := http.Header{"X-Remote-User": {"ann"}, "X-Remote-Group": {"system:masters"}}
 	proxy := frontProxy(t)
-	// The real kube-apiserver says yes to masters.
+	// The real kube-apiserver allows masters.
 	s.get(t, proxy, master).want(t, "asked about", http.StatusOK)
 	if got := s.access(t); len(got) != 1 || got[0].User != "ann" {
 		t.Errorf("SubjectAccessReviews: %+v, want one for ann", got)
@@ -139,7 +142,8 @@ func TestS24MastersOff(t *testing.T) {
 		"refused with a certificate", http.StatusForbidden)
 }
 
-// TestS21ReviewsForbidden: a server that may not ask for verdicts serves nobody and says which right it needs.
+// TestS21ReviewsForbidden checks that a server that may not create SubjectAccessReviews serves no
+// user, and reports the missing permission.
 func TestS21ReviewsForbidden(t *testing.T) {
 	t.Parallel()
 	r := newRelay(t)
@@ -151,7 +155,7 @@ func TestS21ReviewsForbidden(t *testing.T) {
 		reply(http.StatusCreated, fmt.Sprintf(`{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","status":{"allowed":%t}}`, allowed))(w, req)
 	})
 	s := start(t, r)
-	const want = "this server may not: create subjectaccessreviews.authorization.k8s.io (for authorization)"
+	const want = "this server lacks permissions: create subjectaccessreviews.authorization.k8s.io (for authorization)"
 	shared.Eventually(t, "the log to name the right", envtest.Patience, func(context.Context) error {
 		if !strings.Contains(s.log(), want) {
 			return fmt.Errorf("not in the log")
@@ -163,15 +167,15 @@ func TestS21ReviewsForbidden(t *testing.T) {
 	s.waitReady(t)
 }
 
-// TestS13Silence: a server that gets no answers from kube-apiserver any more is not ready, says why, lives, and is
-// ready again when they come.
+// TestS13Silence checks that a server that gets no more responses from kube-apiserver is live but
+// not ready and reports why, and that it is ready again when responses return.
 func TestS13Silence(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	proxy := frontProxy(t)
 	s.script("/", reset)
 	shared.Eventually(t, "readyz to fail", envtest.Patience, func(context.Context) error {
-		// A request that nobody can authorize makes the server look.
+		// A request that cannot be authorized makes the server check.
 		got := s.try(proxy, http.MethodGet, protected, http.Header{"X-Remote-User": {"ann"}}, "")
 		if got.status < http.StatusInternalServerError {
 			t.Fatalf("without a verdict: %s, want 5xx", got)

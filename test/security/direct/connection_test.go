@@ -18,8 +18,9 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestS41LoopbackName: our server has a certificate for itself, shown to whoever asks for its name. The name opens
-// nothing: the token of the loopback client is issued again at each start, and nothing but it has its rights.
+// TestS41LoopbackName checks that the server's loopback certificate gives no access. Any client
+// that sends its name as SNI gets that certificate. The token of the loopback client is generated
+// at each start, and only the token has its permissions.
 func TestS41LoopbackName(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -32,13 +33,13 @@ func TestS41LoopbackName(t *testing.T) {
 	dial := func() (*tls.Conn, error) {
 		return tls.DialWithDialer(&net.Dialer{Timeout: envtest.Patience}, "tcp", s.address, config)
 	}
-	// Nobody's CA vouches for it.
+	// No CA vouches for it.
 	_, err = dial()
 	unverified := new(tls.CertificateVerificationError)
 	if !errors.As(err, &unverified) || len(unverified.UnverifiedCertificates) == 0 {
 		t.Fatalf("handshake for %s: %v, want a certificate that is not trusted", name, err)
 	}
-	// An attacker does not mind.
+	// An attacker ignores that.
 	config.RootCAs = x509.NewCertPool()
 	for _, cert := range unverified.UnverifiedCertificates {
 		config.RootCAs.AddCert(cert)
@@ -60,7 +61,7 @@ func TestS41LoopbackName(t *testing.T) {
 		}
 		_ = conn.Close()
 	}
-	// The names that are asked for do not matter to anybody else either.
+	// Other names do not matter either.
 	for _, name := range []string{"", "elsewhere.example.com"} {
 		config, err := clientTLS(nil)
 		if err != nil {
@@ -77,7 +78,7 @@ func TestS41LoopbackName(t *testing.T) {
 	}
 }
 
-// send writes to a connection and reads one answer with its body.
+// send writes to a connection, and reads one response with its body.
 func send(t *testing.T, conn net.Conn, request string) *http.Response {
 	t.Helper()
 	if err := conn.SetDeadline(time.Now().Add(envtest.Patience)); err != nil {
@@ -99,8 +100,9 @@ func send(t *testing.T, conn net.Conn, request string) *http.Response {
 	return resp
 }
 
-// TestS43Upgrade: a request to upgrade that is refused leaves no tunnel. The connection carries requests as before,
-// each of which shows its own credentials; kube-apiserver once took such connections for tunnels (CVE-2018-1002105).
+// TestS43Upgrade checks that a rejected upgrade request leaves no tunnel. The connection carries
+// requests as before, each with its own credentials. kube-apiserver once treated such connections
+// as tunnels (CVE-2018-1002105).
 func TestS43Upgrade(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -131,7 +133,7 @@ func TestS43Upgrade(t *testing.T) {
 				got.Header.Get("Upgrade") != "" {
 				t.Errorf("%s: %s, want %d and no upgrade", what, got.Status, tc.want)
 			}
-			// What follows is a request of its own, or nothing any more.
+			// What follows is a separate request, or the connection is closed.
 			if _, err := io.WriteString(conn, "GET "+protected+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 				continue
 			}
@@ -145,8 +147,8 @@ func TestS43Upgrade(t *testing.T) {
 	}
 }
 
-// TestS51ErrorsTellNothing: what a caller is told of an error helps no attacker: no address of the inside, no token, no
-// stack. Nor can a caller write lines of its own into the log.
+// TestS51ErrorsTellNothing checks that error responses disclose no internal address, token or
+// stack trace, and that a client cannot inject lines into the log.
 func TestS51ErrorsTellNothing(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -170,7 +172,7 @@ func TestS51ErrorsTellNothing(t *testing.T) {
 			}
 		}
 	}
-	// What cannot be reached has an address.
+	// The error of an unreachable kube-apiserver contains an address.
 	s.script(accessReviews, reset)
 	unreached := s.try(proxy, http.MethodGet, protected, http.Header{"X-Remote-User": {"bea"}}, "")
 	if unreached.status != http.StatusInternalServerError ||

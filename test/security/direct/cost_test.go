@@ -17,12 +17,13 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// memoryLimit is that of the container in manifests/base/deployment.yaml, in MiB.
+// memoryLimit is the memory limit of the container in manifests/base/deployment.yaml, in MiB.
 const memoryLimit = 512
 
-// costs begins to measure. The function returned fails the test if the process used more CPU since
-// then, or at any time so many MiB more than for GET /readyz, or more than the container may have. What
-// is left afterwards says nothing: the kernel kills at the peak.
+// costs starts a measurement. The returned function fails the test if the process has used more
+// CPU since then than cpu. It also fails the test if the peak memory exceeds that of GET /readyz
+// by more than mebibytes, or the limit of the container. Memory that is left afterwards does not
+// matter: the kernel kills at the peak.
 func (s *server) costs(t *testing.T, what string, cpu time.Duration, mebibytes uint64) (check func()) {
 	t.Helper()
 	s.resetPeak(t)
@@ -52,7 +53,7 @@ func (s *server) resetPeak(t *testing.T) {
 	}
 }
 
-// used is the CPU that the process used until now, and VmHWM in MiB.
+// used returns the CPU time that the process has used, and VmHWM in MiB.
 func (s *server) used(t *testing.T) (cpu time.Duration, peak uint64) {
 	t.Helper()
 	proc, err := procfs.NewProc(s.cmd.Process.Pid)
@@ -70,8 +71,8 @@ func (s *server) used(t *testing.T) (cpu time.Duration, peak uint64) {
 	return time.Duration(stat.CPUTime() * float64(time.Second)), status.VmHWM >> 20
 }
 
-// keeper sends requests over connections that stay open, as the aggregator does: a handshake for each of thousands of
-// requests would cost more than the requests.
+// keeper sends requests over connections that stay open, as the aggregator does: a handshake for
+// each of thousands of requests would cost more than the requests.
 type keeper struct {
 	http.Client
 	base string

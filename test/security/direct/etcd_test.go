@@ -22,15 +22,15 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// What the way to etcd can do to what goes over it.
+// Modes of the connection to etcd.
 const (
 	passes  = "passes"
 	down    = "down"    // no connection
-	silent  = "silent"  // nothing comes through
-	garbage = "garbage" // etcd's answers are noise
+	silent  = "silent"  // no data passes
+	garbage = "garbage" // etcd's responses are random bytes
 )
 
-// wire is the way to etcd, in the hands of a test.
+// wire is a proxy to etcd that a test controls.
 type wire struct {
 	address string
 	mu      sync.Mutex
@@ -67,7 +67,7 @@ func newWire(t *testing.T, target string) *wire {
 	return w
 }
 
-// set changes the mode and breaks all connections: what was on its way is lost.
+// set changes the mode and breaks all connections: data in transit is lost.
 func (w *wire) set(mode string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,8 +109,9 @@ func (w *wire) carry(to io.WriteCloser, from io.Reader, answers bool) {
 	}
 }
 
-// TestEtcdFails: while etcd is down, silent or answers noise, nobody is told that something was read or written; the
-// server says what is wrong, and works again without a restart. Nothing was changed meanwhile.
+// TestEtcdFails checks that the server reports no success while etcd is down, silent or sends
+// random bytes. The server reports what is wrong, and works again without a restart. Nothing was
+// changed meanwhile.
 func TestEtcdFails(t *testing.T) {
 	t.Parallel()
 	client, err := shared.EtcdClient(t.Context())
@@ -142,8 +143,9 @@ func TestEtcdFails(t *testing.T) {
 				{http.MethodDelete, protected, ""},
 			} {
 				all.Go(func() {
-					// 0: the answer that came with the request's timeout is broken off. That is the library's way, and
-					// no success. 429: the user has too many others under way.
+					// 0: the response is aborted at the request timeout. That is how the library
+					// works, and it is not a success. 429: the user has too many other requests in
+					// flight.
 					if got := ask(request.method, request.path, request.body); got.status != 0 &&
 						got.status != http.StatusTooManyRequests && got.status < http.StatusInternalServerError {
 						t.Errorf("%s %s: %s, want 5xx", request.method, request.path, got)

@@ -25,7 +25,7 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// forged claims to be somebody who may read the protected path, and an administrator too.
+// forged returns headers that claim a user who may read the protected path, and an administrator.
 func forged() http.Header {
 	return http.Header{
 		"X-Remote-User": {"boss"}, "X-Remote-Group": {"bosses", "system:masters"}, "X-Remote-Uid": {"1"},
@@ -33,7 +33,7 @@ func forged() http.Header {
 	}
 }
 
-// signed makes a certificate that is right for the front proxy but for what the change does to it.
+// signed returns a certificate that is valid for the front proxy except for the change.
 func signed(t *testing.T, issuer *certs.KeyPair, change func(*x509.Certificate)) *tls.Certificate {
 	t.Helper()
 	key, err := certs.NewKey()
@@ -59,8 +59,9 @@ func signed(t *testing.T, issuer *certs.KeyPair, change func(*x509.Certificate))
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// TestS01S02S04ForgedHeaders: only the certificate of the front proxy makes the headers count. Whoever reaches the port
-// could otherwise be anybody. No SubjectAccessReview may carry a name that was only claimed.
+// TestS01S02S04ForgedHeaders checks that the server trusts the headers only with the certificate
+// of the front proxy. Otherwise any client that reaches the port could be any user. No
+// SubjectAccessReview may contain a name that was only claimed.
 func TestS01S02S04ForgedHeaders(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -71,7 +72,7 @@ func TestS01S02S04ForgedHeaders(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		cert *tls.Certificate
-		log  string // what must be in the server's log
+		log  string // required in the server's log
 	}{
 		{"S1 no certificate", nil, ""},
 		{"S2 front proxy's CA, a name that is not allowed", issue(t, ca, "not-the-front-proxy"),
@@ -112,7 +113,7 @@ func TestS01S02S04ForgedHeaders(t *testing.T) {
 			})
 		})
 	}
-	// The rig works: the same headers with the right certificate are believed.
+	// The test setup works: the same headers with the valid certificate are trusted.
 	s.get(t, good, forged()).want(t, "the front proxy", http.StatusOK)
 	s.get(t, good, http.Header{"X-Remote-User": {"boss"}}).want(t, "the front proxy, without groups", http.StatusOK)
 	if got := s.access(t); len(got) != 1 || got[0].User != "boss" {
@@ -120,7 +121,7 @@ func TestS01S02S04ForgedHeaders(t *testing.T) {
 	}
 }
 
-// chained is a certificate that a leaf signed, shown together with the leaf.
+// chained returns a certificate that a leaf signed, in a chain with the leaf.
 func chained(t *testing.T, leaf *tls.Certificate) *tls.Certificate {
 	t.Helper()
 	below := signed(t, &certs.KeyPair{Certificate: leaf.Leaf, Key: leaf.PrivateKey.(crypto.Signer)},
@@ -129,7 +130,7 @@ func chained(t *testing.T, leaf *tls.Certificate) *tls.Certificate {
 	return below
 }
 
-// impostor is a CA with the subject and the key identifier of another, and a key of its own.
+// impostor returns a CA with the subject and the key identifier of another, but its own key.
 func impostor(t *testing.T, of *x509.Certificate) *certs.KeyPair {
 	t.Helper()
 	pair := signed(t, nil, func(c *x509.Certificate) {
@@ -142,8 +143,8 @@ func impostor(t *testing.T, of *x509.Certificate) *certs.KeyPair {
 	return &certs.KeyPair{Certificate: cert, Key: pair.PrivateKey.(crypto.Signer)}
 }
 
-// TestS03UsersCertificate: a user of the cluster is that user, whatever the headers say; the CA of users vouches for no
-// proxy.
+// TestS03UsersCertificate checks that a user with a client certificate is that user, regardless of
+// the headers, and that the users' CA authenticates no front proxy.
 func TestS03UsersCertificate(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -170,8 +171,8 @@ func listGadgets() *authorizationv1.ResourceAttributes {
 		Resource: "gadgets"}
 }
 
-// TestS05NoUser: the front proxy's certificate is not itself a user. Without the user's header nobody is there, and
-// groups alone make nobody.
+// TestS05NoUser checks that the front proxy's certificate is not itself a user: without the user
+// header the request is unauthenticated, and groups alone authenticate no user.
 func TestS05NoUser(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -191,9 +192,9 @@ func TestS05NoUser(t *testing.T) {
 	s.get(t, proxy, http.Header{"X-Remote-User": {"boss"}}).want(t, "with a user", http.StatusOK)
 }
 
-// TestS05SharedCA: where the front proxy and users share a CA, which is tolerated, the front
-// proxy's certificate is still no user's. Where any name is tolerated too, a user's certificate
-// authenticates the user, or whom its header names.
+// TestS05SharedCA checks that the front proxy's certificate authenticates no user even if the
+// front proxy and users share a CA, which is tolerated. If any name is tolerated too, a user's
+// certificate authenticates that user, or the user in its header.
 func TestS05SharedCA(t *testing.T) {
 	t.Parallel()
 	boss := http.Header{"X-Remote-User": {"boss"}}
@@ -201,7 +202,7 @@ func TestS05SharedCA(t *testing.T) {
 	empty := http.Header{"X-Remote-User": {""}, "X-Remote-Group": {"bosses", "system:masters"}}
 	for _, tc := range []struct {
 		tolerated, names          string
-		proxyAlone, aliceClaiming string // who that is; empty means nobody
+		proxyAlone, aliceClaiming string // the resulting user; empty means unauthenticated
 		aliceEmpty                string
 	}{
 		{"SharedCA", `["` + certs.FrontProxyUser + `"]`, "", `alice groups=["makers"]`, `alice groups=["makers"]`},
@@ -230,7 +231,8 @@ func TestS05SharedCA(t *testing.T) {
 	}
 }
 
-// TestS06IdentityArrives: what the front proxy says is what kube-apiserver is asked about, to the letter.
+// TestS06IdentityArrives checks that the SubjectAccessReview contains the identity from the front
+// proxy unchanged.
 func TestS06IdentityArrives(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

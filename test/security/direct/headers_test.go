@@ -58,9 +58,9 @@ func (s *server) webhook(t *testing.T, label string) {
 	})
 }
 
-// TestS08HeadersGoNoFurther: credentials and claims in a request's headers end with authentication. What our server
-// itself then sends, to kube-apiserver and to webhooks, and what it logs, has none of them: nobody behind it may take
-// them for its own word.
+// TestS08HeadersGoNoFurther checks that credentials and claims in a request's headers are not
+// forwarded. The requests that the server itself sends to kube-apiserver and to webhooks, and its
+// log, contain none of them. A receiver could take them for claims of the server.
 func TestS08HeadersGoNoFurther(t *testing.T) {
 	t.Parallel()
 	args, log := auditArgs(t)

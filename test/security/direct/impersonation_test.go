@@ -21,7 +21,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// auditArgs make our server log all requests.
+// auditArgs returns flags that make the server log all requests, and the path of the audit log.
 func auditArgs(t *testing.T) (args []string, log string) {
 	t.Helper()
 	policy, log := filepath.Join(t.TempDir(), "policy.yaml"), filepath.Join(t.TempDir(), "audit.log")
@@ -32,7 +32,7 @@ func auditArgs(t *testing.T) (args []string, log string) {
 	return []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log}, log
 }
 
-// auditOf waits for the last event of a request.
+// auditOf waits for the last audit event of a request.
 func auditOf(t *testing.T, log, id string) auditv1.Event {
 	t.Helper()
 	var found auditv1.Event
@@ -55,8 +55,8 @@ func auditOf(t *testing.T, log, id string) auditv1.Event {
 	return found
 }
 
-// TestS19Impersonation: to act as somebody else needs the permission to do so, of the one who asks. At our own port it
-// is our server that must check, since kube-apiserver is not in the way.
+// TestS19Impersonation checks that impersonation needs the permission of the requesting user. At
+// its own port the server must check it, because kube-apiserver is not involved.
 func TestS19Impersonation(t *testing.T) {
 	t.Parallel()
 	args, log := auditArgs(t)
@@ -64,7 +64,7 @@ func TestS19Impersonation(t *testing.T) {
 	users := readCA(t, "client-ca")
 	asBoss := http.Header{"Impersonate-User": {"boss"}}
 
-	// Constrained impersonation (KEP-5284) is asked for first.
+	// Constrained impersonation (KEP-5284) is checked first.
 	alice := issue(t, users, "alice")
 	s.get(t, alice, asBoss).want(t, "without the permission", http.StatusForbidden)
 	var asked []string
@@ -90,7 +90,7 @@ func TestS19Impersonation(t *testing.T) {
 	if event.User.Username != "deputy" || event.ImpersonatedUser == nil || event.ImpersonatedUser.Username != "boss" {
 		t.Errorf("audit event: by %s as %+v, want by deputy as boss", event.User.Username, event.ImpersonatedUser)
 	}
-	// Users only: not groups, and no account of the system.
+	// Users only: neither groups nor system accounts.
 	for name, header := range map[string]http.Header{
 		"a group too": {"Impersonate-User": {"boss"}, "Impersonate-Group": {"system:masters"}},
 		"a UID too":   {"Impersonate-User": {"boss"}, "Impersonate-Uid": {"1"}},
@@ -99,7 +99,7 @@ func TestS19Impersonation(t *testing.T) {
 	} {
 		s.get(t, deputy, header).want(t, name, http.StatusForbidden)
 	}
-	// The permission is that of the user whom the front proxy names.
+	// The permission is that of the user whom the front proxy reports.
 	proxy := frontProxy(t)
 	for user, want := range map[string]int{"ann": http.StatusForbidden, "deputy": http.StatusOK} {
 		s.get(t, proxy, http.Header{"X-Remote-User": {user}, "Impersonate-User": {"boss"}}).want(t,
@@ -107,7 +107,8 @@ func TestS19Impersonation(t *testing.T) {
 	}
 }
 
-// TestS19ImpersonateNobody: groups and the like without a user make no sense, and must not be added to who asks.
+// TestS19ImpersonateNobody checks that groups and other attributes without a user are rejected,
+// and not added to the requesting user.
 func TestS19ImpersonateNobody(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -125,7 +126,8 @@ func TestS19ImpersonateNobody(t *testing.T) {
 	s.get(t, nil, http.Header{"Impersonate-User": {"boss"}}).want(t, "without credentials", http.StatusUnauthorized)
 }
 
-// TestS19ConstrainedImpersonation: who may act as somebody for one verb may not for another (KEP-5284).
+// TestS19ConstrainedImpersonation checks that a user who may impersonate for one verb may not do
+// so for another (KEP-5284).
 func TestS19ConstrainedImpersonation(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// stored is all that the server's etcd holds, by key.
+// stored returns everything that the server's etcd holds, by key.
 func (s *server) stored(t *testing.T, client *clientv3.Client) map[string]string {
 	t.Helper()
 	all, err := client.Get(t.Context(), "", clientv3.WithPrefix())
@@ -29,7 +29,7 @@ func (s *server) stored(t *testing.T, client *clientv3.Client) map[string]string
 	}
 	keys := map[string]string{}
 	for _, kv := range all.Kvs {
-		// What is else, such as compact_rev_key, is no object.
+		// Other keys, such as compact_rev_key, are not objects.
 		if key := string(kv.Key); strings.HasPrefix(key, "/") {
 			keys[key] = string(kv.Value)
 		}
@@ -37,7 +37,8 @@ func (s *server) stored(t *testing.T, client *clientv3.Client) map[string]string
 	return keys
 }
 
-// etcd is a client of the server's embedded etcd, whose socket belongs to whoever started the server.
+// etcd returns a client of the server's embedded etcd, whose socket belongs to the user who
+// started the server.
 func (s *server) etcd(t *testing.T) *clientv3.Client {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Context: t.Context(),
@@ -49,7 +50,8 @@ func (s *server) etcd(t *testing.T) *clientv3.Client {
 	return client
 }
 
-// segments are names and namespaces that would be paths, or keys, of something else if they were read as such.
+// segments returns names and namespaces that would be paths, or other keys, if interpreted as
+// such.
 func segments() []string {
 	return []string{
 		"..", ".", "...", "%2e", "%2e%2e", "%2E%2E", ".%2e", "a%2fb", "%2fa", "a%2f", "%2e%2e%2f", "..%2f..", "..;",
@@ -65,9 +67,9 @@ func segments() []string {
 
 const widgets = "/apis/workshop.example.com/v1/namespaces/"
 
-// TestS28Keys: a name or a namespace that is a path reads, changes and deletes nothing that is elsewhere
-// (CVE-2022-3162). Ann may do everything but with widgets in the namespace "s28-other", or in all, and with gadgets;
-// Bea may delete one widget of hers, not all.
+// TestS28Keys checks that a name or a namespace that is a path reads, changes and deletes no other
+// object (CVE-2022-3162). Ann may do everything with widgets in a namespace except "s28-other",
+// but not across namespaces, and nothing with gadgets. Bea may delete one widget of hers, not all.
 func TestS28Keys(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -102,8 +104,7 @@ func TestS28Keys(t *testing.T) {
 			t.Errorf("%s %s tells what ann may not see: %.500s", method, target, answer)
 		}
 	}
-	// What has no such path at all is 404 or 405, what a check of the name refuses 400 or 422, what is another
-	// namespace 403.
+	// 404 or 405: no such path exists. 400 or 422: the name is invalid. 403: another namespace.
 	refused := []string{"400", "403", "404", "405", "422"}
 	for _, segment := range segments() {
 		segment = strings.ReplaceAll(segment, "other", "s28-other")
@@ -120,12 +121,12 @@ func TestS28Keys(t *testing.T) {
 		}
 		send(http.MethodDelete, elsewhere, jsonType, "", append(refused, "200")...)
 		send(http.MethodPost, elsewhere, jsonType, widget("canary", ""), refused...)
-		// In a namespace that does not exist there is nothing: an empty list is no leak.
+		// A namespace that does not exist is empty: an empty list discloses nothing.
 		send(http.MethodGet, elsewhere, jsonType, "", append(refused, "200")...)
 	}
 	t.Logf("%d requests", count)
 	s.watchBadNames(t)
-	// Without a name it is the collection that is deleted, and authorized.
+	// Without a name the request deletes the collection, and is authorized as such.
 	bea := http.Header{"X-Remote-User": {"bea"}}
 	s.try(proxy, http.MethodDelete, widgets+"s28-mine/widgets/%2f", bea, "").want(t, "DELETE with a slash for a name",
 		http.StatusForbidden)
@@ -135,7 +136,7 @@ func TestS28Keys(t *testing.T) {
 	}
 }
 
-// watchBadNames watches all at once, for a second.
+// watchBadNames opens all watches concurrently, for a second.
 func (s *server) watchBadNames(t *testing.T) {
 	ann := s.keep(t, frontProxy(t))
 	var watchers sync.WaitGroup
@@ -156,7 +157,7 @@ func (s *server) watchBadNames(t *testing.T) {
 	watchers.Wait()
 }
 
-// createBadNames: names come in bodies, too.
+// createBadNames checks that invalid names in bodies are rejected, too.
 func (s *server) createBadNames(send func(method, target, contentType, body string, want ...string)) {
 	for _, name := range []string{
 		"..", ".", "a/b", "../s28-other/canary", "../../gadgets/canary", "/", "a/", "%2e%2e", "a%2fb", "\x00",
@@ -168,7 +169,7 @@ func (s *server) createBadNames(send func(method, target, contentType, body stri
 		send(http.MethodPost, widgets+"s28-mine/widgets", jsonType,
 			strings.Replace(widget("", ""), `"name":""`, `"name":`+quoted, 1), "422")
 		if len(name) == 300 {
-			// It is cut, to leave room for what is added.
+			// It is truncated to leave room for the suffix.
 			continue
 		}
 		send(http.MethodPost, widgets+"s28-mine/widgets", jsonType,
@@ -178,7 +179,8 @@ func (s *server) createBadNames(send func(method, target, contentType, body stri
 	}
 }
 
-// plant stores what nobody may get at: a widget in another namespace, a gadget, and a key beside those of the server.
+// plant stores objects that Ann may not access: a widget in another namespace, a gadget, and a key
+// beside those of the server.
 func (s *server) plant(t *testing.T, etcd *clientv3.Client) map[string]string {
 	t.Helper()
 	admin, err := shared.AdminClient()
@@ -213,7 +215,7 @@ func (s *server) plant(t *testing.T, etcd *clientv3.Client) map[string]string {
 	return keys
 }
 
-// secretly adds a content that must not be seen.
+// secretly adds content that must not be disclosed.
 func secretly(object string) string {
 	return strings.Replace(object, `"metadata":{`, `"metadata":{"annotations":{"a":"canary-content"},`, 1)
 }

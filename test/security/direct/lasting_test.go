@@ -19,16 +19,17 @@ import (
 )
 
 const (
-	// endOfRight is within when a watch or a console ends whose caller lost the right to it: the server
-	// asks again every 30 s, with a jitter of 20 %, and remembers an answer for 10 s. The rest is for a
-	// console that waits 5 s for its client to hang up, and a busy machine.
+	// endOfRight is the time within which a watch or a console ends after its user loses the
+	// permission. The server reviews it every 30 s, with a jitter of 20 %, and caches a decision
+	// for 10 s. The rest is for a console that waits 5 s for its client to close the connection,
+	// and a busy machine.
 	endOfRight = 60 * time.Second
-	// endOfTrust is within when they end whose caller's certificate is not trusted any more: at the first
-	// attempt after 75 s without a confirmation. The rest is the same.
+	// endOfTrust is the time within which they end after the user's certificate is no longer
+	// trusted: at the first attempt after 75 s without a confirmation. The rest is the same.
 	endOfTrust = (75 + 36 + 9) * time.Second
 )
 
-// webSocket is what a WebSocket begins with, for the protocols.
+// webSocket returns the headers of a WebSocket handshake for the protocols.
 func webSocket(protocols ...string) http.Header {
 	return http.Header{
 		"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"},
@@ -36,13 +37,15 @@ func webSocket(protocols ...string) http.Header {
 	}
 }
 
-// TestS12OpenWatch: a watch does not outlive the right by which it was let in, nor the trust in the user's
-// certificate. It outlives the trust in the front proxy's: a rotation of that CA ends no console.
+// TestS12OpenWatch checks that a watch ends when its user loses the permission, or when the user's
+// certificate is no longer trusted. It continues if the front proxy's certificate is no longer
+// trusted: a rotation of that CA ends no console.
 func TestS12OpenWatch(t *testing.T) {
 	testLasting(t, protected+"?watch=1", nil, http.StatusOK)
 }
 
-// TestS12OpenConsole: nor does a console, although its connection was taken over from the HTTP server.
+// TestS12OpenConsole checks the same for a console, although its connection was hijacked from the
+// HTTP server.
 func TestS12OpenConsole(t *testing.T) {
 	testLasting(t, consolesOf("lasting"), webSocket("v5.channel.k8s.io"), http.StatusSwitchingProtocols)
 }
@@ -51,8 +54,9 @@ func consolesOf(widget string) string {
 	return "/apis/workshop.example.com/v1/namespaces/default/widgets/" + widget + "/console"
 }
 
-// testLasting opens the path for two callers each at two servers. The one loses the right, or the trust; the other goes
-// on. All wait together, and while other tests run before this one may go on.
+// testLasting opens the path for two users each at two servers. One user loses the permission or
+// the trust; the other's request continues. All wait together. Other tests run before this one may
+// continue.
 func testLasting(t *testing.T, path string, header http.Header, status int) {
 	right := newServer(t)
 	var revoked atomic.Bool
@@ -83,7 +87,7 @@ func testLasting(t *testing.T, path string, header http.Header, status int) {
 	for _, tc := range []struct {
 		name   string
 		ended  <-chan time.Time
-		within time.Duration // 0: it goes on
+		within time.Duration // 0: it continues
 	}{
 		{"without the right", rightLeaver, endOfRight}, {"with the right", rightStayer, 0},
 		{"without the trust in the user's certificate", trustLeaver, endOfTrust},
@@ -104,7 +108,7 @@ func testLasting(t *testing.T, path string, header http.Header, status int) {
 	}
 }
 
-// createWidget creates the widget that has the consoles; the server stores in an etcd of its own.
+// createWidget creates the widget that has the consoles. The server stores it in its own etcd.
 func (s *server) createWidget(t *testing.T) {
 	t.Helper()
 	const widget = `{"apiVersion":"workshop.example.com/v1","kind":"Widget","metadata":{"name":"lasting"},"spec":{"model":"pendulum"}}`
@@ -112,7 +116,8 @@ func (s *server) createWidget(t *testing.T) {
 		http.Header{"X-Remote-User": {"maker"}}, widget).want(t, "create the widget", http.StatusCreated)
 }
 
-// open returns a channel that gets the time at which the server ends what it answered.
+// open sends a request, and returns a channel that receives the time at which the server ends its
+// response.
 func (s *server) open(t *testing.T, cert *tls.Certificate, path string, header http.Header, user string,
 	status int) <-chan time.Time {
 	t.Helper()

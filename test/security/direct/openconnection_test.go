@@ -16,8 +16,8 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// oneConnection is a transport that connects once; a second attempt fails. Requests on it are those of a connection
-// that was open before whatever happened since.
+// oneConnection returns a transport that connects once; a second attempt fails. So its requests
+// use a connection that was opened before an event.
 func oneConnection(t *testing.T, cert *tls.Certificate) *http.Transport {
 	t.Helper()
 	config, err := clientTLS(cert)
@@ -37,8 +37,9 @@ func oneConnection(t *testing.T, cert *tls.Certificate) *http.Transport {
 	return transport
 }
 
-// TestS12OpenConnection: whoever is trusted no longer is refused with the next request, on a connection that was opened
-// before and on which many were allowed: by a change of the trust, its end, or the end of the certificate.
+// TestS12OpenConnection checks that a client that is no longer trusted is rejected with its next
+// request, even on an open connection with many successful requests. The causes are a change of
+// the trust, its removal, or the expiry of the certificate.
 func TestS12OpenConnection(t *testing.T) {
 	t.Parallel()
 	r := newRelay(t)
@@ -74,7 +75,7 @@ func TestS12OpenConnection(t *testing.T) {
 				return nil
 			})
 			m.set(trusted)
-			// A refusal over HTTP/2 closes the connection.
+			// A rejection over HTTP/2 closes the connection.
 			shared.Eventually(t, "a new connection to be trusted again", envtest.Patience, func(context.Context) error {
 				if got := s.get(t, frontProxy(t), forged()); got.status != http.StatusOK {
 					return fmt.Errorf("%s, want 200", got)
@@ -97,9 +98,8 @@ func TestS12OpenConnection(t *testing.T) {
 			if got.status == http.StatusOK && sent.Before(pair.Certificate.NotAfter) {
 				return fmt.Errorf("not expired yet")
 			}
-			// The refusal ends the connection, so this is the very first request that was not allowed: one that is sent
-			// before the
-			// end may be judged after it.
+			// The rejection ends the connection, so this is the first rejected request. A request
+			// that is sent before the expiry may be authenticated after it.
 			got.want(t, "after it expired", http.StatusUnauthorized)
 			if !time.Now().After(pair.Certificate.NotAfter) {
 				t.Errorf("refused before %v, when it expires", pair.Certificate.NotAfter)

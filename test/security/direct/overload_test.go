@@ -15,12 +15,15 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// TestS39Overload: a user whose requests take long, because kube-apiserver does not answer the question whether they
-// are allowed, sends ten times as many at once as the server serves. Authorization comes after priority and fairness:
-// they hold seats. They are refused with 429 and the time to come again; whether the server is well is answered at
-// once, and so are administrators. Another user of the same priority gets a seat too, within two rounds: priority and
-// fairness takes every request for a short one until it has ended. So it is with consoles, which the library would give
-// no seats.
+// TestS39Overload checks that one user cannot exhaust the server. The user, for whose
+// SubjectAccessReviews kube-apiserver sends no response, sends ten times as many concurrent
+// requests as the server serves. Authorization comes after API Priority and Fairness, so these
+// requests hold seats.
+//
+// The server rejects them with 429 and Retry-After. Health endpoints and administrators get an
+// immediate response. Another user of the same priority gets a seat within two rounds: API
+// Priority and Fairness treats every request as a short one until it has ended. The same holds for
+// consoles, for which the library would not use seats.
 func TestS39Overload(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -28,10 +31,10 @@ func TestS39Overload(t *testing.T) {
 		path   func(i int) string
 		header http.Header
 		http2  bool
-		// allowed is what is answered in the end.
+		// allowed is the final response to the reviews.
 		allowed bool
-		// mebibytes are for 400 requests: stacks, buffers, and what is remembered of them. Each console has a
-		// connection too.
+		// mebibytes is the memory for 400 requests: stacks, buffers, and cached data. Each console
+		// also has a connection.
 		mebibytes uint64
 	}{
 		{"reads", func(i int) string { return protected + "/" + strconv.Itoa(i) }, nil, true, true, 64},
@@ -58,8 +61,8 @@ func TestS39Overload(t *testing.T) {
 			})
 			s.get(t, proxy, http.Header{"X-Remote-User": {"quiet"}}).want(t, "before", http.StatusOK)
 			check := s.costs(t, "400 requests", 20*time.Second, tc.mebibytes)
-			// Connections of 50 requests each: who asks for more streams than a connection has, 100, may wait at the
-			// client.
+			// Connections of 50 requests each: a client with more streams than a connection
+			// allows, 100, may wait on its side.
 			clients := make([]*keeper, 10*limit/50)
 			for i := range clients {
 				clients[i] = s.keep(t, proxy)
@@ -76,13 +79,14 @@ func TestS39Overload(t *testing.T) {
 			var noise sync.WaitGroup
 			for i := range cap(answers) {
 				noise.Go(func() {
-					// Each asks for another name, so that no verdict is shared.
+					// Each requests another name, so that no decision is shared.
 					answers <- clients[i%len(clients)].try(http.MethodGet, tc.path(i), header, "")
 				})
 			}
-			// Each user has a place for 300 waiting requests: 6 queues of 50. What is beyond is refused at once, and
-			// shows that the seats are taken and that all have come: who still comes later would wait longer than the
-			// rounds that servesOthers reckons with.
+			// Each user has slots for 300 waiting requests: 6 queues of 50. Further requests are
+			// rejected at once. Their rejection shows that the seats are taken and that all
+			// requests have arrived: later ones would wait longer than the rounds that
+			// servesOthers allows.
 			counts := map[int]int{}
 			for range cap(answers) - 300 - limit {
 				got := <-answers
@@ -113,7 +117,7 @@ func TestS39Overload(t *testing.T) {
 	}
 }
 
-// servesOthers sends requests of others beside those of the noisy user.
+// servesOthers sends requests of other users beside those of the noisy user.
 func (s *server) servesOthers(t *testing.T, proxy *tls.Certificate) {
 	t.Helper()
 	for _, tc := range []struct {
@@ -126,8 +130,8 @@ func (s *server) servesOthers(t *testing.T, proxy *tls.Certificate) {
 		{"/livez without credentials", "/livez", nil, 5 * time.Second, false},
 		{"an administrator", protected, http.Header{"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}},
 			5 * time.Second, false},
-		// A round is 10 s: then a review is given up. Who waited for 15 s in vain gets 429 too, and comes again as
-		// clients do.
+		// A round is 10 s, the timeout of a review. A request that waits in vain for 15 s also
+		// gets 429, and is retried as clients do.
 		{"another user", protected, http.Header{"X-Remote-User": {"quiet"}}, 30 * time.Second, true},
 	} {
 		began, cert := time.Now(), proxy

@@ -12,7 +12,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// TestS26OtherPaths: what is not a resource is authorized like one, by its path, and profiles are off.
+// TestS26OtherPaths checks that non-resource paths are authorized by their path, and that
+// profiling is disabled.
 func TestS26OtherPaths(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -40,8 +41,9 @@ func TestS26OtherPaths(t *testing.T) {
 	}
 }
 
-// TestS27UncleanPaths: what is authorized is what is served. A path that can be read in two ways must not be authorized
-// in one and served in the other. The user may read "/apis" and below it but no resources, and not "/metrics".
+// TestS27UncleanPaths checks that the authorized path is the served path. A path with two
+// interpretations must not be authorized in one and served in the other. The user may read "/apis"
+// and below it but no resources, and not "/metrics".
 func TestS27UncleanPaths(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

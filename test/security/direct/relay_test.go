@@ -25,14 +25,15 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// The paths at kube-apiserver that a test may script.
+// The paths of kube-apiserver that a test may script.
 const (
 	tokenReviews  = "/apis/authentication.k8s.io/v1/tokenreviews"
 	accessReviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 	trustPath     = "/api/v1/namespaces/kube-system/configmaps"
 )
 
-// relay passes all that our server asks on to the real kube-apiserver, but for the paths that have a script.
+// relay forwards all requests of the server to the real kube-apiserver, except for the paths that
+// have a script.
 type relay struct {
 	url string
 	ca  *certs.CA
@@ -42,7 +43,7 @@ type relay struct {
 	seen    []request
 }
 
-// request is one that our server sent.
+// request is a request that the server sent.
 type request struct {
 	method, path string
 	header       http.Header
@@ -67,7 +68,7 @@ func newRelay(t *testing.T) *relay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Without credentials of its own: our server's token passes through.
+	// Without its own credentials: the server's token passes through.
 	transport, err := rest.TransportFor(rest.AnonymousClientConfig(config))
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +97,7 @@ func newRelay(t *testing.T) *relay {
 	return r
 }
 
-// record remembers a request, and returns the script for it if there is one.
+// record stores a request, and returns its script, or nil.
 func (r *relay) record(req *http.Request) http.HandlerFunc {
 	var body []byte
 	if req.Method != http.MethodGet {
@@ -114,7 +115,8 @@ func (r *relay) record(req *http.Request) http.HandlerFunc {
 	return nil
 }
 
-// script answers for kube-apiserver from now on, at all paths with the prefix; nil lets the real one answer again.
+// script sets the response to all paths with the prefix. With nil, the real kube-apiserver
+// responds again.
 func (r *relay) script(prefix string, handler http.HandlerFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,14 +127,14 @@ func (r *relay) script(prefix string, handler http.HandlerFunc) {
 	r.scripts[prefix] = handler
 }
 
-// forget drops what was recorded.
+// forget deletes the recorded requests.
 func (r *relay) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen = nil
 }
 
-// requests returns what was recorded for the paths with the prefix.
+// requests returns the recorded requests whose paths have the prefix.
 func (r *relay) requests(prefix string) []request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +147,7 @@ func (r *relay) requests(prefix string) []request {
 	return found
 }
 
-// access returns the specs of all SubjectAccessReviews that our server sent.
+// access returns the specs of all SubjectAccessReviews that the server sent.
 func (r *relay) access(t *testing.T) []authorizationv1.SubjectAccessReviewSpec {
 	t.Helper()
 	var specs []authorizationv1.SubjectAccessReviewSpec
@@ -157,7 +159,7 @@ func (r *relay) access(t *testing.T) []authorizationv1.SubjectAccessReviewSpec {
 	return specs
 }
 
-// tokens returns those that our server asked kube-apiserver about.
+// tokens returns the tokens of all TokenReviews that the server sent.
 func (r *relay) tokens(t *testing.T) []string {
 	t.Helper()
 	var tokens []string
@@ -169,7 +171,7 @@ func (r *relay) tokens(t *testing.T) []string {
 	return tokens
 }
 
-// decode reads an object of kube-apiserver in whatever encoding it is.
+// decode decodes an object for kube-apiserver in any encoding.
 func decode(t *testing.T, body []byte, into runtime.Object) {
 	t.Helper()
 	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, into); err != nil {
@@ -177,7 +179,7 @@ func decode(t *testing.T, body []byte, into runtime.Object) {
 	}
 }
 
-// reply is a script that always gives the same answer.
+// reply is a script that always sends the same response.
 func reply(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -186,10 +188,10 @@ func reply(status int, body string) http.HandlerFunc {
 	}
 }
 
-// hang is a script that never answers.
+// hang is a script that never responds.
 func hang(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }
 
-// reset is a script that breaks the connection off.
+// reset is a script that aborts the connection.
 func reset(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
 func readAll(req *http.Request) ([]byte, error) { return io.ReadAll(io.LimitReader(req.Body, 1<<20)) }

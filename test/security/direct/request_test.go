@@ -27,7 +27,7 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// answer is what came back; the status 0 means that nothing did, for the reason in body.
+// answer is a response. With status 0 there was none, for the reason in body.
 type answer struct {
 	status int
 	header http.Header
@@ -36,13 +36,14 @@ type answer struct {
 
 func (a answer) String() string { return fmt.Sprintf("%d %.400s", a.status, a.body) }
 
-// try sends a request to our server's own port, with the certificate if there is one.
+// try sends a request to the server's own port, with the certificate unless it is nil.
 func (s *server) try(cert *tls.Certificate, method, path string, header http.Header, body string) answer {
 	config, err := clientTLS(cert)
 	if err != nil {
 		return answer{0, nil, err.Error()}
 	}
-	// HTTP/2, as the aggregator has it. The longest waits of the server itself are 10 s for each review.
+	// HTTP/2, as the aggregator uses it. The longest waits of the server itself are 10 s for each
+	// review.
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
 	return s.send(transport, method, path, header, body)
@@ -63,7 +64,7 @@ func (s *server) send(transport http.RoundTripper, method, path string, header h
 	return read((&http.Client{Transport: transport, CheckRedirect: noRedirect}).Do(req))
 }
 
-// read is what came back, to its end.
+// read reads a response to its end.
 func read(resp *http.Response, err error) answer {
 	if err != nil {
 		return answer{0, nil, err.Error()}
@@ -78,7 +79,7 @@ func read(resp *http.Response, err error) answer {
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// get is try for the protected path, which must be answered.
+// get is try for the protected path. It fails the test if there is no response.
 func (s *server) get(t *testing.T, cert *tls.Certificate, header http.Header) answer {
 	t.Helper()
 	got := s.try(cert, http.MethodGet, protected, header, "")
@@ -88,7 +89,7 @@ func (s *server) get(t *testing.T, cert *tls.Certificate, header http.Header) an
 	return got
 }
 
-// want fails the test if the answer has another status.
+// want fails the test if the response has another status.
 func (a answer) want(t *testing.T, what string, status int) {
 	t.Helper()
 	if a.status != status {
@@ -98,7 +99,8 @@ func (a answer) want(t *testing.T, what string, status int) {
 
 const reviewBody = `{"apiVersion":"workshop.example.com/v1","kind":"IdentityReview"}`
 
-// review creates an IdentityReview and returns whom our server takes the caller for; nil if it refuses.
+// review creates an IdentityReview, and returns the identity that the server reports, or nil if it
+// rejects the request.
 func (s *server) review(t *testing.T, cert *tls.Certificate,
 	header http.Header) (*identity.IdentityReviewStatus, answer) {
 	t.Helper()
@@ -118,7 +120,7 @@ func parseReview(t *testing.T, body string) *identity.IdentityReviewStatus {
 	return &review.Status
 }
 
-// who is a user in one line, without what is in all of them.
+// who formats a user in one line, without the attributes that all users have.
 func who(u *authenticationv1.UserInfo) string {
 	var groups []string
 	for _, group := range u.Groups {
@@ -140,8 +142,8 @@ func who(u *authenticationv1.UserInfo) string {
 	return line
 }
 
-// clientTLS trusts our server's CA and nothing else, and shows the certificate whether the server asks for its CA or
-// not.
+// clientTLS trusts only the server's CA. It presents the certificate even if the server does not
+// request its CA.
 func clientTLS(cert *tls.Certificate) (*tls.Config, error) {
 	data, err := os.ReadFile(filepath.Join(shared.PKI(), certs.ServingCADir, certs.CertFile))
 	if err != nil {
@@ -158,7 +160,7 @@ func clientTLS(cert *tls.Certificate) (*tls.Config, error) {
 	return config, nil
 }
 
-// dial opens a connection of which the test writes every byte itself.
+// dial opens a connection on which the test writes every byte itself.
 func (s *server) dial(t *testing.T, cert *tls.Certificate, protocol string) *tls.Conn {
 	t.Helper()
 	config, err := clientTLS(cert)
@@ -178,7 +180,7 @@ func (s *server) dial(t *testing.T, cert *tls.Certificate, protocol string) *tls
 	return conn.(*tls.Conn)
 }
 
-// pairOf is a certificate with its key as crypto/tls wants it.
+// pairOf converts a key pair for crypto/tls.
 func pairOf(pair *certs.KeyPair) *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{pair.Certificate.Raw}, PrivateKey: pair.Key, Leaf: pair.Certificate}
 }
@@ -220,13 +222,13 @@ func issue(t *testing.T, ca *certs.CA, user string, groups ...string) *tls.Certi
 	return pairOf(pair)
 }
 
-// frontProxy is the right certificate: that of the aggregator.
+// frontProxy returns a valid certificate of the aggregator.
 func frontProxy(t *testing.T) *tls.Certificate {
 	t.Helper()
 	return issue(t, readCA(t, certs.FrontProxyCADir), certs.FrontProxyUser)
 }
 
-// raw sends the bytes over HTTP/1.1 and returns the status and the body of the answer.
+// raw sends the bytes over HTTP/1.1 and returns the status and the body of the response.
 func (s *server) raw(t *testing.T, bytes string, cert *tls.Certificate) (status, body string) {
 	t.Helper()
 	conn := s.dial(t, cert, "http/1.1")

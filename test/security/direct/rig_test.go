@@ -26,7 +26,8 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// shared is the control plane. Its own server stands by unused: each test starts one behind a relay of its own.
+// shared is the control plane. Its own server is not used: each test starts a server behind its
+// own relay.
 var shared *envtest.Environment
 
 func TestMain(m *testing.M) {
@@ -34,19 +35,19 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	// protected is a path that nobody but the user "boss" and the group "bosses" may read.
+	// protected is a path that only the user "boss" and the group "bosses" may read.
 	protected = "/apis/workshop.example.com/v1/gadgets"
-	// whoami is where every authenticated user may create an IdentityReview.
+	// whoami is the path at which every authenticated user may create an IdentityReview.
 	whoami = "/apis/workshop.example.com/v1/identityreviews"
 )
 
-// server is our server behind a relay.
+// server is a server behind a relay.
 type server struct {
 	*relay
 	address string
 	dataDir string // of its etcd
 	cmd     *exec.Cmd
-	done    chan struct{} // closed when it ended
+	done    chan struct{} // closed when it exited
 	mu      sync.Mutex
 	output  bytes.Buffer
 }
@@ -57,7 +58,7 @@ func (s *server) Write(p []byte) (int, error) {
 	return s.output.Write(p)
 }
 
-// log is what the server said until now.
+// log returns the server's output until now.
 func (s *server) log() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +73,7 @@ func newServer(t *testing.T, args ...string) *server {
 	return s
 }
 
-// start starts a server behind a relay, and ends it with the test.
+// start starts a server behind a relay, and kills it at the end of the test.
 func start(t *testing.T, r *relay, args ...string) *server {
 	t.Helper()
 	return startAs(t, "extension-apiserver", r, args...)
@@ -120,7 +121,7 @@ func startAs(t *testing.T, account string, r *relay, args ...string) *server {
 	return s
 }
 
-// end ends the server and returns all that it logged.
+// end kills the server and returns its whole log.
 func (s *server) end() string {
 	_ = s.cmd.Process.Kill()
 	<-s.done
@@ -142,7 +143,7 @@ func (s *server) waitReady(t *testing.T) {
 	})
 }
 
-// kubeconfig is that of the ServiceAccount, with the relay in kube-apiserver's place.
+// kubeconfig returns a kubeconfig of the ServiceAccount with the relay in place of kube-apiserver.
 func kubeconfig(t *testing.T, account string, r *relay, dir string) string {
 	t.Helper()
 	path, err := accountKubeconfig(account)
@@ -164,7 +165,7 @@ func kubeconfig(t *testing.T, account string, r *relay, dir string) string {
 	return path
 }
 
-// accountKubeconfigs are made once: each is a file that other servers read.
+// accountKubeconfigs are created once: other servers read the files.
 var accountKubeconfigs sync.Map
 
 func accountKubeconfig(account string) (string, error) {
@@ -174,7 +175,7 @@ func accountKubeconfig(account string) (string, error) {
 	return once.(func() (string, error))()
 }
 
-// grantOnce gives the users of the tests their rights, and waits until kube-apiserver knows of them.
+// grantOnce grants the test users their permissions, and waits until kube-apiserver applies them.
 var grantOnce = sync.OnceValue(func() error {
 	gadgets := rbacv1.PolicyRule{APIGroups: []string{v1.SchemeGroupVersion.Group}, Resources: []string{"gadgets"},
 		Verbs: []string{"get", "list", "create"}}
@@ -187,8 +188,8 @@ var grantOnce = sync.OnceValue(func() error {
 	)
 })
 
-// grant binds rules to subjects, and returns when kube-apiserver answers accordingly: our server keeps a refusal for 10
-// s.
+// grant binds rules to subjects, and returns when kube-apiserver applies them: the server caches a
+// denial for 10 s.
 func grant(name string, subjects []rbacv1.Subject, rules ...rbacv1.PolicyRule) error {
 	ctx, cancel := context.WithTimeout(context.Background(), envtest.Patience)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 
 type field = hpack.HeaderField
 
-// head is that of a well-formed request for an IdentityReview.
+// head returns the header fields of a well-formed request for an IdentityReview.
 func head(more ...field) []field {
 	return append([]field{
 		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: "localhost"},
@@ -25,9 +25,10 @@ func head(more ...field) []field {
 	}, more...)
 }
 
-// TestS07SmugglingHTTP2 is TestS07Smuggling on the wire of HTTP/2, which is what the aggregator speaks. There names and
-// values have lengths, so a line break does not end a value; it must be refused (RFC 9113 section 8.2.1). "reset" is a
-// stream or a connection that our server ends without an answer.
+// TestS07SmugglingHTTP2 is TestS07Smuggling for the wire format of HTTP/2, which the aggregator
+// uses. There names and values have lengths, so a line break does not end a value; it must be
+// rejected (RFC 9113 section 8.2.1). "reset" is a stream or a connection that the server ends
+// without a response.
 func TestS07SmugglingHTTP2(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -86,7 +87,8 @@ func TestS07SmugglingHTTP2(t *testing.T) {
 			t.Errorf("a group in the trailer: read as %s, want ann", got)
 		}
 	})
-	// HPACK remembers headers for the connection; a request must not inherit those of the one before.
+	// HPACK keeps headers for the connection; a request must not inherit those of the previous
+	// one.
 	t.Run("the next request on the connection", func(t *testing.T) {
 		c := s.newStream(t, proxy)
 		for i, want := range []string{"ann", "401"} {
@@ -102,7 +104,8 @@ type stream struct {
 	framer  *http2.Framer
 	encoder *hpack.Encoder
 	block   bytes.Buffer
-	// id is the stream of the last request, next that of the one after; clients have the odd numbers.
+	// id is the stream of the last request, next that of the following one; clients use odd
+	// numbers.
 	id, next uint32
 	// split cuts the header block into two frames.
 	split bool
@@ -126,8 +129,8 @@ func (s *server) newStream(t *testing.T, cert *tls.Certificate) *stream {
 	return c
 }
 
-// send writes a request and returns how it was read. Errors of writing are left to the reader: our server may have hung
-// up.
+// send writes a request, and returns how the server read it. Write errors are left to the reader:
+// the server may have closed the connection.
 func (c *stream) send(t *testing.T, fields, trailer []field) string {
 	t.Helper()
 	c.id, c.next = c.next, c.next+2
@@ -177,7 +180,7 @@ func (c *stream) receive(t *testing.T) string {
 				_ = c.framer.WriteSettingsAck()
 			}
 		case *http2.GoAwayFrame:
-			// Without credentials the connection ends after the answer; that comes still.
+			// Without credentials the connection ends after the response, which still arrives.
 			if f.LastStreamID < c.id || f.ErrCode != http2.ErrCodeNo {
 				return "reset"
 			}

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// smuggled are header lines as they are on the wire of HTTP/1.1, each with the one way in which our server may read
-// them: "400", "401", or the user. It never is a mixture of two, and never a user that no well-formed header names.
+// smuggled are header lines on the wire of HTTP/1.1, each with the only allowed interpretation:
+// "400", "401", or the user. It is never a mixture of two, and never a user that no well-formed
+// header contains.
 var smuggled = []struct{ name, lines, want string }{
 	{"as it should be", "X-Remote-User: ann", "ann"},
 	{"with groups", "X-Remote-User: ann\r\nX-Remote-Group: a\r\nX-Remote-Group: b", `ann groups=["a" "b"]`},
@@ -33,7 +34,8 @@ var smuggled = []struct{ name, lines, want string }{
 	{"two colons", "X-Remote-User:: boss", ": boss"},
 	{"no colon", "X-Remote-User boss", "400"},
 	{"a name of two words", "X-Remote-User: ann\r\nX Remote Group: system:masters", "400"},
-	// RFC 9112 section 5.2: a server refuses a folded line or makes a blank of the fold. Never a line of its own.
+	// RFC 9112 section 5.2: a server rejects a folded line or replaces the fold with a space. It
+	// never treats it as a separate line.
 	{"folded", "X-Remote-User: ann\r\n boss", "ann boss"},
 	{"a header in a fold", "X-Remote-User: ann\r\n\tX-Remote-Group: system:masters",
 		"ann X-Remote-Group: system:masters"},
@@ -56,8 +58,8 @@ var smuggled = []struct{ name, lines, want string }{
 	{"changed by a trailer", "X-Remote-User: ann\r\nTrailer: X-Remote-Group", "ann"},
 }
 
-// TestS07Smuggling sends each as the front proxy, which shows how it is read, and without a certificate, where nothing
-// may help.
+// TestS07Smuggling sends each request as the front proxy, which shows its interpretation, and
+// without a certificate, where it must be rejected.
 func TestS07Smuggling(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -74,7 +76,8 @@ func TestS07Smuggling(t *testing.T) {
 	}
 }
 
-// read sends a request with the lines in its head, and returns the status, or the user if there is one.
+// read sends a request with the header lines, and returns the user, or the status if there is
+// none.
 func (s *server) read(t *testing.T, cert *tls.Certificate, lines string) string {
 	t.Helper()
 	body := fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(reviewBody), reviewBody)

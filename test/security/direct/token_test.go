@@ -27,10 +27,11 @@ import (
 
 func bearer(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
 
-// account is the ServiceAccount of our server in the manifests, which is one like any other here.
+// account is the ServiceAccount of the server in the manifests, here an ordinary account.
 const account = "system:serviceaccount:" + envtest.Namespace + ":extension-apiserver"
 
-// accountToken asks kube-apiserver for a token of the account; no audience means its own.
+// accountToken requests a token of the account from kube-apiserver. Without audiences the token is
+// for kube-apiserver itself.
 func accountToken(t *testing.T, audiences ...string) string {
 	t.Helper()
 	client, err := shared.AdminClient()
@@ -46,8 +47,8 @@ func accountToken(t *testing.T, audiences ...string) string {
 	return request.Status.Token
 }
 
-// jwt is a token for the account as kube-apiserver would make it, with a signature by the key; nil means the algorithm
-// "none".
+// jwt returns a token for the account as kube-apiserver would issue it, signed by the key. A nil
+// key means the algorithm "none".
 func jwt(t *testing.T, key crypto.Signer, expires time.Time) string {
 	t.Helper()
 	part := base64.RawURLEncoding.EncodeToString
@@ -70,8 +71,9 @@ func jwt(t *testing.T, key crypto.Signer, expires time.Time) string {
 	return token + "." + part(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
 }
 
-// TestS15S17TokenIsReviewed: our server believes no token by itself, it asks kube-apiserver about each, which knows
-// which are expired, revoked or for another audience.
+// TestS15S17TokenIsReviewed checks that the server accepts no token by itself. It creates a
+// TokenReview at kube-apiserver, which detects tokens that are expired, revoked or for another
+// audience.
 func TestS15S17TokenIsReviewed(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -116,8 +118,8 @@ func TestS15S17TokenIsReviewed(t *testing.T) {
 	}
 }
 
-// TestS15TokenInLogs: a token is as good as its owner; whoever may read logs must not find it there, however much is
-// logged.
+// TestS15TokenInLogs checks that the log contains no token at any verbosity: a token gives all
+// access of its owner to a reader of the logs.
 func TestS15TokenInLogs(t *testing.T) {
 	t.Parallel()
 	for _, verbosity := range []string{"4", "6", "7", "8", "10"} {
@@ -127,7 +129,7 @@ func TestS15TokenInLogs(t *testing.T) {
 			for _, token := range tokens {
 				s.review(t, nil, bearer(token))
 			}
-			// Browsers can send one only as a protocol of a WebSocket.
+			// Browsers can send a token only as a protocol of a WebSocket.
 			forms := slices.Clone(tokens)
 			for _, token := range []string{accountToken(t), "canary-token-in-a-protocol"} {
 				form := base64.RawURLEncoding.EncodeToString([]byte(token))
@@ -140,7 +142,7 @@ func TestS15TokenInLogs(t *testing.T) {
 					t.Errorf("a token in a protocol: %s, want 403, or 401 for nobody's", got)
 				}
 			}
-			// The rig works: all were seen.
+			// The test setup works: all tokens were reviewed.
 			if diff := cmp.Diff(tokens, s.tokens(t)); diff != "" {
 				t.Errorf("TokenReviews (-want +got):\n%s", diff)
 			}
@@ -155,7 +157,8 @@ func TestS15TokenInLogs(t *testing.T) {
 	}
 }
 
-// TestS16TokenReviewFails: no answer, or one that makes no sense, is no yes.
+// TestS16TokenReviewFails checks that a missing or invalid TokenReview response does not
+// authenticate the user.
 func TestS16TokenReviewFails(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

@@ -16,9 +16,9 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestS09UID: the UID's header counts if the cluster says so, by naming it in the ConfigMap (KEP-4862). A
-// kube-apiserver that does not name it does not remove it from its clients' requests either, so it would be the clients
-// who choose.
+// TestS09UID checks that the UID header counts only if the cluster's ConfigMap contains it
+// (KEP-4862). Otherwise kube-apiserver does not remove the header from its clients' requests, so
+// the clients could choose it.
 func TestS09UID(t *testing.T) {
 	t.Parallel()
 	const key = "requestheader-uid-headers"
@@ -43,7 +43,8 @@ func TestS09UID(t *testing.T) {
 		func(context.Context) error { return s.reads(t, proxy, header, "ann") })
 }
 
-// reads is an error unless our server takes the caller for the user that is wanted; empty means that it answers 401.
+// reads returns an error unless the server reads the user want from a request. An empty want means
+// 401.
 func (s *server) reads(t *testing.T, cert *tls.Certificate, header http.Header, want string) error {
 	t.Helper()
 	review, answer := s.review(t, cert, header)
@@ -63,8 +64,9 @@ func (s *server) wantUser(t *testing.T, cert *tls.Certificate, header http.Heade
 	}
 }
 
-// TestS10OtherHeaderNames: where the cluster has other names for the headers, those count and the usual ones do not:
-// the kube-apiserver of such a cluster lets its clients send the usual ones (kubernetes/kubernetes#119631).
+// TestS10OtherHeaderNames checks that the server uses the cluster's names of the headers instead
+// of the usual ones: the kube-apiserver of such a cluster lets its clients send the usual ones
+// (kubernetes/kubernetes#119631).
 func TestS10OtherHeaderNames(t *testing.T) {
 	t.Parallel()
 	r := newRelay(t)
@@ -85,14 +87,14 @@ func TestS10OtherHeaderNames(t *testing.T) {
 	s.wantUser(t, proxy, mixed, `ann groups=["a"]`)
 	s.wantUser(t, nil, http.Header{"X-Cluster-User": {"boss"}}, "")
 
-	// The names are followed too, without a restart.
+	// A change of the names also applies without a restart.
 	m.set(usual)
 	shared.Eventually(t, "the usual names to count", envtest.Patience, func(context.Context) error {
 		return s.reads(t, proxy, http.Header{"X-Remote-User": {"ann"}}, "ann")
 	})
 	s.wantUser(t, proxy, http.Header{"X-Cluster-User": {"boss"}}, "")
-	// The log has warned, once: of the other names, not of the usual ones.
-	const warning = "WARNING: the front proxy's headers have other names than usual"
+	// The log has one warning: of the other names, not of the usual ones.
+	const warning = "WARNING: the front proxy's headers have unusual names"
 	if log := s.end(); strings.Count(log, warning) != 1 ||
 		!strings.Contains(log,
 			"requestheader-extra-headers-prefix, requestheader-group-headers, requestheader-username-headers") {
@@ -100,8 +102,8 @@ func TestS10OtherHeaderNames(t *testing.T) {
 	}
 }
 
-// TestS12TrustFollows: a CA that the cluster trusts no longer is refused by a server that runs on, and so is a name. An
-// attacker with an old key must not be let in until somebody thinks of a restart.
+// TestS12TrustFollows checks that a running server rejects a CA and a name that the cluster no
+// longer trusts. An attacker with an old key must not have access until the next restart.
 func TestS12TrustFollows(t *testing.T) {
 	t.Parallel()
 	r := newRelay(t)
@@ -135,7 +137,7 @@ func TestS12TrustFollows(t *testing.T) {
 	follow("the name to be refused", names, `["another-name"]`, "", "")
 	follow("the name to be allowed again", names, `["`+certs.FrontProxyUser+`"]`, "", "ann")
 
-	// A typo in another key does not keep the name trusted that the same update revokes.
+	// A typo in another key does not keep a name trusted that the same update revokes.
 	intact, broken := m.data(), m.data()
 	broken[names], broken["requestheader-group-headers"] = `["another-name"]`, `["X-Remote-Group`
 	m.set(broken)
@@ -149,7 +151,7 @@ func TestS12TrustFollows(t *testing.T) {
 	s.waitReady(t)
 	s.wantUser(t, next, ann, "ann")
 
-	// The users' CA is followed likewise.
+	// The server also follows changes of the users' CA.
 	users, nextUsers := readCA(t, "client-ca"), newCA(t, "client-ca")
 	alice, nextAlice := issue(t, users, "alice"), issue(t, nextUsers, "alice")
 	s.wantUser(t, alice, nil, "alice")
@@ -161,7 +163,7 @@ func TestS12TrustFollows(t *testing.T) {
 	s.wantUser(t, nextAlice, nil, "alice")
 }
 
-// TestS12TrustDeleted: without the ConfigMap nobody is known to be the front proxy.
+// TestS12TrustDeleted checks that without the ConfigMap no client is accepted as the front proxy.
 func TestS12TrustDeleted(t *testing.T) {
 	t.Parallel()
 	r := newRelay(t)
@@ -179,8 +181,8 @@ func TestS12TrustDeleted(t *testing.T) {
 		func(context.Context) error { return s.reads(t, proxy, ann, "ann") })
 }
 
-// TestS12TrustWhileStopping: a server that was told to stop serves for a while, and follows the trust until the last
-// request.
+// TestS12TrustWhileStopping checks that a server that is shutting down applies trust changes until
+// its last request.
 func TestS12TrustWhileStopping(t *testing.T) {
 	t.Parallel()
 	r := newRelay(t)

@@ -19,16 +19,17 @@ import (
 
 const trustName = "extension-apiserver-authentication"
 
-// trustMap is the ConfigMap that says whom to trust, in the hands of a test: kube-apiserver's own would be put right
-// again by its controller. It can be got, listed and watched, the last with the initial events too (KEP-3157).
+// trustMap is a ConfigMap of the trusted CAs that a test controls: the controller of
+// kube-apiserver would restore its own. It serves get, list and watch, the last also with initial
+// events (KEP-3157).
 type trustMap struct {
 	mu      sync.Mutex
-	events  []metav1.WatchEvent // the event at i makes version i+1
-	current *corev1.ConfigMap   // nil when there is none
+	events  []metav1.WatchEvent // the event at i creates version i+1
+	current *corev1.ConfigMap   // nil when it does not exist
 	changed chan struct{}       // closed with the next change
 }
 
-// newTrustMap begins with what the real ConfigMap holds.
+// newTrustMap starts with the data of the real ConfigMap.
 func newTrustMap(t *testing.T, r *relay) *trustMap {
 	t.Helper()
 	client, err := shared.AdminClient()
@@ -45,7 +46,7 @@ func newTrustMap(t *testing.T, r *relay) *trustMap {
 	return m
 }
 
-// data is a copy of what the ConfigMap holds, for a test to change.
+// data returns a copy of the ConfigMap's data, for a test to change.
 func (m *trustMap) data() map[string]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -150,7 +151,7 @@ func (m *trustMap) watch(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// statusOf is a Status as kube-apiserver gives it.
+// statusOf returns a Status as kube-apiserver does.
 func statusOf(code int32, reason metav1.StatusReason) string {
 	data, _ := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},

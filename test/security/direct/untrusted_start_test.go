@@ -19,8 +19,9 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestS13TrustUnreadableAtStart: a server that cannot learn whom to trust ends, or stays unready; it never serves. One
-// that went on without would take everybody, or nobody, for the front proxy.
+// TestS13TrustUnreadableAtStart checks that a server that cannot read the trusted front-proxy CA
+// exits or stays unready, and never serves. If it continued without the CA, it would accept any
+// client, or none, as the front proxy.
 func TestS13TrustUnreadableAtStart(t *testing.T) {
 	t.Parallel()
 	cm := func(data string) string {
@@ -30,14 +31,14 @@ func TestS13TrustUnreadableAtStart(t *testing.T) {
 	for name, tc := range map[string]struct {
 		script http.HandlerFunc
 		log    string
-		// waits tells that the server does not end, but stays unready.
+		// waits is true if the server does not exit, but stays unready.
 		waits bool
 	}{
 		"403": {reply(http.StatusForbidden, statusOf(http.StatusForbidden, metav1.StatusReasonForbidden)),
 			"create rolebinding", false},
 		"401": {reply(http.StatusUnauthorized,
 			statusOf(http.StatusUnauthorized,
-				metav1.StatusReasonUnauthorized)), "does not accept the credentials", false},
+				metav1.StatusReasonUnauthorized)), "rejects the credentials", false},
 		"404": {reply(http.StatusNotFound, statusOf(http.StatusNotFound, metav1.StatusReasonNotFound)),
 			trustName, false},
 		"500": {reply(http.StatusInternalServerError,
@@ -72,9 +73,9 @@ func TestS13TrustUnreadableAtStart(t *testing.T) {
 	}
 }
 
-// TestS13TrustUnwatchable: the trust could be read once and then not be followed. The server is not ready, although all
-// else of it is, and nobody is let in on what was read then. The library alone would be ready, and take the front proxy
-// for a stranger.
+// TestS13TrustUnwatchable checks a server that could read the trust once and then cannot watch it.
+// The server is not ready, although all other checks pass, and authenticates no request with the
+// trust of that time. The library alone would be ready, and treat the front proxy as a stranger.
 func TestS13TrustUnwatchable(t *testing.T) {
 	t.Parallel()
 	r := newRelay(t)
@@ -103,7 +104,7 @@ func TestS13TrustUnwatchable(t *testing.T) {
 	})
 	s.neverServes(t)
 
-	// The rig works: with the rest answered, the same server gets ready.
+	// The test setup works: with responses to the rest, the same server becomes ready.
 	r.script(trustPath, m.serve)
 	select {
 	case <-s.done:
@@ -114,8 +115,8 @@ func TestS13TrustUnwatchable(t *testing.T) {
 	s.get(t, frontProxy(t), forged()).want(t, "the front proxy", http.StatusOK)
 }
 
-// neverServes asks until the server ends, or has answered 20 requests of each kind. None may be let in, and it is never
-// ready.
+// neverServes sends requests until the server exits, or has responded to 20 requests of each kind.
+// It must authorize none of them, and must never be ready.
 func (s *server) neverServes(t *testing.T) {
 	t.Helper()
 	proxy, deadline := frontProxy(t), time.After(envtest.Patience)
@@ -140,9 +141,9 @@ func (s *server) neverServes(t *testing.T) {
 	}
 }
 
-// TestS13TrustForbidden: the right to read the trust is taken away from a server that runs. Its watch stays open, and
-// the library would go on with what it read last for days. Within a minute the server is not ready, refuses writes, and
-// names the right.
+// TestS13TrustForbidden removes the permission to read the trust from a running server. Its watch
+// stays open, and the library would use the data that it read last for days. Within a minute the
+// server is not ready, rejects writes, and reports the missing permission.
 func TestS13TrustForbidden(t *testing.T) {
 	const name = "trust-forbidden"
 	account := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: envtest.Namespace, Name: name}}
@@ -192,7 +193,8 @@ func TestS13TrustForbidden(t *testing.T) {
 	if err := bindings.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// The rights are looked at each minute, with a jitter of 10 %. Other tests run meanwhile.
+	// The server checks its permissions each minute, with a jitter of 10 %. Other tests run
+	// meanwhile.
 	const within = 75 * time.Second
 	unready := make(chan error, 1)
 	go func() {
@@ -215,7 +217,7 @@ func TestS13TrustForbidden(t *testing.T) {
 	if err := <-unready; err != nil {
 		t.Fatal(err)
 	}
-	const missing = "this server may not: list configmaps extension-apiserver-authentication in the namespace kube-system (for the front proxy's trust), " +
+	const missing = "this server lacks permissions: list configmaps extension-apiserver-authentication in the namespace kube-system (for the front proxy's trust), " +
 		"watch configmaps extension-apiserver-authentication in the namespace kube-system (for the front proxy's trust)"
 	if got := create(); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, missing) {
 		t.Errorf("a write without the right: %s, want 503 with %q", got, missing)

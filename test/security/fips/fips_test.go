@@ -16,7 +16,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// binaries is the directory of the FIPS build, which takes minutes from a cold cache.
+// binaries returns the directory of the FIPS build, which takes minutes from a cold cache. It
+// skips the test without FIPS_BINARIES.
 func binaries(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("FIPS_BINARIES")
@@ -26,7 +27,8 @@ func binaries(t *testing.T) string {
 	return dir
 }
 
-// TestFIPSBuild: the module is a frozen version and in FIPS mode unless GODEBUG says otherwise.
+// TestFIPSBuild checks that the binaries use a frozen version of the module, and run in FIPS mode
+// unless GODEBUG disables it.
 func TestFIPSBuild(t *testing.T) {
 	dir := binaries(t)
 	for _, name := range []string{serverName, "certgen"} {
@@ -47,9 +49,9 @@ func TestFIPSBuild(t *testing.T) {
 	}
 }
 
-// TestFIPSServes: a real kube-apiserver passes requests on to the server, whose TLS accepts
-// approved algorithms only. Where others are errors everywhere (fips140=only), this needs an
-// external etcd: etcd names the members of a new cluster by SHA-1.
+// TestFIPSServes checks that a real kube-apiserver proxies requests to the server, whose TLS
+// accepts approved algorithms only. The mode fips140=only, in which all other algorithms are
+// errors, needs an external etcd: etcd names the members of a new cluster by SHA-1.
 func TestFIPSServes(t *testing.T) {
 	dir := binaries(t)
 	for _, tc := range []struct {
@@ -75,7 +77,8 @@ func TestFIPSServes(t *testing.T) {
 
 const serverName = "extension-apiserver"
 
-// onlyApproved is the server in the mode fips140=only, with no other process of the environment in it.
+// onlyApproved returns a script that runs the server in the mode fips140=only. Other processes of
+// the environment do not use that mode.
 func onlyApproved(t *testing.T, server string) string {
 	t.Helper()
 	only := filepath.Join(t.TempDir(), serverName)
@@ -87,7 +90,7 @@ func onlyApproved(t *testing.T, server string) string {
 	return only
 }
 
-// handshakes are made by openssl: Go's clients cannot choose the cipher suites of TLS 1.3.
+// handshakes uses openssl: Go clients cannot choose the cipher suites of TLS 1.3.
 func handshakes(t *testing.T, e *envtest.Environment) {
 	server, err := url.Parse(e.Servers[0].URL)
 	if err != nil {
@@ -117,8 +120,8 @@ func handshakes(t *testing.T, e *envtest.Environment) {
 	}
 }
 
-// TestFIPSCertgen: every type of key can be made, and is accepted by the strictest verification,
-// which knows no other algorithms.
+// TestFIPSCertgen checks that certgen can create every type of key, and that the strictest mode,
+// which knows no other algorithms, verifies it.
 func TestFIPSCertgen(t *testing.T) {
 	certgen := filepath.Join(binaries(t), "certgen")
 	run := func(t *testing.T, mode string, args ...string) (string, error) {
@@ -139,11 +142,11 @@ func TestFIPSCertgen(t *testing.T) {
 			}
 		})
 	}
-	// docs/production.md says so: the library makes the key identifier with SHA-1, as RFC 5280,
-	// 4.2.1.2 proposes.
+	// docs/operate/images.md documents this: the library computes the key identifier with SHA-1, as
+	// RFC 5280, section 4.2.1.2, proposes.
 	out, err := run(t, "only", append(initArgs, "--dir="+filepath.Join(t.TempDir(), "pki"))...)
 	if err == nil || !strings.Contains(out, "SHA-1 is not allowed in FIPS 140-only mode") {
 		t.Errorf("certgen init in the mode only: got %v, want an error about SHA-1; if it works now, change "+
-			"docs/production.md\n%s", err, out)
+			"docs/operate/images.md\n%s", err, out)
 	}
 }

@@ -36,19 +36,19 @@ import (
 )
 
 const (
-	// memoryLimit is that of the container in manifests/base/deployment.yaml, in KiB.
+	// memoryLimit is the memory limit of the container in manifests/base/deployment.yaml, in KiB.
 	memoryLimit = 512 << 10
-	// servedWithin is what another user waits at most, but for one request of 100, while other tests
-	// use the machine too.
+	// servedWithin is the default bound of another user's p99 latency, while other tests also use
+	// the machine.
 	servedWithin = 20 * time.Second
-	// othersEvery is how often another user lists: for 10 s of attack, 200 times.
+	// othersEvery is the interval between another user's lists: 200 in 10 s of attack.
 	othersEvery = 50 * time.Millisecond
 )
 
-// checkLatency bounds another user's p99: ATTACK_P99=1s on a machine that is used for nothing else, as
-// make test-security sets it. Where a library takes what is sent before anything of ours can refuse
-// it, such as a body in HTTP/2, it may be twice what users of k8s.io/sample-apiserver wait under the
-// same attack.
+// checkLatency checks another user's p99 latency. The bound is servedWithin, or ATTACK_P99: `make
+// test-security` sets 1s, for a machine that runs nothing else. Where a library processes input
+// before the server can reject it, such as a body in HTTP/2, the bound is twice the latency that
+// users of k8s.io/sample-apiserver have under the same attack.
 func checkLatency(t *testing.T, name string, p99 time.Duration) {
 	t.Helper()
 	bound := servedWithin
@@ -66,18 +66,18 @@ func checkLatency(t *testing.T, name string, p99 time.Duration) {
 	}
 }
 
-// attackSample attacks k8s.io/sample-apiserver.
+// attackSample runs the attack against k8s.io/sample-apiserver.
 func attackSample(t *testing.T, name string) effect {
 	t.Helper()
 	server, err := shared.StartSampleAPIServer(t.Context(), memorySetting)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer shared.KillServer(server) // it may be too busy to end
+	defer shared.KillServer(server) // it may be too busy to exit
 	return underAttack(t, name, target{server, envtest.SampleGroupVersion, "flunders"})
 }
 
-// attackFor is how long each attack lasts. `make test-security` sets ATTACK_FOR=60s.
+// attackFor returns the duration of each attack. `make test-security` sets ATTACK_FOR=60s.
 func attackFor() string {
 	lasts := "10s"
 	if testing.Short() {
@@ -86,9 +86,9 @@ func attackFor() string {
 	return cmp.Or(os.Getenv("ATTACK_FOR"), lasts)
 }
 
-// TestAttacks: under the limits of the manifests the server survives callers that may do nothing,
-// whatever they send, and serves another user meanwhile, through kube-apiserver. Afterwards no
-// goroutine, seat or descriptor of theirs is left.
+// TestAttacks checks that the server survives every attack within the limits of the manifests, and
+// that it serves another user through kube-apiserver meanwhile. Unprivileged users and users with
+// read permission attack. Afterwards no goroutine, APF seat or descriptor of the attack is left.
 func TestAttacks(t *testing.T) {
 	admin, err := shared.AdminConfig()
 	if err != nil {
@@ -138,7 +138,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// fill makes the objects that a reader asks for: 2.5 MiB, for the time of the test.
+// fill creates the objects that a reader requests, 2.5 MiB, for the duration of the test.
 func fill(t *testing.T, admin *rest.Config) {
 	t.Helper()
 	annotations := map[string]any{}
@@ -173,23 +173,23 @@ func fill(t *testing.T, admin *rest.Config) {
 	}
 }
 
-// target is a server, and the resource that another user lists meanwhile.
+// target is an attacked server, with the resource that another user lists meanwhile.
 type target struct {
 	server   *envtest.Server
 	version  schema.GroupVersion
 	resource string
 }
 
-// list is the path of the resource in one of the namespaces.
+// list returns the path of the resource in namespace i.
 func (target target) list(i int) string {
 	return fmt.Sprintf("/apis/%s/namespaces/ns-%d/%s", target.version, i, target.resource)
 }
 
-// effect is what an attack does to a server and to another user of it.
+// effect is the effect of an attack on a server and on another user.
 type effect struct {
 	peak   int // VmHWM in KiB
 	p99    time.Duration
-	failed int // lists of the other user
+	failed int // failed lists and probes
 }
 
 // underAttack attacks the target, while another user lists its resource through kube-apiserver.
@@ -214,7 +214,8 @@ func underAttack(t *testing.T, name string, target target) effect {
 	return effect{peak, p99, failed}
 }
 
-// startAttack runs the attack as a process. What it says comes on done, twice: the first says that it ended.
+// startAttack starts the attack as a process. When it exits, done receives its output twice:
+// othersDuring consumes the first.
 func startAttack(t *testing.T, name string, target target, done chan<- string) {
 	t.Helper()
 	attacker, err := shared.Config(cmp.Or(attacks[name].as, mallory))
@@ -254,8 +255,8 @@ func startAttack(t *testing.T, name string, target target, done chan<- string) {
 	}()
 }
 
-// survived waits until an attack is done, and checks the memory of the server and what another user noticed. what tells
-// of the attack, afterwards.
+// survived waits until an attack is done, and checks the server's memory and another user's
+// latency. what describes the attack, and is called afterwards.
 func survived(t *testing.T, done <-chan string, what func() string) {
 	t.Helper()
 	latencies, failed := othersDuring(t, target{shared.Servers[0], gadgets.GroupVersion(), "widgets"}, done)
@@ -275,8 +276,8 @@ func survived(t *testing.T, done <-chan string, what func() string) {
 	checkLatency(t, "", p99)
 }
 
-// othersDuring sends the lists of another user until the attack is done. Each is of another namespace,
-// so kube-apiserver is asked about each.
+// othersDuring sends the lists of another user until the attack is done. Each list is of another
+// namespace, so each needs its own SubjectAccessReview.
 func othersDuring(t *testing.T, target target, done <-chan string) (latencies []time.Duration, failed int) {
 	t.Helper()
 	config, err := shared.Config("quiet")
@@ -309,7 +310,8 @@ func othersDuring(t *testing.T, target target, done <-chan string) (latencies []
 	var mutex sync.Mutex
 	var all sync.WaitGroup
 	stop := make(chan struct{})
-	// At a fixed rate: who waits for an answer before the next request hardly notices a server that stands still.
+	// At a fixed rate: a user who waits for a response before the next request hardly notices a
+	// server that does not respond.
 	all.Go(func() {
 		ticker := time.NewTicker(othersEvery)
 		defer ticker.Stop()
@@ -328,7 +330,7 @@ func othersDuring(t *testing.T, target target, done <-chan string) (latencies []
 				if err != nil {
 					failed++
 					took = envtest.Patience
-					if failed <= 5 { // more would say the same
+					if failed <= 5 { // more would add nothing
 						t.Logf("another user: %v", err)
 					}
 				}
@@ -337,7 +339,7 @@ func othersDuring(t *testing.T, target target, done <-chan string) (latencies []
 		}
 	})
 	alive, ready := 0, 0
-	// The timeouts are those of manifests/base/deployment.yaml.
+	// The timeouts match manifests/base/deployment.yaml.
 	all.Go(func() { alive = probe(t, target.server, "/livez", 10*time.Second, stop) })
 	all.Go(func() { ready = probe(t, target.server, "/readyz", 5*time.Second, stop) })
 	<-done
@@ -350,7 +352,8 @@ func othersDuring(t *testing.T, target target, done <-chan string) (latencies []
 	return latencies, failed
 }
 
-// probe asks for a path each second, as kubelet does, and returns how often that failed twice in a row.
+// probe requests a path each second, as kubelet does, and returns how often it failed twice in a
+// row.
 func probe(t *testing.T, server *envtest.Server, path string, timeout time.Duration,
 	stop <-chan struct{}) (failed int) {
 	client, err := server.Client(shared)
@@ -386,7 +389,7 @@ func probe(t *testing.T, server *envtest.Server, path string, timeout time.Durat
 	}
 }
 
-// allow gives the user a right in all namespaces.
+// allow grants the user the rules in all namespaces.
 func allow(t *testing.T, admin kubernetes.Interface, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}

@@ -25,8 +25,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attacker is a process of its own, on one core, that sends what an attack sends until its time is
-// over. Its connections come from addresses of their own, as those of other pods do.
+// attacker sends the requests of an attack until its time is over. It is a separate process on one
+// core. Its connections have their own source addresses, like those of other pods.
 type attacker struct {
 	address string
 	path    string // of a resource
@@ -34,36 +34,36 @@ type attacker struct {
 	ctx     context.Context
 	sent    atomic.Int64
 	refused atomic.Int64 // connections that ended with an error, or were not accepted
-	count   atomic.Int64 // makes names that nobody has used
+	count   atomic.Int64 // for unique names
 	turn    atomic.Int64
-	answers sync.Map // *atomic.Int64, by status
+	answers sync.Map // response counts, *atomic.Int64 by status code
 }
 
-// workers is how many connections an attack uses at a time unless it is about their number.
+// workers is the number of concurrent connections of an attack that is not about their number.
 const workers = 64
 
-// kind is a kind of attack. Its function is one connection, and is called again when it returns.
+// kind is a kind of attack. Its function uses one connection, and is called again when it returns.
 type kind struct {
-	// as is the user whose certificate is sent; none if empty.
+	// as is the user whose certificate the attacker presents. Default: no certificate.
 	as string
-	// library is true where a library takes that much before anything of ours can refuse it.
+	// library is true if a library processes that much input before the server can reject it.
 	library bool
 	workers int
 	run     func(*attacker) error
-	// proxied is true where it comes through kube-apiserver.
+	// proxied is true if the attack passes through kube-apiserver.
 	proxied bool
 }
 
 const (
-	// mallory may do nothing.
+	// mallory is an unprivileged user.
 	mallory = "mallory"
-	// reader may get, list and watch.
+	// reader is a user who may get, list and watch.
 	reader = "reader"
 	// jsonLists and yamlLists need objects.
 	jsonLists, yamlLists = "lists", "YAML lists"
 )
 
-// attacks are by callers who may not write.
+// attacks are attacks by users who may not write.
 var attacks = map[string]kind{
 	"aliases": {"", false, workers, func(a *attacker) error { return a.bodies(aliases()) }, false},
 	"aliases, known": {mallory, false, workers,
@@ -100,7 +100,7 @@ var attacks = map[string]kind{
 	"all at once":           {mallory, true, 1000, (*attacker).anything, false},
 }
 
-// attack is the main function of the process.
+// attack is the main function of the attacker's process.
 func attack(name string) error {
 	runtime.GOMAXPROCS(1)
 	var cpu unix.CPUSet
@@ -150,7 +150,8 @@ func attack(name string) error {
 			for ctx.Err() == nil {
 				if err := chosen.run(a); err != nil {
 					a.refused.Add(1)
-					// As often as an attacker with one core can, but not only with what is refused.
+					// As often as an attacker with one core can, but not only with refused
+					// connections.
 					sleep(ctx, 10*time.Millisecond)
 				}
 			}
@@ -167,7 +168,7 @@ func attack(name string) error {
 	return nil
 }
 
-// setAffinity is for all threads of the process that there are and will be.
+// setAffinity applies to all threads of the process, also to later ones.
 func setAffinity(cpu *unix.CPUSet) error {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -192,7 +193,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// dial connects from one of four addresses. The connection ends with the attack.
+// dial connects from one of four addresses. The connection is closed when the attack ends.
 func (a *attacker) dial(protocol string) (*tls.Conn, error) {
 	config := a.config.Clone()
 	config.NextProtos = []string{protocol}
@@ -206,7 +207,8 @@ func (a *attacker) dial(protocol string) (*tls.Conn, error) {
 	return conn.(*tls.Conn), nil
 }
 
-// exchange sends requests over HTTP/1.1, one after the other, until the server closes the connection.
+// exchange sends requests over HTTP/1.1, one after the other, until the server closes the
+// connection.
 func (a *attacker) exchange(head func() string, body string) error {
 	conn, err := a.dial("http/1.1")
 	if err != nil {
@@ -235,7 +237,7 @@ func (a *attacker) exchange(head func() string, body string) error {
 	return nil
 }
 
-// trickle sends the head of a request and then a byte now and then.
+// trickle sends the head of a request, and then the bytes of more at intervals.
 func (a *attacker) trickle(head, more string) error {
 	conn, err := a.dial("http/1.1")
 	if err != nil {
@@ -255,7 +257,8 @@ func (a *attacker) trickle(head, more string) error {
 	return nil
 }
 
-// http2 connects with the settings, and drops all that the server sends until it closes the connection.
+// http2 connects with the settings, and discards everything that the server sends until it closes
+// the connection.
 func (a *attacker) http2(settings ...http2.Setting) (framer *http2.Framer, out *bufio.Writer,
 	ended <-chan struct{}, err error) {
 	conn, err := a.dial("h2")
@@ -278,7 +281,7 @@ func (a *attacker) http2(settings ...http2.Setting) (framer *http2.Framer, out *
 	return framer, out, closed, errors.Join(err, framer.WriteSettings(settings...), framer.WriteSettingsAck())
 }
 
-// wait is for the end of the connection or of the attack.
+// wait returns when the connection or the attack ends.
 func (a *attacker) wait(ended <-chan struct{}) {
 	select {
 	case <-ended:
@@ -286,7 +289,7 @@ func (a *attacker) wait(ended <-chan struct{}) {
 	}
 }
 
-// streamOpener opens the streams of a connection.
+// streamOpener opens streams on a connection.
 type streamOpener struct {
 	framer  *http2.Framer
 	block   *bytes.Buffer

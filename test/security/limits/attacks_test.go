@@ -16,17 +16,18 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// longChain is a user whose certificate is sent as often as a handshake has room for.
+// longChain is a user whose certificate is repeated until it fills a handshake.
 const longChain = "long-chain"
 
-// impersonationAtLivez asks for a right of the user that kubelet's probes are, too.
+// impersonationAtLivez requests impersonation at /livez as an anonymous user, like kubelet's
+// probes.
 func (a *attacker) impersonationAtLivez() error {
 	return a.exchange(func() string {
 		return fmt.Sprintf("GET /livez HTTP/1.1\r\nHost: x\r\nImpersonate-User: u%d\r\n\r\n", a.count.Add(1))
 	}, "")
 }
 
-// selectors are as long as a request line can be.
+// selectors sends label selectors of the maximum length of a request line.
 func (a *attacker) selectors() error {
 	selector := strings.Repeat("a,", 500_000)
 	return a.exchange(func() string {
@@ -34,12 +35,13 @@ func (a *attacker) selectors() error {
 	}, "")
 }
 
-// slowBodyOfRead sends a body that nobody reads, a byte now and then, with a request whose answer is long.
+// slowBodyOfRead slowly sends a body that the server does not read, with a request whose response
+// is long.
 func (a *attacker) slowBodyOfRead() error {
 	return a.trickle("GET /openapi/v2 HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n", " ")
 }
 
-// manyFields is a head that is not ended.
+// manyFields is the unterminated head of a request with 100,000 fields.
 var manyFields = sync.OnceValue(func() string {
 	var head strings.Builder
 	head.WriteString("GET /livez HTTP/1.1\r\nHost: x\r\n")
@@ -49,17 +51,18 @@ var manyFields = sync.OnceValue(func() string {
 	return head.String()
 })
 
-// openHead sends a head of many fields and does not end it.
+// openHead sends a head of many fields and does not terminate it.
 func (a *attacker) openHead() error { return a.trickle(manyFields(), "x") }
 
-// openHeadHTTP2 names 60,000 fields of HPACK's table with a byte each, and does not end the head.
+// openHeadHTTP2 sends 60,000 indexed fields of HPACK's table, a byte each, and does not terminate
+// the head.
 func (a *attacker) openHeadHTTP2() error {
 	framer, out, ended, err := a.http2()
 	if err != nil {
 		return err
 	}
 	a.sent.Add(1)
-	const accept = 0x80 | 19 // accept: with no value, RFC 7541 appendix A
+	const accept = 0x80 | 19 // accept: with an empty value, RFC 7541 appendix A
 	block := bytes.Repeat([]byte{accept}, 15_000)
 	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1,
 		BlockFragment: append([]byte{0x82, 0x87, 0x84}, block...)}); err != nil {
@@ -75,7 +78,8 @@ func (a *attacker) openHeadHTTP2() error {
 	return err
 }
 
-// frames sends the shortest frames that there are, which cost the server more than their bytes, and no request.
+// frames sends no request, only the shortest possible frames, which cost the server more than
+// their bytes.
 func (a *attacker) frames() error {
 	framer, out, ended, err := a.http2()
 	if err != nil {
@@ -84,7 +88,7 @@ func (a *attacker) frames() error {
 	a.sent.Add(1)
 	for a.ctx.Err() == nil && err == nil {
 		for range 1000 {
-			err = errors.Join(err, framer.WriteRawFrame(0x42, 0, 0, nil), // of no known type
+			err = errors.Join(err, framer.WriteRawFrame(0x42, 0, 0, nil), // of an unknown type
 				framer.WriteWindowUpdate(0, 1))
 		}
 		err = errors.Join(err, out.Flush())
@@ -93,7 +97,7 @@ func (a *attacker) frames() error {
 	return err
 }
 
-// chain opens a connection and asks nothing.
+// chain opens a connection and sends one request.
 func (a *attacker) chain() error {
 	conn, err := a.dial("http/1.1")
 	if err != nil {
@@ -108,7 +112,7 @@ func (a *attacker) chain() error {
 	return err
 }
 
-// get asks for the paths over HTTP/2, a stream each.
+// get requests the paths over HTTP/2, each on its own stream.
 func (a *attacker) get(framer *http2.Framer, out *bufio.Writer, paths func() string) error {
 	streams := newStreamOpener(framer)
 	for stream := uint32(1); stream < 200; stream += 2 {
@@ -120,7 +124,7 @@ func (a *attacker) get(framer *http2.Framer, out *bufio.Writer, paths func() str
 	return out.Flush()
 }
 
-// unread takes no byte of any answer.
+// unread reads no byte of any response.
 func (a *attacker) unread() error {
 	framer, out, ended, err := a.http2(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	if err != nil {
@@ -131,7 +135,7 @@ func (a *attacker) unread() error {
 	return err
 }
 
-// watches opens watches and keeps them.
+// watches opens watches and keeps them open.
 func (a *attacker) watches() error {
 	framer, out, ended, err := a.http2()
 	if err != nil {
@@ -144,24 +148,24 @@ func (a *attacker) watches() error {
 	return err
 }
 
-// yamlLists asks for all objects as YAML.
+// yamlLists requests all objects as YAML.
 func (a *attacker) yamlLists() error {
 	return a.exchange(func() string {
 		return fmt.Sprintf("GET %s HTTP/1.1\r\nHost: x\r\nAccept: application/yaml\r\n\r\n", a.path)
 	}, "")
 }
 
-// jsonLists asks for all objects, again and again.
+// jsonLists requests all objects as JSON repeatedly.
 func (a *attacker) jsonLists() error {
 	return a.exchange(func() string {
 		return fmt.Sprintf("GET %s?resourceVersion=0 HTTP/1.1\r\nHost: x\r\n\r\n", a.path)
 	}, "")
 }
 
-// readable are paths that everybody, or everybody with credentials, may read.
+// readable are paths that any user, or any authenticated user, may read.
 var readable = []string{"/healthz", "/readyz", "/apis", "/apis/workshop.example.com/v1", "/openapi/v3", "/version"}
 
-// aliases is a document of almost 3 MiB: a list, and an alias of its last value.
+// aliases returns a YAML document of almost 3 MiB: a list, and an alias of its last value.
 func aliases() string { return "{" + strings.Repeat("a,", (3<<20-1<<10)/2) + "&x b: *x}" }
 
 func (a *attacker) bodies(body string) error {
@@ -171,7 +175,7 @@ func (a *attacker) bodies(body string) error {
 	}, body)
 }
 
-// aliasesProxied asks for what everybody with credentials may read of the API.
+// aliasesProxied requests a discovery document of the API, which any authenticated user may read.
 func (a *attacker) aliasesProxied() error {
 	version, _, _ := strings.Cut(a.path, "/namespaces/")
 	body := aliases()
@@ -196,7 +200,7 @@ func (a *attacker) names() error {
 	}, "")
 }
 
-// logs asks for logs, which are long-running requests, without the permission to read them.
+// logs requests logs, which are long-running requests, without the permission to read them.
 func (a *attacker) logs() error {
 	return a.exchange(func() string {
 		return fmt.Sprintf("GET %s/w%d/log?follow=true HTTP/1.1\r\nHost: x\r\n\r\n", a.path, a.count.Add(1))
@@ -227,14 +231,14 @@ func (a *attacker) hold() error {
 	return err
 }
 
-// slowBody sends the head of a request and then a byte now and then.
+// slowBody sends the head of a request and then its body a byte at a time.
 func (a *attacker) slowBody() error {
 	return a.trickle(fmt.Sprintf(
 		"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 200000\r\n\r\n", a.path), " ")
 }
 
-// streams opens as many streams as HTTP/2 allows, sends as much of a body on each as the server takes,
-// and ends none of them. The header, if there is one, has another value each time.
+// streams opens as many streams as HTTP/2 allows and ends none of them. On each it sends as much
+// of a body as the server accepts. The header, if not empty, has another value each time.
 func (a *attacker) streams(header string) error {
 	framer, out, ended, err := a.http2()
 	if err != nil {
@@ -251,7 +255,7 @@ func (a *attacker) streams(header string) error {
 			fields...); err != nil {
 			return err
 		}
-		// 256 KiB are what the server allows for each stream.
+		// The server allows 256 KiB for each stream.
 		for range 15 {
 			if err := framer.WriteData(stream, false, data); err != nil {
 				return err
@@ -269,7 +273,7 @@ func (a *attacker) streams(header string) error {
 	return nil
 }
 
-// anything is each of what one user can send, in turns.
+// anything sends each attack of a single user in turn.
 func (a *attacker) anything() error {
 	return [](func() error){
 		func() error { return a.streams("") }, func() error { return a.streams("impersonate-user") }, a.unread,

@@ -14,12 +14,12 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// cgroup is a control group with the memory limit of the manifests, for processes that a script starts in it.
+// cgroup is a control group with the memory limit of the manifests, for the processes of a script.
 type cgroup struct {
 	dir, limit, peak, events string
 }
 
-// newCgroup needs root.
+// newCgroup creates the control group. It needs root.
 func newCgroup() (*cgroup, error) {
 	c := &cgroup{"/sys/fs/cgroup", "memory.max", "memory.peak", "memory.events"}
 	if _, err := os.Stat(filepath.Join(c.dir, "cgroup.controllers")); err != nil { // version 1
@@ -62,7 +62,7 @@ func (c *cgroup) killed() (int, error) {
 	return 0, fmt.Errorf("no oom_kill in %s", c.events)
 }
 
-// remove waits for the processes to end.
+// remove waits until the processes exit, and removes the control group.
 func (c *cgroup) remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), envtest.Patience)
 	defer cancel()

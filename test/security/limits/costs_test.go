@@ -33,26 +33,26 @@ const (
 	largeObjects           = "/apis/workshop.example.com/v1/namespaces/large/widgets"
 	smallObjects           = "/apis/workshop.example.com/v1/namespaces/small/widgets"
 	escapedObjects         = "/apis/workshop.example.com/v1/namespaces/escaped/widgets"
-	// largeCount objects of 640 kB, escapedCount that are as large and six times as long as JSON, and smallCount of 600
-	// bytes.
+	// largeCount objects have 640 kB. escapedCount objects have the same size, and six times that
+	// as JSON. smallCount objects have 600 bytes.
 	largeCount   = 30
 	escapedCount = 6
 	smallCount   = 6000
 )
 
-// request is one to kube-apiserver.
+// request is a request to kube-apiserver.
 type request struct {
 	method, path, accept, contentType string
 	body                              []byte
-	// timeout is when the client goes away. Default: never.
+	// timeout is the time after which the client cancels the request. Default: never.
 	timeout time.Duration
-	// upgrade makes it a request for an upgrade, too.
+	// upgrade also makes it an upgrade request.
 	upgrade bool
 	// ranges is the header Range. Default: none.
 	ranges string
 }
 
-// client is a user of kube-apiserver.
+// client is a user's client of kube-apiserver.
 type client struct {
 	http, http1 *http.Client
 	base        string
@@ -75,7 +75,8 @@ func clientOf(t *testing.T, config *rest.Config) client {
 	return client{c, c1, config.Host}
 }
 
-// send returns the status, 0 if the client went away, and the number of bytes in the response.
+// send returns the status code, or 0 if the client cancelled the request, and the number of bytes
+// in the response.
 func (c client) send(ctx context.Context, r request) (status, size int, err error) {
 	if r.timeout > 0 {
 		var cancel func()
@@ -116,7 +117,7 @@ func (c client) send(ctx context.Context, r request) (status, size int, err erro
 	return resp.StatusCode, int(n), err
 }
 
-// widget has annotations and conditions of so many bytes, made of a character.
+// widget returns a Widget with so many bytes of annotations and of conditions, which repeat char.
 func widget(name string, annotations, conditions int, char string) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, `{"apiVersion":"workshop.example.com/v1","kind":"Widget","metadata":{"name":%q,"annotations":{"a":""`, name)
@@ -132,8 +133,7 @@ func widget(name string, annotations, conditions int, char string) []byte {
 	return []byte(b.String())
 }
 
-// fillNamespaces creates the objects, as a user who may do all with them, and waits until the server knows how large
-// they are.
+// fillNamespaces creates the objects as the writer, and waits until the server knows their size.
 func fillNamespaces(t *testing.T, admin kubernetes.Interface, writer client) {
 	t.Helper()
 	for _, name := range []string{"large", "small", "escaped"} {
@@ -184,7 +184,8 @@ func fillNamespaces(t *testing.T, admin kubernetes.Interface, writer client) {
 		})
 }
 
-// costlyUsers returns a user who may read, one who may do all with the API, and the objects there are for them.
+// costlyUsers returns a user who may read the API and one who may do everything with it. It also
+// creates the objects that they use.
 func costlyUsers(t *testing.T) (reader, writer client) {
 	t.Helper()
 	admin := shared.Client(t)
@@ -211,9 +212,9 @@ func currentVersion(t *testing.T) string {
 }
 
 var (
-	// filled is done when the objects are there, which all tests may share.
+	// filled runs once to create the objects, which all tests share.
 	filled sync.Once
-	// filledVersion is the resourceVersion of the small objects before the last.
+	// filledVersion is the resourceVersion of the small objects before the last change.
 	filledVersion string
 )
 
@@ -227,7 +228,7 @@ func deleteAll(path, accept string) func(int) request {
 	}
 }
 
-// object is a Widget with something in it, as JSON.
+// object returns a Widget as JSON, with additional metadata and other fields.
 func object(name, metadata, rest string) []byte {
 	return fmt.Appendf(nil, `{"apiVersion":"workshop.example.com/v1","kind":"Widget","metadata":{"name":%q%s}%s}`, name,
 		metadata, rest)
@@ -249,16 +250,16 @@ func patchOf(contentType string, body []byte) func(int) request {
 	}
 }
 
-// large is a request for one of the large objects.
+// large returns a request for one of the large objects.
 func large(i int, method, suffix, contentType string, body []byte) request {
 	return request{method: method, path: fmt.Sprintf("%s/w%d%s", largeObjects, i%largeCount, suffix),
 		contentType: contentType, body: body}
 }
 
-// many repeats a value between commas.
+// many returns n values with commas between them.
 func many(value string, n int) string { return strings.Repeat(value+",", n-1) + value }
 
-// distinct are texts whose order is not that of their numbers.
+// distinct returns n different strings whose order is not that of their numbers.
 func distinct(n int) string {
 	texts := make([]string, n)
 	for i := range texts {
@@ -267,13 +268,14 @@ func distinct(n int) string {
 	return strings.Join(texts, ",")
 }
 
-// nestedValue is a text in so many objects, between other text.
+// nestedValue returns a string in depth nested objects, between other text.
 func nestedValue(before string, depth, size int, after string) []byte {
 	return []byte(before + strings.Repeat(`{"a":`, depth) + `"` + strings.Repeat("x", size) + `"` +
 		strings.Repeat("}", depth) + after)
 }
 
-// owners have one UID, or each its own, and more.
+// owners returns n owner references with additional fields. UID in more is replaced by the index;
+// otherwise all have the same UID.
 func owners(n int, more string) string {
 	all := make([]string, n)
 	for i := range all {
@@ -283,7 +285,7 @@ func owners(n int, more string) string {
 	return strings.Join(all, ",")
 }
 
-// emptyParts is a Widget in protobuf, with parts of two bytes.
+// emptyParts returns a Widget in protobuf, with n elements of two bytes.
 func emptyParts(n int) []byte {
 	spec := append([]byte{0x0a, 1, 'm'}, bytes.Repeat([]byte{0x2a, 0}, n)...)
 	raw := append(binary.AppendUvarint([]byte{0x12}, uint64(len(spec))), spec...)
@@ -291,16 +293,18 @@ func emptyParts(n int) []byte {
 		Raw: raw}
 	data, err := unknown.Marshal()
 	if err != nil {
-		panic(err) // it has no error
+		panic(err) // never an error
 	}
 	return append([]byte("k8s\x00"), data...)
 }
 
-// someWrites is the number of requests that store a large object, of each kind. The watch cache keeps what is written
-// for 75 s, so the sum over all kinds must be far below the number in SECURITY.md that exhausts the memory.
+// someWrites is the number of requests of each kind that store a large object. The watch cache
+// keeps written objects for 75 s. The sum over all kinds must be far below the number in
+// SECURITY.md that exhausts the memory.
 const someWrites = 8
 
-// costlyReads and costlyWrites are requests whose cost is far above their size, and how many are sent at a time.
+// costlyReads and costlyWrites are requests whose cost is far above their size, and how many are
+// sent at a time.
 var (
 	costlyReads = map[string]costlyRequest{
 		"list":               {40, get(largeObjects, jsonType)},
@@ -469,8 +473,9 @@ type costlyRequest struct {
 	request  func(i int) request
 }
 
-// TestCosts: with the memory of the manifests, the server survives requests whose cost is far above their size, serves
-// another user meanwhile, and does nothing for them afterwards.
+// TestCosts checks that the server, with the memory limit of the manifests, survives requests
+// whose cost is far above their size. Meanwhile it serves another user, and afterwards it stops
+// work on those requests.
 func TestCosts(t *testing.T) {
 	reader, writer := costlyUsers(t)
 	for name, sent := range costlyReads {
@@ -481,7 +486,7 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// brokenOff is the status of a response that gave way to other users.
+// brokenOff is the status of a response that the server aborted in favor of other users.
 const brokenOff = -1
 
 func survives(t *testing.T, user client, sent costlyRequest) {
@@ -528,8 +533,8 @@ func survives(t *testing.T, user client, sent costlyRequest) {
 	})
 }
 
-// TestLargeWrites: a user who updates a large object again and again is slowed down, and the versions that the watch
-// cache keeps do not exhaust the memory.
+// TestLargeWrites checks that a user who updates a large object repeatedly is slowed down, and
+// that the versions in the watch cache do not exhaust the memory.
 func TestLargeWrites(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped in short mode: the watch cache keeps what is written, and later tests would have less memory")
@@ -553,7 +558,8 @@ func TestLargeWrites(t *testing.T) {
 	}
 }
 
-// peakMemory returns VmHWM without the pages of files, which the kernel takes back when it needs memory, in KiB.
+// peakMemory returns VmHWM in KiB without file pages, which the kernel reclaims when it needs
+// memory.
 func peakMemory(t *testing.T) int {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("/proc", serverPID(t), "status"))
@@ -571,7 +577,7 @@ func peakMemory(t *testing.T) int {
 	return values["VmHWM"] - values["RssFile"]
 }
 
-// serverPID is that of the process in the control group.
+// serverPID returns the PID of the process in the control group.
 func serverPID(t *testing.T) string {
 	t.Helper()
 	processes, err := os.ReadFile(filepath.Join(container.dir, "cgroup.procs"))
@@ -581,7 +587,7 @@ func serverPID(t *testing.T) string {
 	return strings.TrimSpace(string(processes))
 }
 
-// cpuDuring returns the time for which the server uses CPUs meanwhile.
+// cpuDuring returns the CPU time that the server uses within wait.
 func cpuDuring(ctx context.Context, t *testing.T, wait time.Duration) (time.Duration, error) {
 	t.Helper()
 	before, err := cpuTime(t)
@@ -597,7 +603,8 @@ func cpuDuring(ctx context.Context, t *testing.T, wait time.Duration) (time.Dura
 	return after - before, err
 }
 
-// cpuTime returns the time for which the server has used CPUs: utime and stime of proc_pid_stat(5), in ticks of 10 ms.
+// cpuTime returns the CPU time of the server so far: utime and stime of proc_pid_stat(5), in ticks
+// of 10 ms.
 func cpuTime(t *testing.T) (time.Duration, error) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("/proc", serverPID(t), "stat"))

@@ -25,13 +25,14 @@ import (
 
 const (
 	gadgetsPath = "/apis/workshop.example.com/v1/gadgets"
-	// maxStreams is how many requests of a connection are served at a time.
+	// maxStreams is the number of requests on a connection that the server serves at a time.
 	maxStreams = 25
-	// streamRoutines is how many goroutines each of them may have.
+	// streamRoutines is the maximum number of goroutines of each of them.
 	streamRoutines = 5
 )
 
-// TestS36HeaderFloodHTTP2: so it is over HTTP/2, even from the front proxy, whose headers count.
+// TestS36HeaderFloodHTTP2 checks that the server rejects floods of headers over HTTP/2, even from
+// the front proxy, whose headers identify users.
 func TestS36HeaderFloodHTTP2(t *testing.T) {
 	proxy := frontProxy(t)
 	check := peaks(t, 64)
@@ -46,7 +47,7 @@ func TestS36HeaderFloodHTTP2(t *testing.T) {
 		{"10,000", extras(10_000, "x"), "refused"},
 		{"10,000 of 100 bytes", extras(10_000, strings.Repeat("x", 100)), "refused"},
 		{"one of 2 MiB", extras(1, strings.Repeat("x", 2<<20)), "refused"},
-		// HPACK names a header that was sent before with one byte: 40 MB in 10 kB.
+		// HPACK refers to an earlier header with one byte: 40 MB in 10 kB.
 		{"one of 4,000 bytes 10,000 times", slices.Repeat(
 			[]hpack.HeaderField{{Name: "x-remote-extra-a", Value: strings.Repeat("x", 4000)}}, 10_000), "refused"},
 	} {
@@ -66,7 +67,8 @@ func TestS36HeaderFloodHTTP2(t *testing.T) {
 	check()
 }
 
-// TestS36ContinuationFlood: a head that does not end is not listened to for long (CVE-2023-45288).
+// TestS36ContinuationFlood checks that the server soon stops to read a head that does not end
+// (CVE-2023-45288).
 func TestS36ContinuationFlood(t *testing.T) {
 	check := peaks(t, 64)
 	for name, cert := range map[string]*tls.Certificate{"anonymous": nil, "front proxy": frontProxy(t)} {
@@ -82,8 +84,8 @@ func TestS36ContinuationFlood(t *testing.T) {
 			}, 10_000, true},
 			{"frames of one header", func(_ *frames, i int) []byte {
 				if i == 0 {
-					// A header that is never indexed, with a name of 1 byte and a value of 264,241,279 (RFC 7541
-					// section 5.1).
+					// A header that is never indexed, with a name of 1 byte and a value of
+					// 264,241,279 bytes (RFC 7541 section 5.1).
 					return []byte{0x10, 0x01, 'x', 0x7f, 0x80, 0x80, 0xff, 0x7d}
 				}
 				return bytes.Repeat([]byte("x"), 16<<10)
@@ -106,7 +108,7 @@ func TestS36ContinuationFlood(t *testing.T) {
 				}
 				_ = c.framer.WriteContinuation(1, true, nil)
 				_ = c.out.Flush()
-				// Many frames of nothing are a head like any.
+				// A head with many empty frames is valid.
 				if got := c.answer(1); tc.ended && got != "431" && !strings.HasPrefix(got, "closed") {
 					t.Errorf("got %s, want 431 or a closed connection", got)
 				}
@@ -117,8 +119,9 @@ func TestS36ContinuationFlood(t *testing.T) {
 	check()
 }
 
-// TestS38AnonymousHTTP2: who shows no credentials gets one answer on a connection, and then it ends. HTTP/2 gives a
-// client much to do with little; it is for those who are known (UnauthenticatedHTTP2DOSMitigation).
+// TestS38AnonymousHTTP2 checks that an unauthenticated client gets one response on a connection,
+// which is then closed. HTTP/2 lets a client cause much work with little effort, so it is for
+// authenticated clients (UnauthenticatedHTTP2DOSMitigation).
 func TestS38AnonymousHTTP2(t *testing.T) {
 	for _, tc := range []struct{ path, want string }{{gadgetsPath, "401"}, {"/nowhere", "401"}, {"/healthz", "200"}} {
 		c := dialHTTP2(t, nil)
@@ -140,10 +143,11 @@ func TestS38AnonymousHTTP2(t *testing.T) {
 	}
 }
 
-// TestS38RapidReset: requests that are taken back as soon as they are sent (CVE-2023-44487) end the connection of a
-// client without credentials. A user's cost the server no more than what it does at once, 25 on a connection and 100
-// that wait: it closes the connection, or has ended each of them when the last is answered. Others are served beside
-// them.
+// TestS38RapidReset checks the cost of requests that are reset as soon as they are sent
+// (CVE-2023-44487). The connection of an unauthenticated client is closed. The requests of a user
+// cost no more than the server does at once, 25 on a connection and 100 that wait: it closes the
+// connection, or has ended every request when it answers the last. It serves other users
+// meanwhile.
 func TestS38RapidReset(t *testing.T) {
 	admin, err := shared.AdminConfig()
 	if err != nil {
@@ -169,12 +173,14 @@ func TestS38RapidReset(t *testing.T) {
 	}{
 		{"anonymous", gadgetsPath, "401", nil, true},
 		{"anonymous, health", "/healthz", "200", nil, true},
-		// The front proxy's connection carries everybody's requests: it must not end because one takes many back.
+		// The front proxy's connection carries the requests of all users: it must not be closed
+		// because one user resets many.
 		{"a user, lists", gadgetsPath, "200", &pair, false},
 		{"a user, watches", gadgetsPath + "?watch=1", "200", &pair, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			// The same request is answered when it is not taken back. The user's right takes a moment.
+			// The same request succeeds when it is not reset. The user's permission takes a
+			// moment.
 			shared.Eventually(t, "the request to be answered", envtest.Patience, func(context.Context) error {
 				control := dialHTTP2(t, tc.cert)
 				control.get(t, 1, tc.path)
@@ -220,13 +226,13 @@ func TestS38RapidReset(t *testing.T) {
 				}
 				return nil
 			})
-			// 500 requests of some 100 KiB, which the collector lets double.
+			// 500 requests of about 100 KiB, doubled by garbage collection.
 			check()
 		})
 	}
 }
 
-// streamsAtOnce is the number of requests that the server allows at a time on a connection.
+// streamsAtOnce returns the number of concurrent requests that the server allows on a connection.
 func streamsAtOnce(t *testing.T) uint32 {
 	t.Helper()
 	conn := mustDial(t, func(c *tls.Config) { c.NextProtos = []string{"h2"} })
@@ -252,8 +258,8 @@ func streamsAtOnce(t *testing.T) uint32 {
 	return streams
 }
 
-// last waits for the answer to a stream, or the end of the connection, and returns the last stream that the server says
-// it looked at.
+// last waits for the response on a stream, or the end of the connection. It returns the last
+// stream that the server reports as processed.
 func (c *frames) last(stream uint32) (got string, last uint32) {
 	got = "closed"
 	for h := range c.heard {
@@ -285,7 +291,7 @@ var metricsClient = sync.OnceValues(func() (rest.Interface, error) {
 	return client.RESTClient(), nil
 })
 
-// metrics are what the first server measures.
+// metrics returns the metrics of the first server.
 func metrics(ctx context.Context, t *testing.T) testutil.Metrics {
 	t.Helper()
 	client, err := metricsClient()
@@ -303,7 +309,7 @@ func metrics(ctx context.Context, t *testing.T) testutil.Metrics {
 	return samples
 }
 
-// goroutines is how many the first server has.
+// goroutines returns the number of goroutines of the first server.
 func goroutines(ctx context.Context, t *testing.T) float64 {
 	t.Helper()
 	samples := metrics(ctx, t)["go_goroutines"]

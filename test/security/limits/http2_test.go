@@ -20,15 +20,15 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// frames is a connection of HTTP/2 on which a test writes every frame itself. What the server sends is read all the
-// time: a server that cannot write stops to read.
+// frames is an HTTP/2 connection on which a test writes every frame itself. It continuously reads
+// from the server: a server that cannot write stops to read.
 type frames struct {
 	conn    *tls.Conn
 	out     *bufio.Writer
 	framer  *http2.Framer
 	encoder *hpack.Encoder
 	block   bytes.Buffer
-	// heard gets what matters of what the server sends, and is closed when the connection ends.
+	// heard receives the relevant events from the server, and is closed when the connection ends.
 	heard chan heard
 }
 
@@ -39,7 +39,7 @@ type heard struct {
 	goAway *http2.GoAwayFrame
 }
 
-// dialHTTP2 connects with the certificate, if there is one.
+// dialHTTP2 connects with the certificate, unless it is nil.
 func dialHTTP2(t *testing.T, cert *tls.Certificate) *frames {
 	t.Helper()
 	conn := mustDial(t, func(c *tls.Config) {
@@ -54,7 +54,7 @@ func dialHTTP2(t *testing.T, cert *tls.Certificate) *frames {
 	c := &frames{conn: conn, out: bufio.NewWriterSize(conn, 64<<10), heard: make(chan heard, 100_000)}
 	c.framer = http2.NewFramer(c.out, bufio.NewReader(conn))
 	c.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	// Writes that break the rules are what these tests are for.
+	// These tests need writes that violate the protocol.
 	c.framer.AllowIllegalWrites = true
 	c.encoder = hpack.NewEncoder(&c.block)
 	if _, err := io.WriteString(c.out, http2.ClientPreface); err != nil {
@@ -87,7 +87,8 @@ func (c *frames) listen() {
 	}
 }
 
-// request is the header block of a GET. Its encoding depends on those before it on the connection.
+// request returns the header block of a GET. Its encoding depends on earlier blocks on the
+// connection.
 func (c *frames) request(t *testing.T, path string, more ...hpack.HeaderField) []byte {
 	t.Helper()
 	c.block.Reset()
@@ -109,9 +110,10 @@ func (c *frames) get(t *testing.T, stream uint32, path string, more ...hpack.Hea
 	_ = c.out.Flush()
 }
 
-// headers sends a block. Errors are left to the reader: the server may have hung up.
+// headers sends a block. It ignores errors, which the reader reports: the server may have closed
+// the connection.
 func (c *frames) headers(stream uint32, block []byte) {
-	// 16 KiB is what every server takes in a frame.
+	// Every server accepts frames of 16 KiB.
 	first := min(len(block), 16<<10)
 	_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block[:first], EndStream: true,
 		EndHeaders: first == len(block)})
@@ -121,7 +123,8 @@ func (c *frames) headers(stream uint32, block []byte) {
 	}
 }
 
-// answer waits for the status of a stream; "closed" is a connection that ends before, with why if it is told.
+// answer waits for the status of a stream. It returns "closed" if the connection ends before, with
+// the error code of the GOAWAY, if any.
 func (c *frames) answer(stream uint32) string {
 	why := "closed"
 	for h := range c.heard {
@@ -135,7 +138,7 @@ func (c *frames) answer(stream uint32) string {
 	return why
 }
 
-// frontProxy is the certificate of kube-apiserver.
+// frontProxy returns the front-proxy certificate of kube-apiserver.
 func frontProxy(t *testing.T) *tls.Certificate {
 	t.Helper()
 	dir := filepath.Join(shared.PKI(), certs.FrontProxyClientDir)

@@ -23,7 +23,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestS35TLS: what can be read or changed on the way is not spoken.
+// TestS35TLS checks that the server rejects TLS versions and cipher suites that do not protect the
+// connection.
 func TestS35TLS(t *testing.T) {
 	healthy(t)
 	for _, tc := range []struct {
@@ -59,7 +60,8 @@ func TestS35TLS(t *testing.T) {
 	}
 }
 
-// TestS36HeaderFlood: more than 32 KiB of headers over HTTP/1.1 are refused before anything is done with them.
+// TestS36HeaderFlood checks that the server rejects more than 32 KiB of headers over HTTP/1.1
+// before it processes them.
 func TestS36HeaderFlood(t *testing.T) {
 	check := peaks(t, 64)
 	for _, tc := range []struct {
@@ -87,12 +89,13 @@ func TestS36HeaderFlood(t *testing.T) {
 					_, _ = fmt.Fprintf(w, "X-Remote-Extra-%d: %s\r\n", i, tc.value)
 				}
 				_, _ = fmt.Fprint(w, "\r\n")
-				// The server may have hung up in the middle.
+				// The server may have closed the connection meanwhile.
 				_ = w.Flush()
 			}()
 			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			if err != nil {
-				// It answers and closes while we still write; the answer can be lost to the reset, the refusal cannot.
+				// The server responds and closes while the test still writes. A reset can lose the
+				// response, but the request is refused in any case.
 				if tc.want == http.StatusOK {
 					t.Fatal(err)
 				}
@@ -108,7 +111,8 @@ func TestS36HeaderFlood(t *testing.T) {
 	check()
 }
 
-// TestS37SlowHeaders: a client that sends a byte now and then does not hold its connection for longer than 32 s.
+// TestS37SlowHeaders checks that the server closes a connection whose client sends headers slowly
+// within 32 s.
 func TestS37SlowHeaders(t *testing.T) {
 	t.Parallel()
 	conn := mustDial(t, nil)
@@ -131,7 +135,7 @@ func TestS37SlowHeaders(t *testing.T) {
 			}
 			return
 		case <-tick.C:
-			// Writing fails once the server has hung up; the reader tells.
+			// A write fails once the server has closed the connection, which the reader reports.
 			_, _ = io.WriteString(conn, "X-"+strconv.Itoa(i)+": x\r\n")
 		case <-time.After(envtest.Patience):
 			t.Fatal("the connection is still open")
@@ -142,8 +146,9 @@ func TestS37SlowHeaders(t *testing.T) {
 	}
 }
 
-// TestS40Connections: idle connections of five addresses are accepted to a number, which the memory of the container
-// has room for, and another address is served by new ones beside them.
+// TestS40Connections checks that the server accepts a limited number of idle connections from five
+// addresses, which fits into the memory of the container. It still serves new connections from
+// another address.
 func TestS40Connections(t *testing.T) {
 	const count, ofFirst, most, mostOfAddress, reserved = 600, 150, 100, 50, 5 * 10
 	server := shared.Servers[0]
@@ -155,7 +160,8 @@ func TestS40Connections(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := 0
-	// The first address tries for more than one may have, the others for more than all may.
+	// The first address tries more than the limit of an address, the others more than the limit in
+	// total.
 	for last := 2; last <= 6; last++ {
 		tries := (count - ofFirst) / 4
 		if last == 2 {
@@ -193,7 +199,8 @@ func TestS40Connections(t *testing.T) {
 	}
 }
 
-// connect tries to open so many connections from the address, and returns those that the server accepted.
+// connect tries to open so many connections from the address, and returns those that the server
+// accepted.
 func connect(t *testing.T, address string, tries int) []net.Conn {
 	t.Helper()
 	config, err := rest.TLSConfigFor(shared.Servers[0].Config(shared))
@@ -231,8 +238,8 @@ func connect(t *testing.T, address string, tries int) []net.Conn {
 	return accepted(all)
 }
 
-// accepted returns the connections that are still open after 2 s: in TLS 1.3 a client that has sent its part of the
-// handshake does not know yet whether the server accepts it.
+// accepted returns the connections that are still open after 2 s: in TLS 1.3 a client that has
+// sent its part of the handshake does not know yet whether the server accepts it.
 func accepted(all []net.Conn) (kept []net.Conn) {
 	deadline := time.Now().Add(2 * time.Second)
 	var mutex sync.Mutex

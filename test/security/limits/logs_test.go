@@ -9,9 +9,10 @@ import (
 	"testing"
 )
 
-// TestLogs: a user may follow as many logs as have watches, whether the client reads them or not. Those beyond are
-// refused, and the memory of the others is bounded. A small object counts as 64 KiB here, beside many large ones: a log
-// for four watches.
+// TestLogs checks that a user can follow as many logs as the limit of watches allows, whether the
+// client reads them or not. The server rejects more with 429, and the memory of the others is
+// bounded. A log counts as four watches, because a small object counts as 64 KiB beside many large
+// ones.
 func TestLogs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped in short mode: later tests would have less memory")
@@ -26,7 +27,7 @@ func TestLogs(t *testing.T) {
 	}
 	must(request{method: http.MethodPost, path: smallObjects, contentType: jsonType, body: widget("logged", 0, 0, "")})
 	defer must(request{method: http.MethodDelete, path: smallObjects + "/logged"})
-	// It takes minutes, for which the log is followed.
+	// The action takes minutes, during which the log is followed.
 	must(request{method: http.MethodPost, path: smallObjects + "/logged/calibrate", contentType: jsonType,
 		body: []byte(`{"reason":"it is followed"}`)})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -21,11 +21,12 @@ import (
 
 var (
 	shared *envtest.Environment
-	// container is where the server runs.
+	// container is the control group of the server.
 	container *cgroup
 )
 
-// TestMain gives the server the memory of the manifests. With ATTACK set this process is an attacker.
+// TestMain runs the server with the memory limit of the manifests. With ATTACK set, this process
+// is an attacker.
 func TestMain(m *testing.M) {
 	if name := os.Getenv("ATTACK"); name != "" {
 		if err := attack(name); err != nil {
@@ -62,10 +63,10 @@ func inContainer(run func(server string) int) (code int, err error) {
 	return run(server), nil
 }
 
-// memorySetting is that of manifests/base/deployment.yaml.
+// memorySetting matches manifests/base/deployment.yaml.
 const memorySetting = "GOMEMLIMIT=384MiB"
 
-// dialTLS connects to our server's own port, which it trusts like any client.
+// dialTLS connects to the server's own port with the TLS configuration of a client.
 func dialTLS(ctx context.Context, change func(*tls.Config)) (*tls.Conn, error) {
 	return dialTLSFrom(ctx, nil, change)
 }
@@ -96,7 +97,7 @@ func mustDial(t *testing.T, change func(*tls.Config)) *tls.Conn {
 	return conn
 }
 
-// healthy is the positive control: the same server still answers others.
+// healthy is the positive control: the same server still serves other clients.
 func healthy(t *testing.T) {
 	t.Helper()
 	if err := tryHealth(t.Context()); err != nil {
@@ -125,8 +126,8 @@ func tryHealth(ctx context.Context) error {
 	return nil
 }
 
-// peaks begins to measure. The function returned fails when the server had at any time so many MiB more
-// than at the beginning.
+// peaks starts a measurement of the server's memory. The returned function fails the test if the
+// peak since then exceeds the initial memory by more than bound MiB.
 func peaks(t *testing.T, bound int) (check func()) {
 	t.Helper()
 	server := shared.Servers[0]

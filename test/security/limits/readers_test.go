@@ -16,7 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestReaders: another user is served while three users read as much as each of them may, through kube-apiserver.
+// TestReaders checks that another user is served while three users each read as much as the limits
+// allow, through kube-apiserver.
 func TestReaders(t *testing.T) {
 	_, writer := costlyUsers(t)
 	const namespace = "middling"
@@ -41,7 +42,8 @@ func TestReaders(t *testing.T) {
 		path     string
 		parallel int
 	}{
-		// Each has as much as costs nothing more in selectors, head and events.
+		// Each query is as long as possible without additional cost for selectors, head and
+		// events.
 		"watches": {middling + "?watch=1&labelSelector=" + strings.TrimSuffix(strings.Repeat("!abcdefg,", 55), ",") +
 			"&x=" + strings.Repeat("x", 1500), 1000},
 		"lists": {smallObjects + "?resourceVersion=0", 20},
@@ -50,7 +52,8 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-// readersDuring checks that the server survives so many requests at a time of each reader, and serves another user.
+// readersDuring checks that the server survives so many concurrent requests of each reader, and
+// serves another user.
 func readersDuring(t *testing.T, readers []client, path string, parallel int) {
 	t.Helper()
 	lasts, err := time.ParseDuration(attackFor())

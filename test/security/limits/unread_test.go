@@ -33,7 +33,8 @@ import (
 
 var gadgets = install.GroupVersions()[0].WithResource("gadgets")
 
-// TestS37Unread: lists and watches that a client asks for and does not read give their seats back, which others need.
+// TestS37Unread checks that lists and watches whose client does not read release their APF seats,
+// which others need.
 func TestS37Unread(t *testing.T) {
 	t.Parallel()
 	admin, err := shared.AdminConfig()
@@ -79,13 +80,13 @@ func TestS37Unread(t *testing.T) {
 	}
 	shared.Eventually(t, "the requests to be served", envtest.Patience,
 		seats(func(taken float64) bool { return taken >= float64(len(queries)) }))
-	// What cannot be sent for 60 s, the request timeout, is given up.
+	// The server aborts a response that it cannot send within 60 s, the request timeout.
 	shared.Eventually(t, "the seats to be given back", 3*envtest.Patience,
 		seats(func(taken float64) bool { return taken == 0 }))
 }
 
-// TestUnread: another user is served while one who may read asks for much from several addresses, and reads nothing of
-// it.
+// TestUnread checks that another user is served while a user with read permission requests much
+// from several addresses, and reads none of it.
 func TestUnread(t *testing.T) {
 	costlyUsers(t)
 	idler, err := shared.Config("costly-reader")
@@ -116,7 +117,7 @@ func TestUnread(t *testing.T) {
 			defer cancel()
 			done := make(chan string)
 			var all sync.WaitGroup
-			for i := range 160 { // of the 200 connections that there may be
+			for i := range 160 { // of the maximum of 200 connections
 				all.Go(func() {
 					for ctx.Err() == nil {
 						if err := leaveUnread(ctx, i, pair, head); err != nil && ctx.Err() == nil {
@@ -131,8 +132,8 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// TestCancelled: another user is served while one without permissions sends requests and cancels them at once. Each
-// needs a review of its own.
+// TestCancelled checks that another user is served while an unprivileged user sends requests and
+// cancels them at once. Each of them needs its own SubjectAccessReview.
 func TestCancelled(t *testing.T) {
 	mallory := clientOf(t, shared.User(t, "mallory"))
 	allow(t, shared.Client(t), "quiet", rbacv1.PolicyRule{APIGroups: []string{gadgets.Group},
@@ -169,7 +170,7 @@ func TestCancelled(t *testing.T) {
 	checkLatency(t, "", p99)
 }
 
-// leaveUnread sends the head of a request from one of four addresses, and does not read for some seconds.
+// leaveUnread sends the head of a request from one of four addresses, and does not read for 5 s.
 func leaveUnread(ctx context.Context, i int, pair tls.Certificate, head string) error {
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(fmt.Sprintf("127.0.0.%d", 2+i%4))}}
 	conn, err := dialTLSFrom(ctx, dialer, func(c *tls.Config) { c.Certificates = []tls.Certificate{pair} })
@@ -187,8 +188,8 @@ func leaveUnread(ctx context.Context, i int, pair tls.Certificate, head string) 
 	return nil
 }
 
-// TestS37SlowBody: who sends a body a byte a second is told at once if it is nobody, and has the request timeout if it
-// is somebody who may send one.
+// TestS37SlowBody sends bodies at one byte per second. The server rejects unauthenticated clients
+// at once; a user who may send a body has until the request timeout.
 func TestS37SlowBody(t *testing.T) {
 	t.Parallel()
 	admin, err := shared.AdminConfig()
@@ -214,8 +215,8 @@ func TestS37SlowBody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The server refuses a connection in the handshake, which the client sees later, as long as those of the tests
-	// before take all places.
+	// While connections of earlier tests take all slots, the server refuses a connection in the
+	// handshake, which the client notices later.
 	shared.Eventually(t, "connections to be accepted", envtest.Patience, func(context.Context) error {
 		for range 6 {
 			conn := mustDial(t, func(c *tls.Config) { c.Certificates = []tls.Certificate{pair} })
@@ -231,7 +232,7 @@ func TestS37SlowBody(t *testing.T) {
 		}
 		return nil
 	})
-	// All at once, and not as parallel subtests, of which there are as many at a time as cores.
+	// All at once, and not as parallel subtests, of which only as many as cores run at a time.
 	type sent struct {
 		name        string
 		known       bool
@@ -264,7 +265,7 @@ func TestS37SlowBody(t *testing.T) {
 	})
 }
 
-// slowEnd is how a request with a slow body ended, and when.
+// slowEnd is how a request with a slow body ended, and after how long.
 type slowEnd struct {
 	status string
 	took   time.Duration
@@ -272,7 +273,7 @@ type slowEnd struct {
 
 const slowBody = 200_000
 
-// eachSecond calls write until it fails, or the test ends.
+// eachSecond calls write each second until it fails, or the test ends.
 func eachSecond(t *testing.T, write func() error) {
 	tick := time.NewTicker(time.Second)
 	go func() {
@@ -290,7 +291,7 @@ func eachSecond(t *testing.T, write func() error) {
 	}()
 }
 
-// sendSlowly begins to send a request, and returns how it ends.
+// sendSlowly starts to send a request, and returns a channel with its result.
 func sendSlowly(t *testing.T, cert *tls.Certificate, token string) <-chan slowEnd {
 	t.Helper()
 	conn := mustDial(t, func(c *tls.Config) {
@@ -327,7 +328,7 @@ func sendSlowly(t *testing.T, cert *tls.Certificate, token string) <-chan slowEn
 	return ended
 }
 
-// sendSlowlyHTTP2 is sendSlowly over HTTP/2, where a user's connection goes on.
+// sendSlowlyHTTP2 is sendSlowly over HTTP/2, where a user's connection stays open.
 func sendSlowlyHTTP2(t *testing.T, cert *tls.Certificate, token string) <-chan slowEnd {
 	t.Helper()
 	conn := &watchedConn{Conn: mustDial(t, func(c *tls.Config) {
@@ -356,7 +357,7 @@ func sendSlowlyHTTP2(t *testing.T, cert *tls.Certificate, token string) <-chan s
 	eachSecond(t, func() error { _, err := io.WriteString(in, " "); return err })
 	ended := make(chan slowEnd, 1)
 	go func() {
-		// The end of a stream can come before its answer.
+		// The end of a stream can come before its response.
 		resp, err := client.RoundTrip(req)
 		status := fmt.Sprintf("no answer (%v)", err)
 		if err == nil {
@@ -375,7 +376,7 @@ func sendSlowlyHTTP2(t *testing.T, cert *tls.Certificate, token string) <-chan s
 	return ended
 }
 
-// watchedConn tells when it ended.
+// watchedConn reports when the connection ended.
 type watchedConn struct {
 	net.Conn
 	once  sync.Once
@@ -390,7 +391,7 @@ func (c *watchedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// seatsOf counts the seats that users of the priority level for everybody hold.
+// seatsOf returns the number of APF seats that the priority level global-default holds.
 func seatsOf(ctx context.Context, t *testing.T) float64 {
 	t.Helper()
 	sum := 0.0

@@ -21,10 +21,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// walkBound is what a request that writes nothing may cost in memory at its peak, beyond GET /readyz.
+// walkBound is the maximum peak memory of a request that writes nothing, in KiB beyond GET
+// /readyz.
 const walkBound = 32 << 10
 
-// costly are bodies of 3 MiB, by content type, that cost their decoder the most.
+// costly returns bodies of 3 MiB, by content type, that cost their decoder the most.
 func costly() map[string][]byte {
 	const size = 3<<20 - 1<<10
 	values := func(head, value, tail string) []byte {
@@ -46,7 +47,7 @@ func costly() map[string][]byte {
 	}
 }
 
-// walkPaths are those that the server names in its index, and the resources of its discovery.
+// walkPaths returns the paths in the server's index, and the resources of its discovery.
 func walkPaths(t *testing.T, admin rest.Interface) []string {
 	t.Helper()
 	get := func(path string, into any) {
@@ -93,8 +94,8 @@ func walkPaths(t *testing.T, admin rest.Interface) []string {
 }
 
 // TestS30Walk sends a body of each content type with each method to every path that the server
-// answers, as nobody, as a user without rights, and as one who may read everything. None of them
-// costs more than a read.
+// serves. The clients are anonymous, an unprivileged user and a user who may read everything. No
+// request costs more than a read.
 func TestS30Walk(t *testing.T) {
 	admin, err := shared.AdminConfig()
 	if err != nil {
@@ -163,11 +164,11 @@ func TestS30Walk(t *testing.T) {
 				time.Since(began).Round(time.Second), answers, most>>10)
 		})
 	}
-	// Connections whose bodies were not read keep the places of this address for a moment.
+	// Connections whose bodies were not read keep the slots of this address for a moment.
 	shared.Eventually(t, "the connections of the walk to end", envtest.Patience, tryHealth)
 }
 
-// peakOf is the VmHWM of the server while f runs, in KiB.
+// peakOf returns the VmHWM of the server while f runs, in KiB.
 func peakOf(t *testing.T, f func()) int {
 	t.Helper()
 	if err := shared.Servers[0].ResetVmHWM(); err != nil {
@@ -181,8 +182,8 @@ func peakOf(t *testing.T, f func()) int {
 	return peak
 }
 
-// send returns the status of the answer; 0 is one that was lost with the connection, which the server
-// closes while the body is on its way.
+// send returns the status code of the response, or 0 if it was lost with the connection, which the
+// server closes while the client still sends the body.
 func send(t *testing.T, client *http.Client, method, path, contentType string, body []byte) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), envtest.Patience)

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestLeftSelectors: one small change takes a large object out of the selectors of many watches, and each of them tells
-// its client so. The server encodes the object once.
+// TestLeftSelectors checks that the server encodes a large object only once when a small change
+// removes it from the selectors of many watches, each of which sends an event to its client.
 func TestLeftSelectors(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped in short mode: later tests would have less memory")
@@ -34,7 +34,7 @@ func TestLeftSelectors(t *testing.T) {
 		}
 	}
 	label("null")
-	// Without the objects there are, a watch needs no memory for them.
+	// Without the existing objects, a watch needs no memory for them.
 	query := url.Values{"watch": {"1"}, "labelSelector": {"!selected"}, "resourceVersion": {currentVersion(t)},
 		"timeoutSeconds": {"10"}}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -86,8 +86,9 @@ func openWatch(ctx context.Context, t *testing.T, c client, path, accept string)
 	return resp.Body
 }
 
-// TestWatchEncodings: an object is changed again and again that is watched in each encoding, also by watches whose
-// clients do not read. The server does not keep the encoded events for those.
+// TestWatchEncodings checks the memory of the server while a watched object changes repeatedly,
+// with watches of each encoding, some of whose clients do not read. The server does not keep
+// encoded events for those.
 func TestWatchEncodings(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped in short mode: later tests would have less memory")
@@ -126,7 +127,7 @@ func TestWatchEncodings(t *testing.T) {
 	}
 	for i := range 60 {
 		if i%15 == 0 {
-			_ = open("v1", jsonType, "") // nobody reads it
+			_ = open("v1", jsonType, "") // never read
 		}
 		write(request{method: http.MethodPatch, path: smallObjects + "/encoded", contentType: "application/merge-patch+json",
 			body: fmt.Appendf(nil, `{"metadata":{"labels":{"a":"%d"}}}`, i)})

@@ -18,11 +18,13 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// conversionSeeds is filled by the files of the kinds: JSON in which their conversions have something to do.
+// conversionSeeds holds JSON objects that exercise the conversions of each kind. The files of the
+// kinds fill it.
 var conversionSeeds = map[schema.GroupVersionKind][]string{}
 
-// FuzzConversion: no bytes that a client can send as JSON or protobuf crash the server, and what comes of them is stable:
-// once it has been in every version, no way through a version changes it any more.
+// FuzzConversion checks that no JSON or protobuf from a client crashes the server, and that the
+// result is stable: once an object has been converted through every version, further conversions
+// do not change it.
 func FuzzConversion(f *testing.F) {
 	scheme := newScheme()
 	codecs := serializer.NewCodecFactory(scheme)
@@ -63,7 +65,8 @@ func FuzzConversion(f *testing.F) {
 		}
 		decoder := codecs.DecoderToVersion(info.Serializer, v1.SchemeGroupVersion)
 		obj, actual, err := decoder.Decode(body, &gvk, nil)
-		// The bytes may name another kind, or one that is no object of the API, such as DeleteOptions.
+		// The bytes may name another kind, or a type that is not an object of the API, such as
+		// DeleteOptions.
 		if err != nil || !slices.Contains(kinds, *actual) {
 			return
 		}
@@ -94,12 +97,12 @@ func FuzzConversion(f *testing.F) {
 	})
 }
 
-// protobufMessage is what the generated code makes of every kind.
+// protobufMessage is implemented by the generated code of every kind.
 type protobufMessage interface {
 	Marshal() ([]byte, error)
 }
 
-// servedKinds are those of each version, in the order of versions and names.
+// servedKinds returns the kinds of each version, ordered by version and name.
 func servedKinds(scheme *runtime.Scheme) []schema.GroupVersionKind {
 	var out []schema.GroupVersionKind
 	// AddToGroupVersion registers the options of requests in every group version.
@@ -115,7 +118,7 @@ func servedKinds(scheme *runtime.Scheme) []schema.GroupVersionKind {
 	return out
 }
 
-// envelope puts a message into the form in which protobuf is sent.
+// envelope wraps a message in the envelope of the Kubernetes protobuf encoding.
 func envelope(t *testing.T, gvk schema.GroupVersionKind, message []byte) []byte {
 	t.Helper()
 	data, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind},

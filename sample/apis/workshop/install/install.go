@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package install holds the one list of the versions that the server serves. The scheme, the storage, the discovery
-// order and the APIService registrations are all made from it.
+// Package install holds the only list of the versions that the server serves. The scheme, the
+// storage, the discovery order and the APIService registrations are derived from it.
 package install
 
 import (
@@ -19,14 +19,14 @@ type Version struct {
 	AddToScheme  func(*runtime.Scheme) error
 }
 
-// Versions lists the served versions. The first is the preferred one, and the one that objects have in etcd.
+// Versions lists the served versions. The first is the preferred version and the storage version.
 var Versions = []Version{
 	{GroupVersion: v1.SchemeGroupVersion, AddToScheme: v1.AddToScheme},
 	{GroupVersion: v1beta1.SchemeGroupVersion, AddToScheme: v1beta1.AddToScheme},
 	{GroupVersion: v1alpha1.SchemeGroupVersion, AddToScheme: v1alpha1.AddToScheme},
 }
 
-// StorageVersion is the version that objects have in etcd.
+// StorageVersion returns the version in which objects are stored in etcd.
 func StorageVersion() schema.GroupVersion { return Versions[0].GroupVersion }
 
 // GroupVersions returns the group versions of Versions, in the same order.

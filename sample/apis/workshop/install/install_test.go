@@ -19,7 +19,8 @@ func newScheme() *runtime.Scheme {
 	return scheme
 }
 
-// TestVersions: the order of the list is the order in which clients are offered the versions, the first is stored.
+// TestVersions checks that clients are offered the versions in the order of the list, and that
+// the first version is stored.
 func TestVersions(t *testing.T) {
 	if diff := cmp.Diff(GroupVersions(), newScheme().PrioritizedVersionsForGroup(workshop.GroupName)); diff != "" {
 		t.Errorf("order of preference (-want +got):\n%s", diff)
@@ -39,7 +40,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestKinds: the stored version, to which the others are converted, knows every kind.
+// TestKinds checks that the storage version, to which the others are converted, defines every
+// kind.
 func TestKinds(t *testing.T) {
 	scheme, served := newScheme(), map[schema.GroupVersion]bool{}
 	for _, gvk := range servedKinds(scheme) {

@@ -12,7 +12,8 @@ func init() {
 	likeV1 := []string{
 		`{"spec":{"model":"m","grade":"Premium","replicas":0,"maxReplicas":5,"parts":[{"name":"a","quantity":3,"material":"oak"},{"name":"b","material":"<tin>"}]},
 			"status":{"replicas":1,"readyReplicas":1,"observedGeneration":2,"selector":"a=b","conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2026-01-02T03:04:05Z"}]}}`,
-		// One material of two parts with one name is lost in v1alpha1; validation refuses both parts and annotation.
+		// If two parts have the same name, v1alpha1 keeps only one material. Validation rejects
+		// both such parts and the annotation.
 		`{"metadata":{"annotations":{"materials.workshop.example.com/a":"steel","workshop.example.com/remark":"r"}},"spec":{"parts":[{"name":"a","material":"x"},{"name":"a","material":"y"}]}}`,
 		`{"metadata":{"annotations":{"materials.workshop.example.com/a":"tin","workshop.example.com/remark":""}},"spec":{"parts":[{"name":"a"}]}}`,
 	}

@@ -14,7 +14,7 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// TestWidgetDefaults: the least that a client can send gets the same defaults in every version.
+// TestWidgetDefaults checks that a minimal widget gets the same defaults in every version.
 func TestWidgetDefaults(t *testing.T) {
 	scheme := newScheme()
 	want := &v1.Widget{Spec: v1.WidgetSpec{

@@ -9,8 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// checkDefaults gives the object its defaults and compares. A second time must change nothing: defaults run again each
-// time that the object is read.
+// checkDefaults applies the defaults to the object and compares the result. It applies them
+// twice, because the server does so each time it reads an object: the second time must change
+// nothing.
 func checkDefaults(t *testing.T, obj, want runtime.Object) {
 	t.Helper()
 	scheme := runtime.NewScheme()

@@ -14,7 +14,7 @@ func TestWidgetDefaults(t *testing.T) {
 				Model: "m", Grade: WidgetGradeStandard, Replicas: new(int32(1)),
 				Parts: []WidgetPart{{Name: "a", Quantity: new(int32(1))}, {Name: "b", Quantity: new(int32(3))}},
 			}},
-		// No copies is a wish, not an omission.
+		// Zero replicas is a valid setting, not a missing one.
 		{"set", WidgetSpec{Grade: WidgetGradePremium, Replicas: new(int32(0)), MaxReplicas: new(int32(9))},
 			WidgetSpec{Grade: WidgetGradePremium, Replicas: new(int32(0)), MaxReplicas: new(int32(9))}},
 	} {

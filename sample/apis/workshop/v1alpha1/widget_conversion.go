@@ -13,16 +13,18 @@ import (
 )
 
 const (
-	// RemarkAnnotation is where spec.remark is in every other version.
+	// RemarkAnnotation holds spec.remark in every other version.
 	RemarkAnnotation = workshop.GroupName + "/remark"
-	// MaterialPrefix followed by the name of a part is the annotation that has the part's material, in this version only. A client that
-	// reads an object and writes it back so loses nothing that this version has no field for. Each material has an annotation of its own,
-	// because server-side apply tracks owners by field: in one annotation for all, two managers would own each other's materials.
+	// MaterialPrefix, followed by the name of a part, is the annotation for the part's material.
+	// Only this version uses it, so that a client that reads an object and writes it back loses
+	// no data for which this version has no field. Each material has its own annotation, because
+	// server-side apply tracks owners by field: with one annotation for all, two managers would
+	// own each other's materials.
 	MaterialPrefix = "materials." + workshop.GroupName + "/"
 )
 
-// Convert_v1alpha1_Widget_To_v1_Widget takes remark and materials to where every other version has them. A material without a part is
-// dropped: the part was deleted.
+// Convert_v1alpha1_Widget_To_v1_Widget moves the remark and the materials to their place in all
+// other versions. It drops a material without a part, because the part was deleted.
 func Convert_v1alpha1_Widget_To_v1_Widget(in *Widget, out *v1.Widget, s conversion.Scope) error {
 	if err := autoConvert_v1alpha1_Widget_To_v1_Widget(in, out, s); err != nil {
 		return err
@@ -41,7 +43,7 @@ func Convert_v1alpha1_Widget_To_v1_Widget(in *Widget, out *v1.Widget, s conversi
 	return nil
 }
 
-// Convert_v1_Widget_To_v1alpha1_Widget is the way back.
+// Convert_v1_Widget_To_v1alpha1_Widget is the reverse conversion.
 func Convert_v1_Widget_To_v1alpha1_Widget(in *v1.Widget, out *Widget, s conversion.Scope) error {
 	if err := autoConvert_v1_Widget_To_v1alpha1_Widget(in, out, s); err != nil {
 		return err
@@ -54,7 +56,8 @@ func Convert_v1_Widget_To_v1alpha1_Widget(in *v1.Widget, out *Widget, s conversi
 	return nil
 }
 
-// Convert_v1alpha1_WidgetSpec_To_v1_WidgetSpec renames and moves; what has the same name is done by the generated code.
+// Convert_v1alpha1_WidgetSpec_To_v1_WidgetSpec converts renamed and moved fields. The generated
+// code converts fields with the same name.
 func Convert_v1alpha1_WidgetSpec_To_v1_WidgetSpec(in *WidgetSpec, out *v1.WidgetSpec,
 	s conversion.Scope) error {
 	if err := autoConvert_v1alpha1_WidgetSpec_To_v1_WidgetSpec(in, out, s); err != nil {
@@ -67,7 +70,7 @@ func Convert_v1alpha1_WidgetSpec_To_v1_WidgetSpec(in *WidgetSpec, out *v1.Widget
 	return nil
 }
 
-// Convert_v1_WidgetSpec_To_v1alpha1_WidgetSpec is the way back.
+// Convert_v1_WidgetSpec_To_v1alpha1_WidgetSpec is the reverse conversion.
 func Convert_v1_WidgetSpec_To_v1alpha1_WidgetSpec(in *v1.WidgetSpec, out *WidgetSpec,
 	s conversion.Scope) error {
 	if err := autoConvert_v1_WidgetSpec_To_v1alpha1_WidgetSpec(in, out, s); err != nil {
@@ -79,7 +82,8 @@ func Convert_v1_WidgetSpec_To_v1alpha1_WidgetSpec(in *v1.WidgetSpec, out *Widget
 	return nil
 }
 
-// Convert_v1alpha1_WidgetPart_To_v1_WidgetPart renames; the material is added by the conversion of the whole widget.
+// Convert_v1alpha1_WidgetPart_To_v1_WidgetPart converts the renamed field. The conversion of the
+// whole widget adds the material.
 func Convert_v1alpha1_WidgetPart_To_v1_WidgetPart(in *WidgetPart, out *v1.WidgetPart,
 	s conversion.Scope) error {
 	if err := autoConvert_v1alpha1_WidgetPart_To_v1_WidgetPart(in, out, s); err != nil {
@@ -89,7 +93,7 @@ func Convert_v1alpha1_WidgetPart_To_v1_WidgetPart(in *WidgetPart, out *v1.Widget
 	return nil
 }
 
-// Convert_v1_WidgetPart_To_v1alpha1_WidgetPart is the way back.
+// Convert_v1_WidgetPart_To_v1alpha1_WidgetPart is the reverse conversion.
 func Convert_v1_WidgetPart_To_v1alpha1_WidgetPart(in *v1.WidgetPart, out *WidgetPart,
 	s conversion.Scope) error {
 	if err := autoConvert_v1_WidgetPart_To_v1alpha1_WidgetPart(in, out, s); err != nil {
@@ -99,8 +103,9 @@ func Convert_v1_WidgetPart_To_v1alpha1_WidgetPart(in *v1.WidgetPart, out *Widget
 	return nil
 }
 
-// withAnnotation returns a copy with the annotation set, or without it where the value is empty: conversions share maps
-// with the object that they convert.
+// withAnnotation returns the annotations with key set to value, or without key if value is empty.
+// It does not modify the argument, because conversions share maps with the object that they
+// convert.
 func withAnnotation(annotations map[string]string, key, value string) map[string]string {
 	if annotations[key] == value {
 		if _, ok := annotations[key]; ok == (value != "") {

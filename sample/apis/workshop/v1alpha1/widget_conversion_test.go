@@ -23,7 +23,8 @@ func newScheme(t testing.TB) *runtime.Scheme {
 	return scheme
 }
 
-// TestWidgetConversion: each field has its place in the other form, and what has none is in an annotation.
+// TestWidgetConversion checks that each field is converted to its counterpart, and that a field
+// without one is converted to an annotation.
 func TestWidgetConversion(t *testing.T) {
 	internal := &v1.Widget{
 		ObjectMeta: metav1.ObjectMeta{Name: "w", Annotations: map[string]string{"a": "b",
@@ -67,7 +68,8 @@ func TestWidgetConversion(t *testing.T) {
 	}
 }
 
-// TestWidgetAnnotations: the annotations of this version become fields, also those that a client changed.
+// TestWidgetAnnotations checks that the annotations of this version become fields, including
+// those that a client changed.
 func TestWidgetAnnotations(t *testing.T) {
 	for _, tc := range []struct {
 		name        string

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gadget describes the kind Gadget, the smallest complete kind: what a new kind costs.
+// Package gadget defines the kind Gadget, the smallest complete kind. It shows how much code a
+// new kind needs.
 package gadget
 
 import (

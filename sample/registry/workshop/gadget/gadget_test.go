@@ -17,7 +17,7 @@ import (
 	validation "example.com/extension-apiserver/sample/validation/workshop"
 )
 
-// eachVersion runs the test with the rules of each version that knows the kind.
+// eachVersion runs the test with the validation of each version that defines the kind.
 func eachVersion(t *testing.T, test func(*testing.T, apitesting.KindRules)) {
 	t.Helper()
 	for version, rules := range apitesting.Rules(t, Kind.NewStorage, install.AddToScheme, validation.AddToScheme) {
@@ -25,7 +25,8 @@ func eachVersion(t *testing.T, test func(*testing.T, apitesting.KindRules)) {
 	}
 }
 
-// stored returns a valid gadget as the store has it: defaulted, with the metadata that the server sets.
+// stored returns a valid gadget as it is stored: defaulted, with the metadata that the server
+// sets.
 func stored() *v1.Gadget {
 	return &v1.Gadget{
 		ObjectMeta: metav1.ObjectMeta{Name: "g", UID: "7", ResourceVersion: "5", Generation: 3},
@@ -49,7 +50,8 @@ func problems(errs field.ErrorList) []string {
 	return out
 }
 
-// TestValidate holds every rule at its limits, for a new gadget and for the same change of a stored one.
+// TestValidate checks every validation rule at its limits, for a new gadget and for the same
+// change to a stored one.
 func TestValidate(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -83,7 +85,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestOldFaults: a field that was stored before its rule existed does not keep others from being changed.
+// TestOldFaults checks that an update ignores an unchanged field that was stored before its
+// validation rule existed.
 func TestOldFaults(t *testing.T) {
 	eachVersion(t, func(t *testing.T, rules apitesting.KindRules) {
 		old := changed(func(g *v1.Gadget) { g.Spec.Precision = new(int32(9)) })

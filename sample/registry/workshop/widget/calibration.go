@@ -17,14 +17,15 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// ConditionCalibrated is the type of the condition that is Unknown while a calibration waits or runs. Package
-// calibrator does the work, which takes longer than a request may.
+// ConditionCalibrated is the type of the condition that is Unknown while a calibration is pending
+// or running. Package calibrator does the work, which takes longer than a request may.
 const ConditionCalibrated = "Calibrated"
 
-// logPeriod is how often a log looks for something new.
+// logPeriod is the interval at which a log checks for changes.
 const logPeriod = 500 * time.Millisecond
 
-// calibrate stores that a calibration is wanted.
+// calibrate stores a request for a calibration. It returns a conflict while one is pending or
+// running.
 func calibrate(_ context.Context, widget *v1.Widget, by *v1.CalibrateWidget) (*v1.Widget, error) {
 	if c := Calibration(widget); c != nil && c.Status == metav1.ConditionUnknown {
 		return nil, apierrors.NewConflict(v1.Resource("widgets"), widget.Name, errors.New("it is being calibrated"))
@@ -69,9 +70,9 @@ func writeLog(ctx context.Context, widget *v1.Widget, options *v1.WidgetLogOptio
 		if err != nil {
 			return err
 		}
-		latest := obj.(*v1.Widget) //nolint:forcetypeassert // the kind has no other type here
+		latest := obj.(*v1.Widget) //nolint:forcetypeassert // the kind has no other internal type
 		if latest.UID != widget.UID {
-			return apierrors.NewNotFound(v1.Resource("widgets"), widget.Name) // it was replaced by another
+			return apierrors.NewNotFound(v1.Resource("widgets"), widget.Name) // another widget replaced it
 		}
 		widget = latest
 	}

@@ -12,10 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// said is what a console answers to its input: the model that the console is compared with.
+// said is the expected output of a console for an input. The fuzz test compares the console with
+// it.
 type said struct {
 	out, errOut string
-	// ended is true where it ends before its input does; tooLong says why.
+	// ended is true if the console ends before its input does. tooLong is true if it ends because
+	// a line is too long.
 	ended, tooLong bool
 }
 
@@ -51,8 +53,9 @@ func answers(input string) said {
 	return s
 }
 
-// FuzzWidgetConsoleLines: whatever is typed, each line has its one answer, however the input is cut, and a line that is
-// too long ends the console before it is kept.
+// FuzzWidgetConsoleLines checks that the console writes exactly one response per line, however
+// the input is split into reads, and that a line that is too long ends the console before it is
+// buffered completely.
 func FuzzWidgetConsoleLines(f *testing.F) {
 	for _, input := range []string{
 		"", "\n", "echo a\necho b", "show\nhelp\ndance\nexit\necho b\n", "echo \xff\x00\r\n",

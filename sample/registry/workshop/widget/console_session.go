@@ -19,10 +19,11 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// maxConsoleLine bounds what a client makes the server keep, in bytes.
+// maxConsoleLine is the maximum length of a line in bytes. It limits the memory that a client can
+// occupy.
 const maxConsoleLine = 4096
 
-// consoleCommands are what a console understands; help lists them.
+// consoleCommands lists the commands of a console. help prints them.
 var consoleCommands = []struct {
 	name, help string
 	run        func(out io.Writer, words []string, get func() (*v1.Widget, error)) error
@@ -44,8 +45,9 @@ var consoleCommands = []struct {
 	}},
 }
 
-// newConsoleSession returns the session of consoles. They read the widget by the caller's right to get it, which the
-// right to create its console does not include.
+// newConsoleSession returns the session of the subresource console, an exec-like streaming
+// session. Each read of the widget requires the user's permission to get it, which the permission
+// to create its console does not include.
 func newConsoleSession(widgets rest.Getter, a authorizer.Authorizer) subresource.Session {
 	return func(ctx context.Context, name string, in io.Reader, out, errOut io.Writer) error {
 		return runConsole(ctx, in, out, errOut, func() (*v1.Widget, error) {
@@ -61,7 +63,8 @@ func newConsoleSession(widgets rest.Getter, a authorizer.Authorizer) subresource
 	}
 }
 
-// runConsole answers each line of the input until it ends or says exit, or until ctx is done.
+// runConsole responds to each line of the input until the input ends, a line says exit, or ctx is
+// done.
 func runConsole(ctx context.Context, in io.Reader, out, errOut io.Writer, get func() (*v1.Widget, error)) error {
 	lines := bufio.NewReaderSize(in, maxConsoleLine+len("\n"))
 	for ctx.Err() == nil {
@@ -87,8 +90,9 @@ func runConsole(ctx context.Context, in io.Reader, out, errOut io.Writer, get fu
 	return ctx.Err()
 }
 
-// runCommand returns an error where the session cannot go on: a widget that is gone, a client that
-// is. A missing right is an answer.
+// runCommand runs one command. It returns an error if the session cannot continue, such as when
+// the widget was deleted or the client disconnected. A missing permission is reported to the
+// client instead.
 func runCommand(out, errOut io.Writer, words []string, get func() (*v1.Widget, error)) error {
 	var known []string
 	for _, command := range consoleCommands {

@@ -28,7 +28,8 @@ import (
 
 const consoleHelp = "echo WORDS: say them\nshow: the widget as it is now\nexit: leave\n"
 
-// TestConsoleCommands: what each line is answered, and that the end of the input and exit are the only good ends.
+// TestConsoleCommands checks the response to each line, and that only exit and the end of the
+// input end the session without an error.
 func TestConsoleCommands(t *testing.T) {
 	longest := "echo " + strings.Repeat("x", maxConsoleLine-len("echo "))
 	for _, tc := range []struct {
@@ -66,7 +67,7 @@ func TestConsoleCommands(t *testing.T) {
 
 func getStored() (*v1.Widget, error) { return stored(), nil }
 
-// TestConsoleHelp: a command that is added is listed, once.
+// TestConsoleHelp checks that help lists each command exactly once.
 func TestConsoleHelp(t *testing.T) {
 	for _, command := range consoleCommands {
 		if strings.Count(consoleHelp, command.help+"\n") != 1 || !strings.HasPrefix(command.help, command.name) {
@@ -75,7 +76,8 @@ func TestConsoleHelp(t *testing.T) {
 	}
 }
 
-// TestConsoleEnds: what ends a console before its input does is told, and nothing is answered after it.
+// TestConsoleEnds checks that a console that ends before its input reports why, and processes no
+// further line.
 func TestConsoleEnds(t *testing.T) {
 	broken := errors.New("broken")
 	gone := apierrors.NewNotFound(workshop.Resource("widgets"), "w")
@@ -149,9 +151,9 @@ func (w *failingWriter) Write([]byte) (int, error) {
 	return 0, w.err
 }
 
-// oneWidget is a store with one widget, w.
+// oneWidget is a store that contains one widget, w.
 type oneWidget struct {
-	// reads counts the calls of Get, which calls then first, if set.
+	// reads counts the calls of Get. Get calls then first, if it is set.
 	reads atomic.Int32
 	then  func(ctx context.Context) error
 }
@@ -169,7 +171,7 @@ func (o *oneWidget) Get(ctx context.Context, name string, _ *metav1.GetOptions) 
 	return stored(), nil
 }
 
-// consoleContext is that of a GET of the console of the widget.
+// consoleContext returns the context of a GET request for the console of the widget.
 func consoleContext(ctx context.Context, name string) context.Context {
 	gv := install.StorageVersion()
 	ctx = genericapirequest.WithUser(ctx, &user.DefaultInfo{Name: "jane"})
@@ -179,8 +181,8 @@ func consoleContext(ctx context.Context, name string) context.Context {
 	})
 }
 
-// TestConsoleShow: the right to create a console is not the right to read its widget. Each show asks for that again,
-// and without it the console stays open.
+// TestConsoleShow checks that the permission to create a console does not include reading the
+// widget. Each show is authorized again, and a denied one leaves the console open.
 func TestConsoleShow(t *testing.T) {
 	mayGet := []bool{false, true, false}
 	a := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision,
@@ -216,7 +218,7 @@ func TestConsoleShow(t *testing.T) {
 	}
 }
 
-// TestConsoleShowMissing: a widget that went meanwhile ends its console.
+// TestConsoleShowMissing checks that show ends the console if the widget was deleted.
 func TestConsoleShowMissing(t *testing.T) {
 	var out bytes.Buffer
 	session := newConsoleSession(&oneWidget{}, authorizerfactory.NewAlwaysAllowAuthorizer())
@@ -226,8 +228,8 @@ func TestConsoleShowMissing(t *testing.T) {
 	}
 }
 
-// TestConsoleContextEnds: a show that waits for the store does not outlive its console, and what the client had sent
-// before is not carried out any more.
+// TestConsoleContextEnds checks that a show that waits for the store ends with its console, and
+// that input that the client sent before is not processed any more.
 func TestConsoleContextEnds(t *testing.T) {
 	ctx, end := context.WithCancel(consoleContext(t.Context(), "w"))
 	defer end()

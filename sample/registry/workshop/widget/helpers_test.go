@@ -40,7 +40,7 @@ func storageOf(scheme *runtime.Scheme) map[string]rest.Storage {
 	return storage
 }
 
-// widgetVersions are the versions that serve the kind.
+// widgetVersions returns the versions that serve the kind.
 func widgetVersions() []schema.GroupVersion {
 	var gvs []schema.GroupVersion
 	for _, gv := range install.GroupVersions() {
@@ -51,7 +51,7 @@ func widgetVersions() []schema.GroupVersion {
 	return gvs
 }
 
-// attributes returns the fields by which a widget is selected.
+// attributes returns the selectable fields of a widget.
 func attributes(w *v1.Widget) fields.Set {
 	set := fields.Set{"metadata.name": w.Name, "metadata.namespace": w.Namespace}
 	for path, value := range Kind.SelectableFields {
@@ -60,8 +60,8 @@ func attributes(w *v1.Widget) fields.Set {
 	return set
 }
 
-// eachVersion runs the test with the rules of each served version. in translates the names of fields, which are those
-// of v1, to the version.
+// eachVersion runs the test with the validation of each served version. in translates field names
+// from v1 to that version.
 func eachVersion(t *testing.T, test func(t *testing.T, rules apitesting.KindRules, in func([]string) []string)) {
 	t.Helper()
 	for version, rules := range apitesting.Rules(t, Kind.NewStorage, install.AddToScheme, validation.AddToScheme) {
@@ -81,7 +81,7 @@ func eachVersion(t *testing.T, test func(t *testing.T, rules apitesting.KindRule
 	}
 }
 
-// renamedFields lists, for versions unlike v1, how they name its fields.
+// renamedFields maps a version that differs from v1 to a replacer of v1 field names.
 var renamedFields = map[string]*strings.Replacer{
 	"v1alpha1": strings.NewReplacer(
 		"spec.model", "spec.design", "spec.grade", "spec.quality", "spec.replicas", "spec.scale.desired",
@@ -90,7 +90,8 @@ var renamedFields = map[string]*strings.Replacer{
 		"metadata.annotations["+v1alpha1.MaterialPrefix+"screw]"),
 }
 
-// stored returns a valid widget as the store has it: defaulted, with the metadata that the server sets.
+// stored returns a valid widget as it is stored: defaulted, with the metadata that the server
+// sets.
 func stored() *v1.Widget {
 	return &v1.Widget{
 		ObjectMeta: metav1.ObjectMeta{

@@ -13,7 +13,7 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// TestPaths: what a client writes to a field of another version arrives in the field of v1 that Paths says.
+// TestPaths checks that a field of another version is converted to the v1 field that Paths lists.
 func TestPaths(t *testing.T) {
 	for _, gv := range widgetVersions() {
 		for path, in := range Kind.Paths[gv.Version] {

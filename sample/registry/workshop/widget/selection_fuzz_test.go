@@ -19,8 +19,9 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/v1alpha1"
 )
 
-// FuzzWidgetFieldSelector: a field selector is refused as a whole where it has a name that the version does not; any
-// other selects exactly the widgets whose fields, as a client of the version sees them, are so.
+// FuzzWidgetFieldSelector checks that the server rejects a field selector if it contains a field
+// name that the version does not have. Any other selector selects exactly the widgets whose
+// fields match in that version.
 func FuzzWidgetFieldSelector(f *testing.F) {
 	for _, selector := range []string{
 		"", ",", "metadata.name=w", "metadata.namespace!=demo,metadata.name==w", "spec.model=pendulum",
@@ -67,7 +68,7 @@ func FuzzWidgetFieldSelector(f *testing.F) {
 	})
 }
 
-// selectable are the names that a version has.
+// selectable returns the selectable field names of a version.
 func selectable(gv schema.GroupVersion) []string {
 	if gv == v1alpha1.SchemeGroupVersion {
 		return []string{"metadata.name", "metadata.namespace", "spec.design", "spec.quality"}
@@ -75,7 +76,8 @@ func selectable(gv schema.GroupVersion) []string {
 	return []string{"metadata.name", "metadata.namespace", "spec.model", "spec.grade"}
 }
 
-// candidates are a widget like any other, and for each value of the selector one that has it in every field.
+// candidates returns a stored widget, an empty one, and for up to eight requirements a widget
+// with the requirement's value in every field.
 func candidates(requirements fields.Requirements) []*v1.Widget {
 	widgets := []*v1.Widget{stored(), {}}
 	for _, r := range requirements[:min(len(requirements), 8)] {
@@ -87,7 +89,8 @@ func candidates(requirements fields.Requirements) []*v1.Widget {
 	return widgets
 }
 
-// seenWith tells whether the widget, in the version, is as is asked.
+// seenWith reports whether the widget matches the requirements when it is converted to the
+// version.
 func seenWith(t *testing.T, scheme *runtime.Scheme, gv schema.GroupVersion, widget *v1.Widget,
 	asked fields.Requirements) bool {
 	t.Helper()
@@ -108,8 +111,8 @@ func seenWith(t *testing.T, scheme *runtime.Scheme, gv schema.GroupVersion, widg
 	})
 }
 
-// FuzzWidgetLabelSelector: a label selector that is accepted can be printed and read again, as clients, the scale and
-// the continuation of a watch do, and selects the same.
+// FuzzWidgetLabelSelector checks that a valid label selector can be printed and parsed again, as
+// clients, the scale and the continuation of a watch do, and then selects the same objects.
 func FuzzWidgetLabelSelector(f *testing.F) {
 	for _, selector := range []string{
 		"", "a", "!a", "a=b", "a==b", "a!=b", "a in (b,c)", "a notin (b)", "a in ()", "a in (,b)", "a>1", "a<2,a>-1",

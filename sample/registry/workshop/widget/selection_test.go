@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestSelectableFields: each version selects by its own names, which lead to what attributes returns; the names of
-// other versions are refused, with those that this one has.
+// TestSelectableFields checks that each version selects by its own field names, which map to
+// those of attributes, and that it rejects the names of other versions with an error that lists
+// its own.
 func TestSelectableFields(t *testing.T) {
 	likeV1 := [2]string{"spec.model", "spec.grade"}
 	names := map[string][2]string{"v1": likeV1, "v1beta1": likeV1, "v1alpha1": {"spec.design", "spec.quality"}}

@@ -20,10 +20,10 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/v1alpha1"
 )
 
-// maxMaterial is the +k8s:maxLength of the versions that have the field.
+// maxMaterial is the +k8s:maxLength of the field in the versions that have it.
 const maxMaterial = 63
 
-// validate holds the rules that tags cannot state. old is nil on create.
+// validate implements the validation that tags cannot express. old is nil on create.
 func validate(ctx context.Context, widget, old *v1.Widget) field.ErrorList {
 	if old == nil {
 		old = &v1.Widget{}
@@ -44,7 +44,8 @@ func validateReplicas(ctx context.Context, spec *v1.WidgetSpec) field.ErrorList 
 		fmt.Sprintf("must not be greater than %s", registry.FieldPath(ctx, "spec.maxReplicas")))}
 }
 
-// validateAnnotations rejects annotations that v1alpha1 would take for materials. Its own are fields of the parts here.
+// validateAnnotations rejects new and changed annotations that v1alpha1 would read as materials.
+// The annotations of v1alpha1 itself have been converted to fields of the parts.
 func validateAnnotations(annotations, old map[string]string) field.ErrorList {
 	var errs field.ErrorList
 	for key, value := range annotations {
@@ -56,7 +57,8 @@ func validateAnnotations(annotations, old map[string]string) field.ErrorList {
 	return errs
 }
 
-// validateMaterials holds the rule of the tag in v1alpha1, which has annotations instead of the field.
+// validateMaterials applies the maximum length to requests in v1alpha1, which has annotations
+// instead of the field and therefore no tag.
 func validateMaterials(ctx context.Context, parts, old []v1.WidgetPart) field.ErrorList {
 	oldMaterials := map[string]string{}
 	for _, part := range old {

@@ -23,7 +23,8 @@ func parts(n int) []v1.WidgetPart {
 	return all
 }
 
-// TestValidate holds every rule of a new widget, those of the tags and those of the strategy, at its limits.
+// TestValidate checks every validation rule for a new widget at its limits, both the tags and the
+// functions of the strategy.
 func TestValidate(t *testing.T) {
 	spec := func(change func(*v1.WidgetSpec)) func(*v1.Widget) {
 		return func(w *v1.Widget) { change(&w.Spec) }
@@ -89,7 +90,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestValidateUpdate: what cannot be changed, and that old faults do not stand in the way of other changes.
+// TestValidateUpdate checks which fields are immutable, and that an update ignores invalid
+// unchanged fields.
 func TestValidateUpdate(t *testing.T) {
 	aboveLimit := func(w *v1.Widget) { w.Spec.Replicas = new(int32(6)) }
 	goldenGrade := func(w *v1.Widget) { w.Spec.Grade = "Golden" }
@@ -137,7 +139,8 @@ func TestValidateUpdate(t *testing.T) {
 	}
 }
 
-// TestLimitMessage: the message of the rule written by hand says what to compare, in the words of the version.
+// TestLimitMessage checks that the message of the handwritten validation names the fields to
+// compare, with the field names of the version.
 func TestLimitMessage(t *testing.T) {
 	eachVersion(t, func(t *testing.T, rules apitesting.KindRules, in func([]string) []string) {
 		errs := rules.Create(changed(
@@ -149,7 +152,8 @@ func TestLimitMessage(t *testing.T) {
 	})
 }
 
-// TestValidateStatus: the rules of the status hold where it is written, and those of the spec do not.
+// TestValidateStatus checks that a write of the status applies the validation of the status and
+// not that of the spec.
 func TestValidateStatus(t *testing.T) {
 	ready := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "AllThere",
 		LastTransitionTime: metav1.Unix(1, 0)}
@@ -176,7 +180,8 @@ func TestValidateStatus(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			eachVersion(t, func(t *testing.T, rules apitesting.KindRules, in func([]string) []string) {
-				// A spec that was stored before its rules existed does not keep a controller from reporting.
+				// A spec that was stored before its validation existed does not block a status
+				// update.
 				old := changed(func(w *v1.Widget) { w.Spec.Grade, w.Spec.Replicas = "Golden", new(int32(6)) })
 				updated := old.DeepCopy()
 				updated.Status = tc.status
@@ -189,7 +194,8 @@ func TestValidateStatus(t *testing.T) {
 	}
 }
 
-// TestOldStatus: a status that was stored before a rule existed does not keep a controller from changing another field.
+// TestOldStatus checks that a status update ignores invalid unchanged fields that were stored
+// before their validation existed.
 func TestOldStatus(t *testing.T) {
 	eachVersion(t, func(t *testing.T, rules apitesting.KindRules, _ func([]string) []string) {
 		old := changed(func(w *v1.Widget) {

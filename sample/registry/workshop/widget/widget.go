@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package widget describes the kind Widget, which shows everything that a kind can have. Its rules are in
-// validation.go, its action calibrate and its log in calibration.go, its subresource console in console_session.go.
+// Package widget defines the kind Widget, which shows every feature of a kind. Its validation is
+// in validation.go, its action calibrate and its log in calibration.go, its subresource console
+// in console_session.go.
 package widget
 
 import (

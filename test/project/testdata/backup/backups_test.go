@@ -51,7 +51,7 @@ func rule(resource string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{"dbaas.example.org"}, Resources: []string{resource}, Verbs: verbs}
 }
 
-// wantForbidden: an error says why a request is forbidden.
+// wantForbidden checks that a request is forbidden, and that the error states the reason.
 func wantForbidden(t *testing.T, what string, err error, because string) {
 	t.Helper()
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), because) {
@@ -59,8 +59,8 @@ func wantForbidden(t *testing.T, what string, err error, because string) {
 	}
 }
 
-// TestBackups: an action, a log, an admission plugin that reads other objects, and a field that needs a verb of its own work
-// through kube-apiserver, and each needs its permission.
+// TestBackups checks that an action, a log, an admission plugin that reads other objects, and a
+// field that needs its own verb work through kube-apiserver, and that each needs its permission.
 func TestBackups(t *testing.T) {
 	e := envtest.New(t, envtest.Options{Server: "./cmd/dbaas-apiserver"})
 	adminConfig, err := e.AdminConfig()
@@ -87,7 +87,7 @@ func TestBackups(t *testing.T) {
 		t.Errorf("a run of no database: got %v, want it invalid", err)
 	}
 	writer := client(t, e.User(t, "run-writer", rule("backupruns", "*")))
-	for _, of := range []string{"sample", "none"} { // it learns nothing of either
+	for _, of := range []string{"sample", "none"} { // the error does not reveal which database exists
 		other.SetName("of-" + of)
 		if err := unstructured.SetNestedField(other.Object, of, "spec", "instance"); err != nil {
 			t.Fatal(err)
@@ -132,7 +132,8 @@ func testCancel(t *testing.T, e *envtest.Environment) {
 	}
 }
 
-// testLog: a log is followed for longer than kube-apiserver lets other requests take, and ends with the permission.
+// testLog checks that a log can be followed for longer than kube-apiserver's timeout of other
+// requests, and that it ends when the permission is removed.
 func testLog(t *testing.T, e *envtest.Environment) {
 	path := "/apis/dbaas.example.org/v1/namespaces/default/backupruns/sample/log"
 	get := func(config *rest.Config, query string) *http.Response {
@@ -231,7 +232,8 @@ func testPromote(t *testing.T, e *envtest.Environment) {
 	}
 }
 
-// testQuota: the plugin reads ConfigMaps and databases. Without its permission the server says so, and accepts no writes.
+// testQuota checks that the plugin reads ConfigMaps and databases. Without its permission, the
+// server reports this and rejects writes.
 func testQuota(t *testing.T, e *envtest.Environment, adminConfig *rest.Config) {
 	clients, err := kubernetes.NewForConfig(adminConfig)
 	if err != nil {
@@ -293,7 +295,7 @@ func testConformance(t *testing.T, e *envtest.Environment) {
 	target.Invalid = map[string]any{"spec": map[string]any{"keepDays": 0}}
 	target.Status = map[string]any{"status": map[string]any{"phase": "Running"}}
 	target.Actions = map[string]map[string]any{"cancel": {"reason": "late"}}
-	// Each run has an owner beside those that a check gives it.
+	// Each run has an owner beside those that a check adds.
 	target.Known = []string{"apply/list-map", "delete/dependents", "delete/foreground-waits", "delete/orphaned",
 		"delete/owner-of-another-kind"}
 	target.Prepare = func(ctx context.Context, config *rest.Config, namespace string) error {

@@ -20,7 +20,8 @@ import (
 	v1 "git.example.org/platform/dbaas/apis/dbaas/v1"
 )
 
-// Kind is what the server does for this kind. Whatever is not stated is as with built-in kinds.
+// Kind defines how the server serves this kind. Everything that is not set is as in built-in
+// kinds.
 var Kind = registry.Kind[*v1.BackupRun]{
 	Columns: []registry.Column[*v1.BackupRun]{
 		{Name: "Instance", Value: func(r *v1.BackupRun) any { return r.Spec.Instance }},
@@ -32,7 +33,8 @@ var Kind = registry.Kind[*v1.BackupRun]{
 				Kind: "DatabaseInstance", Name: of.Name, UID: of.UID})
 		}
 	},
-	// What the Runtime reads is not for every caller: a run shows whether its database exists, and its UID.
+	// The Runtime can read objects that the caller cannot: a run reveals whether its database
+	// exists, and its UID.
 	Authorize: func(ctx context.Context, a authorizer.Authorizer, r, old *v1.BackupRun) error {
 		if old != nil {
 			return nil // the database of a run does not change
@@ -62,7 +64,8 @@ var Kind = registry.Kind[*v1.BackupRun]{
 	},
 }
 
-// instance returns the database of a run. Tests of the rules alone have no server.
+// instance returns the database of a run. It returns an empty object without a server, in unit
+// tests of the validation.
 func instance(ctx context.Context, r *v1.BackupRun) (*v1.DatabaseInstance, error) {
 	server := apiserver.RuntimeFrom(ctx)
 	if server == nil {

@@ -10,7 +10,7 @@ import (
 	v1 "git.example.org/platform/dbaas/apis/dbaas/v1"
 )
 
-// authorize: more than three copies take the permission to promote the database.
+// authorize requires permission for the verb promote on the database for more than three replicas.
 func authorize(ctx context.Context, a authorizer.Authorizer, d, old *v1.DatabaseInstance) error {
 	if d.Spec.Replicas == nil || *d.Spec.Replicas <= 3 || old != nil && old.Spec.Replicas != nil && *old.Spec.Replicas == *d.Spec.Replicas {
 		return nil

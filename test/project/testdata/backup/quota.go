@@ -1,4 +1,4 @@
-// Package quota limits the databases of a namespace.
+// Package quota limits the number of databases in a namespace.
 package quota
 
 import (
@@ -18,7 +18,7 @@ import (
 	v1 "git.example.org/platform/dbaas/apis/dbaas/v1"
 )
 
-// Plugin admits as many databases as the ConfigMap dbaas-quota of their namespace says.
+// Plugin admits at most as many databases as the ConfigMap dbaas-quota of their namespace allows.
 var Plugin = apiserver.AdmissionPlugin{
 	Name: "InstanceQuota",
 	New: func(server *apiserver.Runtime) (admission.Interface, error) {

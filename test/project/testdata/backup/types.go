@@ -17,7 +17,7 @@ type BackupRun struct {
 
 	// spec is the desired state.
 	Spec BackupRunSpec `json:"spec" protobuf:"bytes,2,opt,name=spec"`
-	// status is the observed state. It is written through subresources only.
+	// status is the observed state. It can be written only through subresources.
 	// +optional
 	Status BackupRunStatus `json:"status,omitempty" protobuf:"bytes,3,opt,name=status"`
 }
@@ -35,14 +35,14 @@ type BackupRunList struct {
 	Items []BackupRun `json:"items" protobuf:"bytes,2,rep,name=items"`
 }
 
-// BackupRunSpec is what is saved.
+// BackupRunSpec is the desired state of a BackupRun.
 type BackupRunSpec struct {
 	// instance is the name of the DatabaseInstance in the same namespace.
 	// +required
 	// +k8s:required
 	// +k8s:immutable
 	Instance string `json:"instance" protobuf:"bytes,1,opt,name=instance"`
-	// keepDays is how long the backup is kept. Default: 7.
+	// keepDays is the retention of the backup in days. Default: 7.
 	// +optional
 	// +k8s:optional
 	// +k8s:minimum=1
@@ -50,7 +50,7 @@ type BackupRunSpec struct {
 	KeepDays *int32 `json:"keepDays,omitempty" protobuf:"varint,2,opt,name=keepDays"`
 }
 
-// BackupRunStatus is how far it is.
+// BackupRunStatus is the observed state of a BackupRun.
 type BackupRunStatus struct {
 	// phase is Cancelled after the action cancel.
 	// +optional
@@ -67,11 +67,11 @@ type BackupRunStatus struct {
 // CancelBackupRun is the body of the action cancel.
 type CancelBackupRun struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata.uid and metadata.resourceVersion, if set, must be those of the BackupRun.
+	// metadata.uid and metadata.resourceVersion, if set, must match the BackupRun.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
 
-	// reason is shown in the status.
+	// reason is copied to status.message.
 	// +required
 	// +k8s:required
 	Reason string `json:"reason" protobuf:"bytes,2,opt,name=reason"`
@@ -79,13 +79,13 @@ type CancelBackupRun struct {
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// BackupRunLogOptions are the options of the log.
+// BackupRunLogOptions are the query options of the log.
 type BackupRunLogOptions struct {
 	metav1.TypeMeta `json:",inline"`
-	// follow goes on until the run ends.
+	// follow streams the log until the run ends.
 	// +optional
 	Follow bool `json:"follow,omitempty" protobuf:"varint,1,opt,name=follow"`
-	// everySeconds is the time between two lines. Default: 5.
+	// everySeconds is the interval between two lines in seconds. Default: 5.
 	// +optional
 	EverySeconds *int64 `json:"everySeconds,omitempty" protobuf:"varint,2,opt,name=everySeconds"`
 }
