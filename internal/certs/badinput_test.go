@@ -39,8 +39,8 @@ func TestTwoInitsAtOnce(t *testing.T) {
 		t.Errorf("%d of them made the CA, want one", made)
 	}
 	for name, got := range actions(mustInit(t, allSets(dir))) {
-		if !strings.HasPrefix(got, "kept: ") {
-			t.Errorf("%s: %s, want it kept", name, got)
+		if !strings.HasPrefix(got, "unchanged: ") {
+			t.Errorf("%s: %s, want it unchanged", name, got)
 		}
 	}
 }

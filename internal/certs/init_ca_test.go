@@ -136,7 +136,7 @@ func TestInitKeepsTheOldCAInTheBundle(t *testing.T) {
 	opts.DNSNames, opts.AllowNewCA = []string{"widgets.example.com"}, true
 	report := mustInit(t, opts)
 	if got := actions(report)[FrontProxyCADir]; !strings.HasPrefix(got, "unchanged") {
-		t.Errorf("front-proxy CA %s, want it kept", got)
+		t.Errorf("front-proxy CA %s, want it unchanged", got)
 	}
 	bundle := readPEM(t, dir, ServingDir, BundleFile)
 	fresh, err := ReadKeyPair(filepath.Join(dir, ServingDir))
@@ -220,7 +220,7 @@ func TestInitUsesACAMadeElsewhere(t *testing.T) {
 		item.Certificate.SHA256 != Fingerprint(foreign.Certificate) ||
 		strings.Contains(notes, "chmod 600") != (runtime.GOOS != "windows") ||
 		!strings.Contains(notes, "[serverAuth] is sufficient") || !strings.Contains(notes, "no name constraints") {
-		t.Errorf("got %s %q, want it kept with notes on its mode and its power", item.Action, item.Notes)
+		t.Errorf("got %s %q, want it unchanged with notes on its mode and its power", item.Action, item.Notes)
 	}
 }
 

@@ -68,8 +68,8 @@ func TestInitReplacesLeaves(t *testing.T) {
 				t.Errorf("the key is the old one: %v", same)
 			}
 			for name, got := range actions(mustInit(t, initOptions(dir, now))) {
-				if !strings.HasPrefix(got, "kept: ") {
-					t.Errorf("once more: %s %s, want it kept", name, got)
+				if !strings.HasPrefix(got, "unchanged: ") {
+					t.Errorf("once more: %s %s, want it unchanged", name, got)
 				}
 			}
 		})

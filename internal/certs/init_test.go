@@ -113,8 +113,8 @@ func TestInitKeepsWhatIsRight(t *testing.T) {
 	before := contents(t, dir)
 	report := mustInit(t, initOptions(dir, epoch.Add(59*day)))
 	for name, got := range actions(report) {
-		if !strings.HasPrefix(got, "kept: ") {
-			t.Errorf("%s: got %s, want it kept", name, got)
+		if !strings.HasPrefix(got, "unchanged: ") {
+			t.Errorf("%s: got %s, want it unchanged", name, got)
 		}
 	}
 	if diff := cmp.Diff(before, contents(t, dir)); diff != "" {

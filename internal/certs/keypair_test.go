@@ -71,7 +71,7 @@ func TestParsePrivateKey(t *testing.T) {
 		"encrypted": {[]byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n"),
 			`found a block "ENCRYPTED PRIVATE KEY"`},
 		"garbage": {[]byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"),
-			"no usable key"},
+			"without a usable key"},
 		"Ed25519": {ed, "found Ed25519"},
 		"P-224":   {p224, "found ECDSA P-224"},
 	} {

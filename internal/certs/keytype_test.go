@@ -76,7 +76,7 @@ func TestInitKeepsOtherKeyTypes(t *testing.T) {
 	for _, item := range mustInit(t, opts).Items {
 		if notes := strings.Join(item.Notes, " "); item.Action != Kept ||
 			!strings.Contains(notes, "the key is ECDSA P-256") {
-			t.Errorf("%s: got %s, notes %q; want it kept and a word on its key", item.Name, item.Action, notes)
+			t.Errorf("%s: got %s, notes %q; want it unchanged and a word on its key", item.Name, item.Action, notes)
 		}
 	}
 	opts.Now = at(epoch.Add(61 * day))

@@ -159,7 +159,7 @@ func TestOpenSSLSignsARequest(t *testing.T) {
 	opts.With = []string{}
 	for _, item := range mustInit(t, opts).Items {
 		if item.Action != Kept {
-			t.Errorf("%s: got %s: %s, want it kept", item.Name, item.Action, item.Reason)
+			t.Errorf("%s: got %s: %s, want it unchanged", item.Name, item.Action, item.Reason)
 		}
 	}
 }

@@ -137,7 +137,7 @@ func TestRequestAgain(t *testing.T) {
 	}{
 		"the same":       {nil, nil, Kept, "an identical request is pending"},
 		"other names":    {nil, names, Replaced, "DNS names: expected [a.example.com widgets"},
-		"other key type": {nil, func(o *InitOptions) { o.KeyType = ECDSAP384 }, Replaced, "its key was ECDSA P-256"},
+		"other key type": {nil, func(o *InitOptions) { o.KeyType = ECDSAP384 }, Replaced, "the key was ECDSA P-256"},
 		"request damaged": {overwrite(pending+"/tls.csr", "what"), nil, Replaced,
 			"expected one PEM block CERTIFICATE REQUEST"},
 		"key damaged": {overwrite(pending+"/tls.key", "what"), nil, Replaced, "expected a PEM block PRIVATE KEY"},

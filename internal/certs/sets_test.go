@@ -75,8 +75,8 @@ func TestInitMakesTheSets(t *testing.T) {
 				t.Errorf("pairs (-want +got):\n%s", diff)
 			}
 			for name, got := range actions(mustInit(t, opts)) {
-				if !strings.HasPrefix(got, "kept: ") {
-					t.Errorf("once more: %s %s, want it kept", name, got)
+				if !strings.HasPrefix(got, "unchanged: ") {
+					t.Errorf("once more: %s %s, want it unchanged", name, got)
 				}
 			}
 		})

@@ -58,7 +58,7 @@ func TestKeyElsewhere(t *testing.T) {
 		{"without a new CA", ServingCA, signer, nil, "together with --signer"},
 		{"without its signer", ServingCA, nil, client.Certificate, "together with --signer"},
 		{"a new CA for a leaf", Serving, signer, client.Certificate, "with serving-ca only"},
-		{"the same", ServingCA, signer, b.servingCA, "expected another CA"},
+		{"the same", ServingCA, signer, b.servingCA, "expected a CA other than"},
 		{"no CA", ServingCA, signer, f.cert(certs.ServingDir), "expected a CA"},
 		{"for other names", ServingCA, signer, other.Certificate, "found name constraints"},
 	} {

@@ -13,5 +13,5 @@ import (
 func ExampleServer() {
 	api := apiserver.API{Name: "notes-apiserver", EmbeddedEtcd: embeddedetcd.Server{}}
 	fmt.Println(api.EmbeddedEtcd.ValidateDataDir(""))
-	// Output: [--data-dir is "", expected a directory for the embedded etcd (or set --etcd-servers)]
+	// Output: [--data-dir is required for the embedded etcd, or --etcd-servers for an external one]
 }
