@@ -92,7 +92,7 @@ run-tests: needs-test-generate controlplane build
 	  echo "The tests took $$((($$(date +%s) - began) / 60)) minutes."; exit $$status
 
 .PHONY: test-all
-test-all: needs-test-fips-generate-kind-suites
+test-all: needs-test-fips-generate-verify-kind-suites
 test-all: test-long test-minors test-security test-quickstart test-fips test-image fuzz
 test-all: kind-test-all kind-test-konnectivity verify ## Run all tests, one after the other (3 hours). Needs root, and Docker for kind.
 
@@ -121,7 +121,7 @@ fuzz: needs-test controlplane build ## Fuzz each target for FUZZTIME (default 30
 	@FUZZTIME="$(FUZZTIME)" scripts/fuzz.sh
 
 .PHONY: verify
-verify: needs-generate ## Check formatting, lint, generated code, modules, pinned versions, and that the tree is clean.
+verify: needs-generate-verify ## Check formatting, lint, generated code, modules, pinned versions, and that the tree is clean.
 	@scripts/verify.sh
 
 .PHONY: lint

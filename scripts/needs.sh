@@ -40,6 +40,7 @@ test      node                node               nodejs              runs client
 test      npm                 npm                npm                 downloads clients in JavaScript, the first time
 fips      openssl             openssl            openssl             a client of the server
 generate  protoc              protoc             protobuf-compiler   writes the protobuf code of types
+verify    gcc                 gcc                gcc                 builds Vale, which reads documentation and comments
 kind      $engine             engine:$engine      -                   runs the nodes of kind clusters
 suites    tinyproxy           tinyproxy          tinyproxy-bin       an HTTP proxy between a client and kube-apiserver
 suites    curl                curl               curl                runs the commands of docs/operate/access.md and docs/operate/second-scheduler.md

@@ -60,12 +60,19 @@ platforms() {
 # Not in scripts/tools: it needs another version of the YAML module than golangci-lint.
 workflows() { go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12; }
 
+# Words with a term of the field: .vale.ini. Files in testdata and generated files have other owners.
+words() {
+  git ls-files '*.md' '*.go' | grep -v -e zz_generated -e 'generated\.' -e apis/client/ -e testdata/ |
+    CGO_ENABLED=1 GOFLAGS= xargs go run github.com/errata-ai/vale/v3/cmd/vale@v3.18.0 --output=line
+}
+
 check "the tree is clean" clean
 check "generated code is current" generated
 check "modules are tidy and match go.sum" tidy
 check "certgen for other platforms" platforms
 check "vet, lint and format" scripts/lint.sh
 check "everything fetched is pinned" pinned
+check "words" words
 check "scripts parse" scripts_parse
 check "workflows" workflows
 check "the tree is still clean" clean

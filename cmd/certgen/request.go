@@ -30,7 +30,7 @@ Exit codes:
   2  wrong usage`,
 		Example: `  # Create a request for the serving certificate of the Service demo/widgets
   certgen request serving --dir edge --service widgets --namespace demo`,
-		Args:    oneOf(certs.Leaves()),
+		Args: oneOf(certs.Leaves()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			fromFile, err := readConfig(configFile, names, issue)
 			if err != nil {
@@ -67,7 +67,7 @@ Exit codes:
   2  wrong usage`,
 		Example: `  # Install the signed serving certificate
   certgen request accept serving --dir edge --cert serving.crt --ca pki/serving-ca/tls.crt`,
-		Args:    oneOf(certs.Leaves()),
+		Args: oneOf(certs.Leaves()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Name = args[0]
 			if err := certs.Require("cert", opts.CertFile, "the file of the certificate"); err != nil {

@@ -184,12 +184,12 @@ func printFindings(w io.Writer, r *verify.Report, strict bool) {
 		line(w, "found", f.Evidence)
 		line(w, "fix", f.Fix)
 	}
-	verdict := "ok"
+	state := "ok"
 	if r.Failed(strict) {
-		verdict = "FAILED"
+		state = "FAILED"
 	}
 	s := r.Summary
-	fmt.Fprintf(w, "\n%s: %d checked, %d errors, %d warnings, %d infos\n", verdict, s.Checked, s.Errors,
+	fmt.Fprintf(w, "\n%s: %d checked, %d errors, %d warnings, %d infos\n", state, s.Checked, s.Errors,
 		s.Warnings, s.Infos)
 }
 

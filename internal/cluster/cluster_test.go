@@ -180,9 +180,9 @@ func TestServed(t *testing.T) {
 			if err != nil || len(got) != 1 || got[0].Leaf == nil || !got[0].Leaf.Equal(tc.pair.Certificate) {
 				t.Fatalf("got %+v, %v; want the certificate", got, err)
 			}
-			if verdict := fmt.Sprint(got[0].Verdict); tc.want == "" && got[0].Verdict != nil ||
-				!strings.Contains(verdict, tc.want) {
-				t.Errorf("got verdict %s, want %q", verdict, tc.want)
+			if found := fmt.Sprint(got[0].Err); tc.want == "" && got[0].Err != nil ||
+				!strings.Contains(found, tc.want) {
+				t.Errorf("got error %s, want %q", found, tc.want)
 			}
 		})
 	}
@@ -191,8 +191,8 @@ func TestServed(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:1", plain.Listener.Addr().String()} {
 		c := &cluster.Cluster{Config: &rest.Config{}, Options: cluster.Options{EndpointAddresses: []string{address}}}
 		if got, err := c.Served(t.Context(), clustertest.Service, nil); err != nil || len(got) != 1 ||
-			got[0].Leaf != nil || got[0].Verdict == nil {
-			t.Errorf("%s: got %+v, %v; want a verdict without a certificate", address, got, err)
+			got[0].Leaf != nil || got[0].Err == nil {
+			t.Errorf("%s: got %+v, %v; want an error without a certificate", address, got, err)
 		}
 	}
 }
@@ -207,7 +207,7 @@ func TestServedThroughHTTPS(t *testing.T) {
 		Options: cluster.Options{EndpointAddresses: []string{"127.0.0.1:1"}}}
 	got, err := c.Served(t.Context(), clustertest.Service, certs.Bundle{ca.Certificate})
 	if err != nil || len(got) != 1 || got[0].Leaf != nil ||
-		!strings.Contains(fmt.Sprint(got[0].Verdict), "expected http:// or socks5://") {
+		!strings.Contains(fmt.Sprint(got[0].Err), "expected http:// or socks5://") {
 		t.Errorf("got %+v, %v; want that the proxy is refused", got, err)
 	}
 }

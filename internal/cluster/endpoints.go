@@ -41,11 +41,11 @@ type Endpoint struct {
 type Served struct {
 	Endpoint Endpoint
 	// Leaf is the served certificate; nil if there was no TLS handshake, for the reason in
-	// Verdict.
+	// Err.
 	Leaf *x509.Certificate
-	// Verdict is the verification error for <service>.<namespace>.svc with the given trust; nil
+	// Err is the verification error for <service>.<namespace>.svc with the given trust; nil
 	// if kube-aggregator would accept the certificate.
-	Verdict error
+	Err error
 }
 
 // Endpoints returns the addresses in the Service's EndpointSlices, ready or not, sorted by pod
@@ -141,7 +141,7 @@ func addresses(slice discoveryv1.EndpointSlice, take func(portName string) bool)
 }
 
 // Served dials each endpoint as kube-aggregator does, with trust instead of the caBundle, and
-// returns the certificates. A failure to dial an endpoint is reported in Verdict, not as an
+// returns the certificates. A failure to dial an endpoint is reported in Err, not as an
 // error.
 func (c *Cluster) Served(ctx context.Context, s certs.Service, trust certs.Bundle) ([]Served, error) {
 	endpoints, err := c.Endpoints(ctx, s)
@@ -181,10 +181,10 @@ func (c *Cluster) Present(ctx context.Context, e Endpoint, s certs.Service, trus
 		return served
 	default:
 	}
-	served.Verdict = fmt.Errorf("connect to %s: %w", e.Address, err)
+	served.Err = fmt.Errorf("connect to %s: %w", e.Address, err)
 	// The error contains a rejected certificate, so it can be observed without trusting any CA.
 	if refused, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		served.Leaf, served.Verdict = refused.UnverifiedCertificates[0], refused.Err
+		served.Leaf, served.Err = refused.UnverifiedCertificates[0], refused.Err
 	}
 	return served
 }

@@ -85,9 +85,9 @@ func (f *fakeCluster) Served(_ context.Context, _ certs.Service, trust certs.Bun
 	leaf := f.served()
 	return []cluster.Served{
 		{Endpoint: cluster.Endpoint{Address: "10.0.0.1:443", Ready: true}, Leaf: leaf,
-			Verdict: f.verify(leaf, trust, x509.ExtKeyUsageServerAuth)},
+			Err: f.verify(leaf, trust, x509.ExtKeyUsageServerAuth)},
 		{Endpoint: cluster.Endpoint{Address: "10.0.0.2:443"},
-			Verdict: fmt.Errorf("dial: %w", cmp.Or[error](f.cutOff, syscall.ECONNREFUSED))},
+			Err: fmt.Errorf("dial: %w", cmp.Or[error](f.cutOff, syscall.ECONNREFUSED))},
 	}, nil
 }
 

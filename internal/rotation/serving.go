@@ -223,18 +223,18 @@ func (p *procedure) servedEverywhere(ctx context.Context, leaf *x509.Certificate
 	for _, s := range served {
 		switch {
 		case s.Leaf == nil && !s.Endpoint.Ready:
-			if p.makeCA != nil && !isRefused(s.Verdict) { // the host or its kubelet reports no listener
+			if p.makeCA != nil && !isRefused(s.Err) { // the host or its kubelet reports no listener
 				cutOff = &waitError{fmt.Errorf(
 					"endpoint %s is not ready and cannot be reached, so its certificate cannot be observed: %w%s; if "+
 						"the node is gone, delete the pod",
-					s.Endpoint.Address, s.Verdict, unreached)}
+					s.Endpoint.Address, s.Err, unreached)}
 			}
 		case s.Leaf == nil:
 			return fmt.Errorf("endpoint %s: expected a certificate that the caBundle verifies: %w%s",
-				s.Endpoint.Address, s.Verdict, unreached)
-		case s.Verdict != nil:
+				s.Endpoint.Address, s.Err, unreached)
+		case s.Err != nil:
 			return fmt.Errorf("endpoint %s: expected a certificate that the caBundle verifies: %w",
-				s.Endpoint.Address, s.Verdict)
+				s.Endpoint.Address, s.Err)
 		case !s.Leaf.Equal(leaf):
 			return fmt.Errorf("endpoint %s serves the certificate sha256:%.16s, not sha256:%.16s; check that it reads "+
 				"%s, and that this is not a subPath mount",

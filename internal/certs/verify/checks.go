@@ -28,10 +28,10 @@ func checkChain(t *target) []Finding {
 	}
 	explained := []x509.InvalidReason{x509.Expired, x509.IncompatibleUsage, x509.TooManyIntermediates,
 		x509.CANotAuthorizedForThisName}
-	if t.verdict == nil || slices.ContainsFunc(explained, t.refusedFor) {
+	if t.refusal == nil || slices.ContainsFunc(explained, t.refusedFor) {
 		return nil
 	}
-	return found("%v", t.verdict)
+	return found("%v", t.refusal)
 }
 
 func checkUsage(t *target) []Finding {
@@ -98,14 +98,14 @@ func checkOutlivesCA(t *target) []Finding {
 
 func checkPathLength(t *target) []Finding {
 	if t.refusedFor(x509.TooManyIntermediates) {
-		return found("%v", t.verdict)
+		return found("%v", t.refusal)
 	}
 	return nil
 }
 
 func checkNameConstraints(t *target) []Finding {
 	if t.refusedFor(x509.CANotAuthorizedForThisName) {
-		return found("%v", t.verdict)
+		return found("%v", t.refusal)
 	}
 	if t.purpose != Serving {
 		return nil

@@ -29,7 +29,7 @@ type target struct {
 	seen              certs.Bundle // every CA in any file
 
 	serverName string // of a Serving certificate; "" if unknown
-	verdict    error  // the peer's verification error, nil if it accepts the certificate
+	refusal    error  // the peer's verification error, nil if it accepts the certificate
 	unchecked  bool   // no file contains a CA that could have signed it
 }
 
@@ -166,7 +166,7 @@ func (t *target) verify() {
 	if t.unchecked = t.bundle == nil && len(t.issuers(t.leaf)) == 0; t.unchecked {
 		return
 	}
-	_, t.verdict = t.leaf.Verify(x509.VerifyOptions{
+	_, t.refusal = t.leaf.Verify(x509.VerifyOptions{
 		Roots: roots.Pool(), Intermediates: between.Pool(), CurrentTime: t.opts.Now,
 		KeyUsages: []x509.ExtKeyUsage{t.purpose.usage()},
 	})
@@ -200,7 +200,7 @@ func (t *target) issuers(cert *x509.Certificate) certs.Bundle {
 
 // refusedFor reports whether verification failed for the given reason.
 func (t *target) refusedFor(reason x509.InvalidReason) bool {
-	invalid, ok := errors.AsType[x509.CertificateInvalidError](t.verdict)
+	invalid, ok := errors.AsType[x509.CertificateInvalidError](t.refusal)
 	return ok && invalid.Reason == reason
 }
 

@@ -83,11 +83,11 @@ func checkServed(o *observed) []verify.Finding {
 			continue // reported by K01 and K02
 		}
 		for _, s := range o.served[a.Name] {
-			if s.Leaf == nil || s.Verdict == nil {
+			if s.Leaf == nil || s.Err == nil {
 				continue
 			}
 			f := verify.Finding{Object: endpointObject(s.Endpoint),
-				Evidence: fmt.Sprintf("caBundle of %s: %v; the endpoint serves %s", a.Name, s.Verdict, leafText(s)),
+				Evidence: fmt.Sprintf("caBundle of %s: %v; the endpoint serves %s", a.Name, s.Err, leafText(s)),
 				Fix:      fixInjected(a)}
 			if !s.Endpoint.Ready {
 				f.Severity = verify.Warning
@@ -251,7 +251,7 @@ func checkReached(o *observed) []verify.Finding {
 	for _, s := range o.served[o.apiServices[0].Name] {
 		if s.Leaf == nil {
 			out = append(out, verify.Finding{Object: endpointObject(s.Endpoint), Severity: verify.Warning,
-				Evidence: fmt.Sprint(s.Verdict)})
+				Evidence: fmt.Sprint(s.Err)})
 		}
 	}
 	return out

@@ -21,7 +21,7 @@ import (
 func TestHeld(t *testing.T) {
 	refused := func(f *fixture) {
 		for _, served := range f.served {
-			served[1] = cluster.Served{Endpoint: served[1].Endpoint, Verdict: errors.New("connection refused")}
+			served[1] = cluster.Served{Endpoint: served[1].Endpoint, Err: errors.New("connection refused")}
 		}
 	}
 	const configMap = "ConfigMap kube-system/extension-apiserver-authentication"
@@ -44,7 +44,7 @@ func TestHeld(t *testing.T) {
 			f.endpoints[1].Ready = false
 			refused(f)
 		}, without(1)},
-		"a refused certificate": {func(f *fixture) { f.served["v1.g.example.com"][1].Verdict = errors.New("expired") },
+		"a refused certificate": {func(f *fixture) { f.served["v1.g.example.com"][1].Err = errors.New("expired") },
 			all},
 		"no caBundle": {func(f *fixture) { f.bundle("") },
 			append(append(append([]string{}, all[:4]...), "APIService v1.g.example.com: 0 CAs"),

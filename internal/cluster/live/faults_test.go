@@ -49,10 +49,10 @@ var faults = []struct {
 	}},
 	{"K03", verify.Error, "endpoint 10.0.0.2:6443",
 		"caBundle of v2.g.example.com: x509: certificate signed by unknown authority", func(f *fixture) {
-			f.served["v2.g.example.com"][1].Verdict = x509.UnknownAuthorityError{}
+			f.served["v2.g.example.com"][1].Err = x509.UnknownAuthorityError{}
 		}},
 	{"K03", verify.Warning, "endpoint 10.0.0.2:6443", "unknown authority", func(f *fixture) {
-		f.served["v2.g.example.com"][1].Verdict = x509.UnknownAuthorityError{}
+		f.served["v2.g.example.com"][1].Err = x509.UnknownAuthorityError{}
 		f.served["v2.g.example.com"][1].Endpoint.Ready = false
 	}},
 	{"K04", verify.Warning, "APIService v1.g.example.com", "is not in the ca.crt of pki/serving", func(f *fixture) {
@@ -97,7 +97,7 @@ var faults = []struct {
 	}},
 	{"K12", verify.Warning, "endpoint 10.0.0.2:6443", "connection refused", func(f *fixture) {
 		for _, served := range f.served {
-			served[1] = cluster.Served{Endpoint: served[1].Endpoint, Verdict: errors.New("connection refused")}
+			served[1] = cluster.Served{Endpoint: served[1].Endpoint, Err: errors.New("connection refused")}
 		}
 	}},
 	{"P01", verify.Error, "front proxy CN=mallory",

@@ -265,9 +265,9 @@ func (m material) checkRefused(t *testing.T, c apply.Client) {
 			t.Fatalf("got %d endpoints and %v, want 2", len(served), err)
 		}
 		for _, s := range served {
-			if (s.Verdict == nil) != tc.accepted || s.Leaf == nil || s.Leaf.Equal(m.serving.Certificate) {
+			if (s.Err == nil) != tc.accepted || s.Leaf == nil || s.Leaf.Equal(m.serving.Certificate) {
 				t.Errorf("endpoint %s with %s: %v; accepted should be %t, with a new leaf", s.Endpoint.Address,
-					tc.trust[0].Subject, s.Verdict, tc.accepted)
+					tc.trust[0].Subject, s.Err, tc.accepted)
 			}
 		}
 	}

@@ -100,7 +100,7 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("got %d endpoints, %v, want 2", len(served), err)
 	}
 	for _, s := range served {
-		if s.Verdict == nil {
+		if s.Err == nil {
 			t.Errorf("endpoint %s: want it refused by the old CA", s.Endpoint.Address)
 		}
 	}
@@ -151,8 +151,8 @@ func agedCA(t *testing.T, c apply.Client) *x509.Certificate {
 		func(ctx context.Context) error {
 			served, err := c.Served(ctx, service, certs.Bundle{aged.Certificate})
 			for _, s := range served {
-				if s.Verdict != nil {
-					return s.Verdict
+				if s.Err != nil {
+					return s.Err
 				}
 			}
 			return err

@@ -19,9 +19,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// verdict returns a script that responds with a SubjectAccessReview with these fields in its
+// reviewStatus returns a script that responds with a SubjectAccessReview with these fields in its
 // status.
-func verdict(fields string) http.HandlerFunc {
+func reviewStatus(fields string) http.HandlerFunc {
 	return reply(http.StatusCreated,
 		`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{`+fields+`}}`)
 }
@@ -58,14 +58,14 @@ func TestS21ReviewFails(t *testing.T) {
 		"invalid-json":       reply(http.StatusCreated, `{"status":{"allowed":true`),
 		"html":               reply(http.StatusOK, "<html>allowed: true</html>"),
 		"nothing":            reply(http.StatusCreated, ""),
-		"empty-status":       verdict(""),
-		"no":                 verdict(`"allowed":false`),
-		"denied":             verdict(`"allowed":false,"denied":true`),
-		"allowed-and-denied": verdict(`"allowed":true,"denied":true`),
-		"an-error":           verdict(`"allowed":false,"evaluationError":"cannot tell"`),
-		"a-word":             verdict(`"allowed":"true"`),
+		"empty-status":       reviewStatus(""),
+		"no":                 reviewStatus(`"allowed":false`),
+		"denied":             reviewStatus(`"allowed":false,"denied":true`),
+		"allowed-and-denied": reviewStatus(`"allowed":true,"denied":true`),
+		"an-error":           reviewStatus(`"allowed":false,"evaluationError":"cannot tell"`),
+		"a-word":             reviewStatus(`"allowed":"true"`),
 		"another-kind":       reply(http.StatusCreated, `{"apiVersion":"v1","kind":"Status","status":"Success"}`),
-		"allowed":            verdict(`"allowed":true`),
+		"allowed":            reviewStatus(`"allowed":true`),
 	}
 	s.judge(t, func(spec authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return scripts[spec.User] })
 	proxy := frontProxy(t)
@@ -87,7 +87,7 @@ func TestS21ReviewFails(t *testing.T) {
 		}
 	})
 	t.Logf("%d of %d requests without a clear yes got through", through.Load(), 5*(len(scripts)-1))
-	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return verdict(`"allowed":true`) })
+	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return reviewStatus(`"allowed":true`) })
 	list := s.get(t, proxy, http.Header{"X-Remote-User": {"afterwards"}})
 	if got := strings.Count(list.body, `"name":"`); list.status != http.StatusOK || got != 5 ||
 		strings.Count(list.body, `"name":"allowed-`) != 5 {
@@ -116,7 +116,7 @@ func TestS24Masters(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
-		return verdict(`"allowed":false,"denied":true`)
+		return reviewStatus(`"allowed":false,"denied":true`)
 	})
 	proxy := frontProxy(t)
 	s.get(t, proxy, http.Header{"X-Remote-User": {"ann"}, "X-Remote-Group": {"system:masters"}}).want(t, "a master",
@@ -145,7 +145,7 @@ func TestS25Revoked(t *testing.T) {
 	var yes atomic.Bool
 	yes.Store(true)
 	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
-		return verdict(fmt.Sprintf(`"allowed":%t`, yes.Load()))
+		return reviewStatus(fmt.Sprintf(`"allowed":%t`, yes.Load()))
 	})
 	proxy, ann := frontProxy(t), http.Header{"X-Remote-User": {"ann"}}
 	s.get(t, proxy, ann).want(t, "while it is allowed", http.StatusOK)
@@ -172,7 +172,7 @@ func TestS25Revoked(t *testing.T) {
 func TestS25Cached(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "--authorization-webhook-cache-authorized-ttl=5m")
-	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return verdict(`"allowed":true`) })
+	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return reviewStatus(`"allowed":true`) })
 	proxy := frontProxy(t)
 	huge := strings.Repeat("x", 20_000)
 	var got []int
