@@ -18,6 +18,9 @@ import (
 // Alone, it takes a minute when it builds.
 const runPatience = 10 * time.Minute
 
+// readyText is what make run prints when the API can be used.
+const readyText = "Press Ctrl-C to stop"
+
 // Running is a running make run.
 type Running struct {
 	cmd  *exec.Cmd
@@ -31,9 +34,9 @@ type Running struct {
 func (r *Running) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ready := strings.Contains(r.out.String(), "Ctrl-C stops everything")
+	ready := strings.Contains(r.out.String(), readyText)
 	n, err := r.out.Write(p)
-	if !ready && strings.Contains(r.out.String(), "Ctrl-C stops everything") {
+	if !ready && strings.Contains(r.out.String(), readyText) {
 		close(r.said)
 	}
 	return n, err
@@ -92,7 +95,7 @@ func (r *Running) Interrupt(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatalf("make run did not end within a minute after Ctrl-C:\n%s", r)
 	}
-	if out := r.String(); !strings.Contains(out, "Stopping ...") || strings.Contains(out, "\nrun: ") {
+	if out := r.String(); !strings.Contains(out, "Stopping ...") || strings.Contains(out, "\nlocal-up: ") {
 		t.Errorf("after Ctrl-C make run printed, want that it stops and no error:\n%s", out)
 	}
 }
