@@ -71,7 +71,7 @@ func padded(body string, length int) string { return body + strings.Repeat(" ", 
 func TestS29Bodies(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return verdict(`"allowed":true`) })
+	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return reviewStatus(`"allowed":true`) })
 	if got := s.keep(t, frontProxy(t)).try(http.MethodPost, protected, http.Header{"X-Remote-User": {"ann"}},
 		gadget("there")); got.status != http.StatusCreated {
 		t.Fatalf("create the gadget: %s", got)
@@ -143,7 +143,7 @@ func socketBuffers(t *testing.T) int64 {
 func TestS29LengthLies(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return verdict(`"allowed":true`) })
+	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return reviewStatus(`"allowed":true`) })
 	body := gadget("liar")
 	for _, tc := range []struct {
 		name, lengths string

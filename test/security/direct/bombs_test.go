@@ -159,7 +159,7 @@ func many(n int) string {
 func TestS30Bombs(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return verdict(`"allowed":true`) })
+	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return reviewStatus(`"allowed":true`) })
 	ann := s.keep(t, frontProxy(t))
 	send := func(b bomb) answer {
 		header := http.Header{"X-Remote-User": {"ann"}, "Content-Type": {b.contentType}}

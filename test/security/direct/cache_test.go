@@ -25,7 +25,7 @@ var names = flag.Int("names", 9000, "how many names TestS25Bounded asks for, mor
 func TestS25Bounded(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "--authorization-webhook-cache-authorized-ttl=10m")
-	s.script(accessReviews, verdict(`"allowed":true`))
+	s.script(accessReviews, reviewStatus(`"allowed":true`))
 	ann := s.keep(t, frontProxy(t))
 	const remembered, atOnce = 8192, 50
 	count := *names

@@ -136,7 +136,7 @@ func TestS24MastersOff(t *testing.T) {
 	if got := s.access(t); len(got) != 1 || got[0].User != "ann" {
 		t.Errorf("SubjectAccessReviews: %+v, want one for ann", got)
 	}
-	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return verdict(`"allowed":false`) })
+	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return reviewStatus(`"allowed":false`) })
 	s.try(proxy, http.MethodGet, protected+"/x", master, "").want(t, "refused", http.StatusForbidden)
 	s.try(issue(t, readCA(t, "client-ca"), "admin", "system:masters"), http.MethodGet, protected+"/y", nil, "").want(t,
 		"refused with a certificate", http.StatusForbidden)
@@ -178,7 +178,7 @@ func TestS13Silence(t *testing.T) {
 		// A request that cannot be authorized makes the server check.
 		got := s.try(proxy, http.MethodGet, protected, http.Header{"X-Remote-User": {"ann"}}, "")
 		if got.status < http.StatusInternalServerError {
-			t.Fatalf("without a verdict: %s, want 5xx", got)
+			t.Fatalf("without a reviewStatus: %s, want 5xx", got)
 		}
 		if got := s.try(nil, http.MethodGet, "/readyz?verbose", nil, ""); !strings.Contains(got.body,
 			"[-]permissions failed") {
@@ -192,6 +192,6 @@ func TestS13Silence(t *testing.T) {
 	s.try(issue(t, readCA(t, certs.FrontProxyCADir), certs.FrontProxyUser), http.MethodGet, protected, forged(),
 		"").want(t, "afterwards", http.StatusOK)
 	if log := s.log(); !strings.Contains(log, "Authorization check failed") {
-		t.Errorf("the log does not say that a verdict was missing:\n%s", log)
+		t.Errorf("the log does not say that a reviewStatus was missing:\n%s", log)
 	}
 }

@@ -84,7 +84,7 @@ func TestS28Keys(t *testing.T) {
 		case "ann":
 			yes = of != nil && of.Resource == "widgets" && of.Namespace != "" && of.Namespace != "s28-other"
 		}
-		return verdict(fmt.Sprintf(`"allowed":%t`, yes))
+		return reviewStatus(fmt.Sprintf(`"allowed":%t`, yes))
 	})
 	proxy, etcd := frontProxy(t), s.etcd(t)
 	before := s.plant(t, etcd)

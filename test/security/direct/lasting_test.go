@@ -61,7 +61,7 @@ func testLasting(t *testing.T, path string, header http.Header, status int) {
 	right := newServer(t)
 	var revoked atomic.Bool
 	right.judge(t, func(spec authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
-		return verdict(fmt.Sprintf(`"allowed":%t`, spec.User != "leaver" || !revoked.Load()))
+		return reviewStatus(fmt.Sprintf(`"allowed":%t`, spec.User != "leaver" || !revoked.Load()))
 	})
 	right.createWidget(t)
 	rightLeaver := right.open(t, frontProxy(t), path, header, "leaver", status)
@@ -71,7 +71,7 @@ func testLasting(t *testing.T, path string, header http.Header, status int) {
 	m := newTrustMap(t, r)
 	trust := start(t, r)
 	trust.waitReady(t)
-	trust.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return verdict(`"allowed":true`) })
+	trust.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return reviewStatus(`"allowed":true`) })
 	trust.createWidget(t)
 	trustLeaver := trust.open(t, issue(t, readCA(t, "client-ca"), "leaver"), path, header, "", status)
 	trustStayer := trust.open(t, frontProxy(t), path, header, "stayer", status)

@@ -49,14 +49,14 @@ func TestS39Overload(t *testing.T) {
 			release := make(chan struct{})
 			s.judge(t, func(spec authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
 				if spec.User != "noisy" {
-					return verdict(`"allowed":true`)
+					return reviewStatus(`"allowed":true`)
 				}
 				return func(w http.ResponseWriter, req *http.Request) {
 					select {
 					case <-release:
 					case <-req.Context().Done():
 					}
-					verdict(fmt.Sprintf(`"allowed":%t`, tc.allowed))(w, req)
+					reviewStatus(fmt.Sprintf(`"allowed":%t`, tc.allowed))(w, req)
 				}
 			})
 			s.get(t, proxy, http.Header{"X-Remote-User": {"quiet"}}).want(t, "before", http.StatusOK)

@@ -50,7 +50,7 @@ func TestS27UncleanPaths(t *testing.T) {
 	s.judge(t, func(spec authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
 		ok := spec.NonResourceAttributes != nil && (spec.NonResourceAttributes.Path == "/apis" ||
 			strings.HasPrefix(spec.NonResourceAttributes.Path, "/apis/"))
-		return verdict(fmt.Sprintf(`"allowed":%t`, ok))
+		return reviewStatus(fmt.Sprintf(`"allowed":%t`, ok))
 	})
 	proxy := frontProxy(t)
 	const refused = "400 403 404 405"
