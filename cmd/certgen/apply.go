@@ -17,13 +17,7 @@ import (
 	"example.com/extension-apiserver/internal/cluster/apply"
 )
 
-func newApplyCommand(env environment) *cobra.Command {
-	var opts apply.Options
-	var target cluster.Options
-	cmd := &cobra.Command{
-		Use:   "apply --dir DIR --service NAME --namespace NAMESPACE [--secret NAME]",
-		Short: "Install the serving certificate and its CAs into a cluster",
-		Long: `Install the certificates of certgen init into a cluster. certgen apply sets the caBundle of every
+const applyLong = `Install the certificates of certgen init into a cluster. certgen apply sets the caBundle of every
 APIService whose backend is the Service to the CAs in DIR/serving/ca.crt. With --secret, it also
 stores the certificate and key in DIR/serving in a Secret of type kubernetes.io/tls. It reads no
 CA key and creates no APIService.
@@ -44,7 +38,15 @@ certgen apply refuses:
 Exit codes:
   0  the cluster is up to date, or would be without --dry-run
   1  refused, or the cluster did not accept the writes or did not respond
-  2  wrong usage, or a kubeconfig that cannot be used`,
+  2  wrong usage, or a kubeconfig that cannot be used`
+
+func newApplyCommand(env environment) *cobra.Command {
+	var opts apply.Options
+	var target cluster.Options
+	cmd := &cobra.Command{
+		Use:   "apply --dir DIR --service NAME --namespace NAMESPACE [--secret NAME]",
+		Short: "Install the serving certificate and its CAs into a cluster",
+		Long:  applyLong,
 		Example: `  # Set the caBundle of the APIServices, and store the serving certificate in a Secret
   certgen apply --dir pki --service widgets --namespace demo --secret widgets-serving
 

@@ -84,7 +84,7 @@ type change struct {
 // New returns an empty Storage. All keys start with prefix. newObject returns an empty object, for
 // bookmarks.
 func New(prefix string, newObject func() runtime.Object) *Storage {
-	start := uint64(time.Now().UnixMicro()) //nolint:gosec // after 1970
+	start := uint64(time.Now().UnixMicro())
 	return &Storage{
 		prefix:    strings.TrimSuffix(prefix, "/") + "/",
 		newObject: newObject,
@@ -277,7 +277,7 @@ func expiredPage(start, prefix string) error {
 		return apierrors.NewResourceExpired(expired)
 	}
 	status := apierrors.NewResourceExpired(inconsistentContinue)
-	status.ErrStatus.ListMeta.Continue = token
+	status.ErrStatus.Continue = token
 	return status
 }
 

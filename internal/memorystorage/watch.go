@@ -74,7 +74,7 @@ func (w *watcher) run(initial bool) {
 	if !ok {
 		status = apierrors.NewInternalError(err)
 	}
-	w.send(watch.Event{Type: watch.Error, Object: &status.ErrStatus})
+	_ = w.send(watch.Event{Type: watch.Error, Object: &status.ErrStatus})
 }
 
 // begin sends the existing objects, if the watch wants them, or sets where it starts.

@@ -148,7 +148,8 @@ func newNewCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.name, "name", "",
 		"Name of the server, which ends with -apiserver. Default: the group's first label and -apiserver.")
 	cmd.Flags().StringVar(&o.kit, "kit", "",
-		"Directory of the kit. Default: this program's version from the module cache, or the module of the working directory.")
+		"Directory of the kit. Default: this program's version from the module cache, or the module of the working "+
+			"directory.")
 	flags.add(cmd)
 	return cmd
 }

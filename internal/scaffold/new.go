@@ -264,7 +264,8 @@ func (w work) printNextSteps(o newOptions, dir string) {
 	fmt.Fprintf(w.out, "Created project %s in %s: %d files of your own with %d lines, files of the kit in kit/, "+
 		"and generated code.\n", o.module, dir, byHand, lines)
 	if o.kitVersion == "" {
-		fmt.Fprintf(w.out, "Its go.mod refers to the kit in %s by replace, because this version of the kit is not published.\n", o.kit)
+		fmt.Fprintf(w.out, "Its go.mod refers to the kit in %s by replace, because this version of the kit is not "+
+			"published.\n", o.kit)
 	}
 	fmt.Fprintf(w.out, "\nNext:\n  cd %s\n  make run\n", shellWord(o.dir))
 }

@@ -310,7 +310,8 @@ func (w work) deleteVersion(p *project, group, version string) error {
 	problems := checkTools()
 	switch {
 	case len(versions) == 1:
-		problems = append(problems, fmt.Errorf("delete version %s: it is the only version of %s; add another first", version, g.Name))
+		problems = append(problems, fmt.Errorf("delete version %s: it is the only version of %s; add another first",
+			version, g.Name))
 	case n == 0:
 		problems = append(problems,
 			fmt.Errorf("delete version %s: it is the stored version, the first in install.go; move another there first, and "+

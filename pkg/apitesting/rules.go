@@ -24,12 +24,25 @@ type KindRules struct {
 	create rest.RESTCreateStrategy
 	update rest.RESTUpdateStrategy
 	status rest.RESTUpdateStrategy
+	// hubPath returns the name of a field in the hub.
+	hubPath func(path string) string
+}
+
+// inHub names the fields of errors as the hub does.
+func (r KindRules) inHub(errs field.ErrorList) field.ErrorList {
+	if r.hubPath != nil {
+		for _, err := range errs {
+			err.Field = r.hubPath(err.Field)
+		}
+	}
+	return errs
 }
 
 // Rules returns the validation of a kind by version, in the order of preference. addToScheme
 // registers the versions of the group and their generated validation, like AddToScheme and
 // Validation of an apiserver.Group. The generated validation of the request's version applies, so
-// a version without it would bypass the validation.
+// a version without it would bypass the validation. Errors name fields as the hub does, if Paths of
+// the registry.Kind has the names of the version.
 func Rules(t *testing.T, newStorage registry.NewStorage,
 	addToScheme ...func(*runtime.Scheme) error) iter.Seq2[string, KindRules] {
 	t.Helper()
@@ -70,6 +83,11 @@ func Rules(t *testing.T, newStorage registry.NewStorage,
 				rules.ctx = genericapirequest.WithRequestInfo(genericapirequest.WithNamespace(t.Context(), namespace),
 					&genericapirequest.RequestInfo{IsResourceRequest: true, APIGroup: gv.Group, APIVersion: gv.Version,
 						Resource: path})
+				if named, ok := rules.create.(interface {
+					HubPath(version, path string) string
+				}); ok {
+					rules.hubPath = func(path string) string { return named.HubPath(gv.Version, path) }
+				}
 				if !yield(gv.Version, rules) {
 					return
 				}
@@ -80,15 +98,17 @@ func Rules(t *testing.T, newStorage registry.NewStorage,
 
 // Create returns the validation errors of a new object, which must have the Go type of the hub
 // and all defaults.
-func (r KindRules) Create(obj runtime.Object) field.ErrorList { return r.create.Validate(r.ctx, obj) }
+func (r KindRules) Create(obj runtime.Object) field.ErrorList {
+	return r.inHub(r.create.Validate(r.ctx, obj))
+}
 
 // Update returns the validation errors of a change.
 func (r KindRules) Update(obj, old runtime.Object) field.ErrorList {
-	return r.update.ValidateUpdate(r.ctx, obj, old)
+	return r.inHub(r.update.ValidateUpdate(r.ctx, obj, old))
 }
 
 // UpdateStatus returns the validation errors of a change through the subresource status, which
 // the kind must have.
 func (r KindRules) UpdateStatus(obj, old runtime.Object) field.ErrorList {
-	return r.status.ValidateUpdate(r.ctx, obj, old)
+	return r.inHub(r.status.ValidateUpdate(r.ctx, obj, old))
 }

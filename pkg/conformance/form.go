@@ -90,7 +90,7 @@ var formChecks = []Check{
 		}},
 	{"forms/protobuf-body", Optional, concepts,
 		"A protobuf body is accepted.", []need{verbs("create", "get")}, func(s *session) {
-		// Writing the unmodified object back changes nothing.
+			// Writing the unmodified object back changes nothing.
 			obj := s.create()
 			read := s.want(s.do("GET", s.path(obj), accept(protobufType)), 200, 406)
 			if read.Code == 406 {

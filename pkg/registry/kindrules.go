@@ -6,6 +6,7 @@ import (
 	"context"
 	"reflect"
 	"slices"
+	"strings"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -171,6 +172,19 @@ func (r rules[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 		return nil
 	}
 	return r.ResetFields("status")
+}
+
+// HubPath returns the name in the hub of a field that Paths names in another version. Package
+// apitesting calls it.
+func (r rules[T]) HubPath(version, path string) string {
+	longest, inHub := "", path
+	for hub, name := range r.Paths[version] {
+		inside, ok := strings.CutPrefix(path, name)
+		if ok && len(name) > len(longest) && (inside == "" || strings.ContainsAny(inside[:1], ".[")) {
+			longest, inHub = name, hub+inside
+		}
+	}
+	return inHub
 }
 
 // statusRules is the strategy of the subresource status.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package grades shows an admission plugin that reads other objects: it restricts the grades of a namespace's Widgets to
-// those that an annotation of the Namespace lists.
+// Package grades shows an admission plugin that reads other objects: it restricts the grades of a
+// namespace's Widgets to those that an annotation of the Namespace lists.
 package grades
 
 import (

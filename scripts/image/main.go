@@ -33,7 +33,8 @@ type options struct {
 func main() {
 	o := options{binaries: map[string]string{}, labels: map[string]string{}}
 	flag.StringVar(&o.ref, "ref", "", "Name of the image with its tag. Required.")
-	flag.StringVar(&o.out, "out", "", "Directory for the OCI layout, which is replaced. The archive is this name with .tar. Required.")
+	flag.StringVar(&o.out, "out", "",
+		"Directory for the OCI layout, which is replaced. The archive is this name with .tar. Required.")
 	flag.Int64Var(&o.created, "created", 0, "Time of the image and of its files, in seconds since 1970.")
 	flag.Func("binary", "Binary as PLATFORM=FILE, such as linux/amd64=bin/server. Several create an index. Required.",
 		keyValue(o.binaries))

@@ -25,7 +25,7 @@ type reader struct {
 // shortDir is a directory like t.TempDir, whose path is short enough for a Unix socket.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "day-") //nolint:usetesting // see above
+	dir, err := os.MkdirTemp("", "day-")
 	if err != nil {
 		t.Fatal(err)
 	}

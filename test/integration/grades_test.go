@@ -41,7 +41,7 @@ func TestWidgetGrades(t *testing.T) {
 		shared.Eventually(t, "Widgets with the grade "+grade+" to be rejected", envtest.Patience,
 			func(context.Context) error {
 				if err := create("denied", grade, dryRun); !apierrors.IsForbidden(err) {
-					return fmt.Errorf("got %v, want it forbidden", err)
+					return fmt.Errorf("got %w, want it forbidden", err)
 				}
 				return nil
 			})

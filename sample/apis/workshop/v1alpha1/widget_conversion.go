@@ -15,7 +15,7 @@ import (
 const (
 	// RemarkAnnotation holds spec.remark in every other version.
 	RemarkAnnotation = workshop.GroupName + "/remark"
-	// MaterialPrefix, followed by the name of a part, is the annotation for the part's material.
+	// MaterialPrefix followed by the name of a part is the annotation for the part's material.
 	// Only this version uses it, so that a client that reads an object and writes it back loses
 	// no data for which this version has no field. Each material has its own annotation, because
 	// server-side apply tracks owners by field: with one annotation for all, two managers would

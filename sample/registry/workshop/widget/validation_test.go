@@ -11,8 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"example.com/extension-apiserver/pkg/apitesting"
+	"example.com/extension-apiserver/sample/apis/workshop/install"
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 	"example.com/extension-apiserver/sample/apis/workshop/v1alpha1"
+	validation "example.com/extension-apiserver/sample/validation/workshop"
 )
 
 func parts(n int) []v1.WidgetPart {
@@ -142,14 +144,17 @@ func TestValidateUpdate(t *testing.T) {
 // TestLimitMessage checks that the message of the handwritten validation names the fields to
 // compare, with the field names of the version.
 func TestLimitMessage(t *testing.T) {
-	eachVersion(t, func(t *testing.T, rules apitesting.KindRules, in func([]string) []string) {
-		errs := rules.Create(changed(
-			func(w *v1.Widget) { w.Spec.Replicas = new(int32(6)) }))
-		want := in([]string{"spec.replicas: Invalid value: 6: must not be greater than spec.maxReplicas"})[0]
-		if got := errs.ToAggregate(); got == nil || got.Error() != want {
-			t.Errorf("got %v, want %s", got, want)
+	for version, rules := range apitesting.Rules(t, Kind.NewStorage, install.AddToScheme, validation.AddToScheme) {
+		limit := "spec.maxReplicas"
+		if version == "v1alpha1" {
+			limit = "spec.scale.limit"
 		}
-	})
+		want := "spec.replicas: Invalid value: 6: must not be greater than " + limit
+		errs := rules.Create(changed(func(w *v1.Widget) { w.Spec.Replicas = new(int32(6)) }))
+		if got := errs.ToAggregate(); got == nil || got.Error() != want {
+			t.Errorf("%s: got %v, want %s", version, got, want)
+		}
+	}
 }
 
 // TestValidateStatus checks that a write of the status applies the validation of the status and
