@@ -288,7 +288,7 @@ func newUpgradeCommand() *cobra.Command {
 		Long: `Upgrade the kit: its module, its generators, and its files in kit/. The command keeps files in kit/ that
 you edited and lists them. If go.mod refers to a directory by replace, the files come from there.`,
 		Example: `  scaffold upgrade
-  scaffold upgrade v0.2.0`,
+  scaffold upgrade VERSION`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: onProject(func(w work, p *project, args []string) error {
 			if filesOnly {

@@ -215,16 +215,16 @@ func (w work) deleteKind(p *project, group, kind string) error {
 
 // find returns a kind and its package, or no package if the kind does not exist.
 func (p *project) find(g served, kind string) (string, Kind, error) {
+	var unreadable []error // such as storage that is written by hand
 	for _, pkg := range g.kinds {
 		k, err := p.kind(pkg)
 		if err != nil {
-			return "", Kind{}, err
-		}
-		if k.Kind == kind {
+			unreadable = append(unreadable, err)
+		} else if k.Kind == kind {
 			return pkg, k, nil
 		}
 	}
-	return "", Kind{}, nil
+	return "", Kind{}, errors.Join(unreadable...)
 }
 
 // kindsOf returns the kinds of a version.
@@ -233,7 +233,7 @@ func (p *project) kindsOf(g served, version string) ([]string, error) {
 	for _, pkg := range g.kinds {
 		k, err := p.kind(pkg)
 		if err != nil {
-			return nil, err
+			continue // storage that is written by hand
 		}
 		file, err := p.kindFile(g.Group, version, k.Kind)
 		if err != nil {

@@ -126,7 +126,7 @@ func (p *project) renderKind(d data) error {
 	}
 	for dir, names := range map[string][]string{
 		p.controller(d.kindData):          {"controller.go", "controller_test.go", "main.go"},
-		p.controllerManifests(d.kindData): {"kustomization.yaml", "deployment.yaml", "rbac.yaml"},
+		p.controllerManifests(d.kindData): {"kustomization.yaml", "deployment.yaml", "networkpolicy.yaml", "rbac.yaml"},
 	} {
 		for _, name := range names {
 			if err := render(filepath.Join(dir, name), "controller/"+name, d); err != nil {
