@@ -60,6 +60,14 @@ platforms() {
 # Not in scripts/tools: it needs another version of the YAML module than golangci-lint.
 workflows() { go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12; }
 
+# Prose has at most 100 columns; tables, code and lines with links can be longer.
+columns() {
+  git ls-files '*.md' | grep -v testdata/ | xargs awk '
+    FNR == 1 { code = 0 }
+    /^ *```/ { code = !code }
+    !code && length > 100 && !/^\|/ && !/\]\(/ { print FILENAME ":" FNR ": " length " columns"; long = 1 }
+    END { exit long }'
+}
 # Words with a term of the field: .vale.ini. Files in testdata and generated files have other owners.
 words() {
   git ls-files '*.md' '*.go' | grep -v -e zz_generated -e 'generated\.' -e apis/client/ -e testdata/ |
@@ -73,6 +81,7 @@ check "certgen for other platforms" platforms
 check "vet, lint and format" scripts/lint.sh
 check "everything fetched is pinned" pinned
 check "words" words
+check "columns of Markdown" columns
 check "scripts parse" scripts_parse
 check "workflows" workflows
 check "the tree is still clean" clean
