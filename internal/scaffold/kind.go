@@ -13,11 +13,17 @@ import (
 )
 
 // addKind adds a kind to a group, in one version. A kind that exists with the same arguments stays
-// unchanged.
+// unchanged, but gets the controller and the roles that it lacks.
 func (w work) addKind(p *project, group, version string, k Kind) error {
 	g, err := p.group(group)
 	if err != nil {
 		return errors.Join(append([]error{err}, k.validate()...)...)
+	}
+	if k.onlyExtras() {
+		if pkg, have, err := p.find(g, k.Kind); err == nil && pkg != "" {
+			have.Controller, have.Roles = k.Controller, k.Roles
+			k = have
+		}
 	}
 	problems := append(checkTools(), k.validate()...)
 	versions, err := p.versions(g.Group)
@@ -34,13 +40,31 @@ func (w work) addKind(p *project, group, version string, k Kind) error {
 	if problems = append(problems, more...); len(problems) > 0 {
 		return errors.Join(problems...)
 	}
-	if there {
+	if there && !p.lacks(k) {
 		fmt.Fprintf(w.out, "Kind %s already exists (unchanged).\n", k.Kind)
 		return nil
+	}
+	if there {
+		return w.change(p, "Added to kind "+k.Kind+". Run: make test", func(p *project) error {
+			d, err := p.data(g.Group, version, k)
+			return errors.Join(err, p.renderExtras(d))
+		})
 	}
 	return w.change(p, "Added kind "+k.Kind+". Its fields are in "+p.shown(
 		p.path("apis", g.Package, version, k.Package()+".go"))+". Run: make test",
 		func(p *project) error { return p.addKind(g.Group, version, k) })
+}
+
+// onlyExtras returns whether the flags ask for a controller or roles, and describe nothing of the
+// kind besides its name.
+func (k Kind) onlyExtras() bool {
+	return (k.Controller || k.Roles) && k.Namespaced && k.Plural == plural(k.Kind) && !k.Status && !k.Scale &&
+		len(k.Others)+len(k.ShortNames)+len(k.Selectable)+len(k.Columns) == 0
+}
+
+// lacks returns whether the project lacks the controller or the roles that the flags ask for.
+func (p *project) lacks(k Kind) bool {
+	return k.Controller && !exists(p.controller(k)) || k.Roles && !exists(p.path("manifests", "roles"))
 }
 
 // collisions returns whether the kind exists, and errors for names that other kinds have.

@@ -110,6 +110,13 @@ func TestRead(t *testing.T) {
 	if problems := got.differences(plan); len(problems) > 0 {
 		t.Errorf("read after it was written: %v", problems)
 	}
+	extras := Kind{Kind: "BackupPlan", Plural: "backupplans", Namespaced: true, Roles: true}
+	if plan.onlyExtras() || !extras.onlyExtras() {
+		t.Error("onlyExtras: want false for a kind with other flags, and true for roles alone")
+	}
+	if !p.lacks(extras) || p.lacks(plan) {
+		t.Error("lacks: want true for roles, and false for the kind as it is")
+	}
 	other := plan
 	other.Namespaced, other.Scale, other.ShortNames, other.Columns = false, false, nil, nil
 	if problems := got.differences(other); len(problems) != 4 {

@@ -231,7 +231,6 @@ func (k Kind) differences(want Kind) []error {
 	differ("the plural", k.Plural, want.Plural)
 	differ("the scope", scope[k.Namespaced], scope[want.Namespaced])
 	differ("the subresources", k.subresources(), want.subresources())
-	differ("the controller:", k.Controller, want.Controller)
 	differ("the short names", k.ShortNames, want.ShortNames)
 	differ("the selectable fields", paths(k.Selectable), paths(want.Selectable))
 	differ("the columns", paths(k.Columns), paths(want.Columns))

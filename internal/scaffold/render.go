@@ -116,6 +116,11 @@ func (p *project) renderKind(d data) error {
 			return err
 		}
 	}
+	return p.renderExtras(d)
+}
+
+// renderExtras writes the roles and the controller of a kind, if it has them.
+func (p *project) renderExtras(d data) error {
 	if d.Roles {
 		if err := p.addRoles(); err != nil {
 			return err
