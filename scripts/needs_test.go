@@ -98,9 +98,9 @@ func TestTargets(t *testing.T) {
 	kit, project := "Makefile", filepath.Join("internal", "scaffold", "templates", "project", "Makefile.tmpl")
 	for _, tc := range []struct{ makefile, targets, want string }{
 		{kit, "test", "scripts/needs.sh test generate"},
-		{kit, "test-all", "scripts/needs.sh test fips generate kind suites"},
+		{kit, "test-all", "scripts/needs.sh test fips generate verify kind suites"},
 		{kit, "test-quickstart", "scripts/needs.sh kind generate"},
-		{kit, "verify", "scripts/needs.sh generate"},
+		{kit, "verify", "scripts/needs.sh generate verify"},
 		{kit, "new", "scripts/needs.sh generate"},
 		{kit, "kind-up kind-deploy", "scripts/needs.sh kind"},
 		{kit, "kind-up kind-deploy kind-test kind-down", "scripts/needs.sh kind suites"},
