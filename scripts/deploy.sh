@@ -34,7 +34,7 @@ check_version() {
   IFS=. read -r major minor _ <<<"$version"
   ((major > 1 || minor >= ${oldest#1.})) || fail "the cluster runs Kubernetes $version, and $oldest or later is required"
   local served missing
-  served=$(k api-versions 2>/dev/null || true) # a broken APIService of another API is no reason to stop
+  served=$(k api-versions 2>/dev/null || true) # another API's broken APIService must not stop the deployment
   missing=$(sed -n 's/^apiVersion: //p' "$work/all.yaml" | sort -u | grep -vxF -e "$served" || true)
   [ -z "$missing" ] || fail "the cluster does not serve $(tr '\n' ' ' <<<"$missing")which $overlay requires; install the API, or choose another overlay"
 }
@@ -58,7 +58,7 @@ check_aggregation() {
     fail "the aggregation layer of the cluster is not configured: ConfigMap kube-system/extension-apiserver-authentication has no requestheader-client-ca-file; start kube-apiserver with --requestheader-client-ca-file and --proxy-client-cert-file"
 }
 
-# Existing Services and namespaces of others are not taken over.
+# The script never takes over a Service or namespace of another installation.
 check_foreign() {
   local kind namespace name label
   for kind in Namespace Service; do

@@ -204,9 +204,9 @@ rename_models() { # FILE...
   while read -r from to; do script+="s#(^|[^a-zA-Z0-9.-])${from//./\\.}\.#\1$to.#g;"; done
   sed -Ei "$script" "$@"
 }
-# Clients of an older generator compile with newer libraries, but not the other way round. So the
-# generator is that of the oldest minor version of Kubernetes whose client-go may be used with the
-# clients.
+# Clients of an older generator compile with newer libraries, but clients of a newer generator do not
+# compile with older libraries. So the generator is that of the oldest minor version of Kubernetes
+# whose client-go may be used with the clients.
 client_codegen=$(go mod download -json k8s.io/code-generator@v0.36.3 | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
 # externals lists the apply configurations of client-go for the types that the types refer to.
 externals=$(for package in "${others[@]}"; do

@@ -87,7 +87,7 @@ list() {
   sed "s#.*#/apis/$2/&$1#" "$work/list" >"$work/paths"
 }
 
-# pointing_here prints the APIServices whose Service is in the namespace, whoever created them.
+# pointing_here prints the APIServices whose Service is in the namespace, including those that this script did not create.
 pointing_here() {
   k get apiservices -o go-template='{{range .items}}{{if .spec.service}}{{.spec.service.namespace}} {{.metadata.name}}{{"\n"}}{{end}}{{end}}' |
     awk -v ns="$namespace" '$1 == ns { print $2 }'

@@ -115,7 +115,7 @@ func lifeOfCAIsTheOptions(t *testing.T) {
 	}
 }
 
-// renewedCAIsANewOne: there is no renewal of a CA. A replacement differs in subject, serial, key
+// renewedCAIsANewOne: certgen never renews a CA, it replaces it. The new CA differs in subject, serial, key
 // and key identifier, and has all extensions.
 func renewedCAIsANewOne(t *testing.T) {
 	dir := t.TempDir()

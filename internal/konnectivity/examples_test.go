@@ -102,7 +102,7 @@ var examples = []example{
 	{id: "T05", name: "CA of others for agents", set: static,
 		change: put("konnectivity-server/ca.crt", "konnectivity-agent/ca.crt"),
 		want:   "the server's certificate for agents does not verify"},
-	{id: "T05", name: "agents' CA of others", set: tcp, change: put("serving/ca.crt", "konnectivity-agent-server/ca.crt"), want: "the agents' client certificate does not verify", also: []string{"C01", "C02", "C14"}},
+	{id: "T05", name: "another CA for agents", set: tcp, change: put("serving/ca.crt", "konnectivity-agent-server/ca.crt"), want: "the agents' client certificate does not verify", also: []string{"C01", "C02", "C14"}},
 	{id: "T05", name: "kube-apiserver's CA of others", set: tcp,
 		change: put("serving/ca.crt", "konnectivity-apiserver-client/ca.crt"),
 		want:   "the server's certificate for kube-apiserver does not verify", also: []string{"C01", "C02", "C14"}},

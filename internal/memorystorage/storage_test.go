@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/apis/example"
 	"k8s.io/apiserver/pkg/storage"
 	storagetesting "k8s.io/apiserver/pkg/storage/testing"
@@ -160,6 +162,18 @@ func TestStorage(t *testing.T) {
 	}
 }
 
+// next returns the next event of a watch.
+func next(t *testing.T, events watch.Interface) watch.Event {
+	t.Helper()
+	select {
+	case event := <-events.ResultChan():
+		return event
+	case <-time.After(10 * time.Second):
+		t.Fatal("the watch has sent no event for 10 s")
+		return watch.Event{}
+	}
+}
+
 // TestReplace: only what differs changes, and watches see it.
 func TestReplace(t *testing.T) {
 	s := New("/pods/", newPod)
@@ -191,7 +205,7 @@ func TestReplace(t *testing.T) {
 		}
 		var got []string
 		for range c.want {
-			event := <-events.ResultChan()
+			event := next(t, events)
 			pod := event.Object.(*example.Pod)
 			got = append(got, fmt.Sprintf("%s %s %s", event.Type, pod.Name, pod.Spec.NodeName))
 		}
@@ -233,7 +247,7 @@ func TestForeignResourceVersions(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer events.Stop()
-			event := <-events.ResultChan()
+			event := next(t, events)
 			if expired := apierrors.IsResourceExpired(apierrors.FromObject(event.Object)); expired != c.expired {
 				t.Errorf("got %s %v, want 410: %t", event.Type, event.Object, c.expired)
 			}

@@ -92,7 +92,7 @@ func TestOtherAPIRefuses(t *testing.T) {
 }
 
 // TestRestartLeavesNoneOut: if a run resumes a rotation while a kube-apiserver restarts, no API
-// responds. That is no reason to exclude one.
+// responds. certgen does not exclude one for this reason.
 func TestRestartLeavesNoneOut(t *testing.T) {
 	f := newFake(t)
 	f.others = []certs.Service{{Name: "far", Namespace: "elsewhere"}}

@@ -81,8 +81,8 @@ var (
 	failure = regexp.MustCompile(`(?m)^(Error|The .* is invalid:)`)
 )
 
-// run runs the commands of a step. A last line "make run" stays in the foreground of another terminal, in the place of
-// the one before.
+// run runs the commands of a step. If the last line is "make run", it stops the make run before it, and
+// starts this one in the background.
 func (r *reader) run(t *testing.T, step scripttest.Step) (out string) {
 	t.Helper()
 	commands, serve := strings.CutSuffix(step.Commands, "make run\n")
