@@ -167,6 +167,10 @@ func (s *sharingWatch) run(events *sharedEvents) {
 		case s.result <- event:
 		case <-s.stopped:
 			return
+		// The library does not stop a watch whose client accepts no format of the response: it only
+		// cancels the context (handleWatch in k8s.io/apiserver/pkg/endpoints/handlers).
+		case <-s.ctx.Done():
+			return
 		}
 	}
 }

@@ -110,7 +110,7 @@ func TestSharedEventsUnread(t *testing.T) {
 		}
 		synctest.Wait()
 		if !library.IsStopped() {
-			t.Error("the watch goes on, want it stopped")
+			t.Error("the watch continues, want it stopped")
 		}
 		got := 0
 		for range w.ResultChan() {
@@ -131,6 +131,28 @@ func TestSharedEventsUnread(t *testing.T) {
 		}
 		w.Stop()
 		synctest.Wait() // synctest fails if the goroutine does not end
+	})
+}
+
+// TestSharedEventsRejected checks that a watch ends with its context. The library does not stop a
+// watch that it rejects because the client accepts no format of the response.
+func TestSharedEventsRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var events sharedEvents
+		library := watch.NewRaceFreeFake()
+		ctx, cancel := context.WithCancel(t.Context())
+		if _, err := events.watch(ctx, func(context.Context) (watch.Interface, error) { return library, nil }); err != nil {
+			t.Fatal(err)
+		}
+		for range eventsAhead + 2 {
+			library.Modify(podVersion("1"))
+		}
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		if !library.IsStopped() {
+			t.Error("the watch continues after its context is done, want it stopped")
+		}
 	})
 }
 
@@ -181,8 +203,8 @@ func TestSharedEventsOld(t *testing.T) {
 	})
 }
 
-// TestSharedEventsForgotten checks that an event that no watch has is deleted.
-func TestSharedEventsForgotten(t *testing.T) {
+// TestSharedEventsDeleted checks that an event that no watch has is deleted.
+func TestSharedEventsDeleted(t *testing.T) {
 	var events sharedEvents
 	for i := range 1000 {
 		object := podVersion(fmt.Sprint(i))
@@ -204,6 +226,6 @@ func TestSharedEventsForgotten(t *testing.T) {
 		t.Errorf("%d versions are known, want one", n)
 	}
 	if events.of(eventKey{version: "kept"}, kept, kept) != shared {
-		t.Error("a version that a watch has is forgotten")
+		t.Error("a version that a watch has is deleted")
 	}
 }
