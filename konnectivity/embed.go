@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package konnectivity has the files of this folder, for programs that run where there is no checkout.
+// Package konnectivity embeds the files of this folder, for programs that run without a checkout.
 package konnectivity
 
 import "embed"

@@ -11,8 +11,9 @@ import (
 	"example.com/extension-apiserver/internal/scripttest"
 )
 
-// TestBumpRefuses checks that make bump reports unmet preconditions before it changes anything.
-func TestBumpRefuses(t *testing.T) {
+// TestBumpPreconditions checks that make bump reports unmet preconditions before it changes
+// anything.
+func TestBumpPreconditions(t *testing.T) {
 	changed := scripttest.CopyTree(t, "..")
 	scripttest.Commit(t, changed)
 	refused := func(name, version, want string, environment ...string) {
@@ -29,7 +30,7 @@ func TestBumpRefuses(t *testing.T) {
 	scripttest.Write(t, filepath.Join(changed, "new"), "")
 	for name, tc := range map[string]struct{ version, want string }{
 		"no version":      {"", `the version is "": must have the form 1.37.2`},
-		"a minor":         {"1.37", `the version is "1.37": must have the form`},
+		"a minor version": {"1.37", `the version is "1.37": must have the form`},
 		"with v":          {"v1.37.2", `the version is "v1.37.2": must have the form`},
 		"a changed tree":  {"1.37.2", "the tree has changes; commit or stash them"},
 		"not of our form": {"1.37.2; true", "must have the form"},

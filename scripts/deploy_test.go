@@ -129,9 +129,9 @@ func overlay(t *testing.T, components string, onTop ...string) string {
 	return strings.TrimPrefix(dir, "../")
 }
 
-// TestDeployRefuses checks that deploy reports each mistake in one line before it changes
+// TestDeployRejectsMistakes checks that deploy reports each mistake in one line before it changes
 // anything.
-func TestDeployRefuses(t *testing.T) {
+func TestDeployRejectsMistakes(t *testing.T) {
 	ours, other := name, "somebody"
 	nobody, err := shared.Config("nobody")
 	if err != nil {
@@ -144,21 +144,21 @@ func TestDeployRefuses(t *testing.T) {
 		partOf    *string // label of the namespace
 		prepare   func(cluster)
 		config    *rest.Config
-		answers   map[string]string
+		responses map[string]string
 		variables []string
 		want      string
 	}{
-		"nothing answers": {partOf: &ours, variables: []string{"KUBECONFIG=/nonexistent/kubeconfig"},
+		"no response": {partOf: &ours, variables: []string{"KUBECONFIG=/nonexistent/kubeconfig"},
 			want: "deploy: the cluster of the kubeconfig (/nonexistent/kubeconfig, context none) cannot be used: "},
 		"unknown to the cluster": {partOf: &ours, config: anonymous,
 			want: "context front) cannot be used: error: You must be logged in to the server (Unauthorized)"},
-		"no rights": {partOf: &ours, config: nobody,
+		"unprivileged": {partOf: &ours, config: nobody,
 			want: "deploy: the user of the kubeconfig cannot create apiservices.apiregistration.k8s.io; use a cluster " +
 				"administrator"},
 		"a cluster too old": {partOf: &ours,
-			answers: map[string]string{"/version": `{"major":"1","minor":"29","gitVersion":"v1.29.15"}`},
-			want:    "deploy: the cluster runs Kubernetes 1.29.15, and 1.30 or later is required"},
-		"no aggregation": {partOf: &ours, answers: map[string]string{trust: noAggregation},
+			responses: map[string]string{"/version": `{"major":"1","minor":"29","gitVersion":"v1.29.15"}`},
+			want:      "deploy: the cluster runs Kubernetes 1.29.15, and 1.30 or later is required"},
+		"no aggregation": {partOf: &ours, responses: map[string]string{trust: noAggregation},
 			want: "deploy: the aggregation layer of the cluster is not configured: "},
 		"an API that is not served": {partOf: &ours, variables: []string{"OVERLAY=" + overlay(t, kind+" monitoring")},
 			want: "deploy: the cluster does not serve monitoring.coreos.com/v1 which "},
@@ -193,7 +193,7 @@ func TestDeployRefuses(t *testing.T) {
 			if test.config == nil {
 				test.config = c.config
 			}
-			f, kubeconfig := newFront(t, test.config, test.answers)
+			f, kubeconfig := newFront(t, test.config, test.responses)
 			last, out, err := script(t, "deploy.sh", append([]string{"KUBECONFIG=" + kubeconfig}, test.variables...)...)
 			if err == nil || !strings.Contains(last, test.want) || strings.Contains(out, "\n") {
 				t.Errorf("got %v and:\n%s\nwant one line with %q", err, out, test.want)

@@ -20,16 +20,16 @@ import (
 // front is a reverse proxy in front of a real kube-apiserver. It replaces the responses that a
 // test sets, and records the requests that would change the cluster.
 type front struct {
-	answers map[string]string          // responses by path
-	cut     func(*http.Response) error // an error breaks the connection after the real kube-apiserver has responded
-	mu      sync.Mutex
-	writes  []string
+	responses map[string]string          // responses by path
+	cut       func(*http.Response) error // an error breaks the connection after the real kube-apiserver has responded
+	mu        sync.Mutex
+	writes    []string
 }
 
 // newFront starts a front of the cluster of config, and returns it with a kubeconfig for it.
-func newFront(t *testing.T, config *rest.Config, answers map[string]string) (f *front, kubeconfig string) {
+func newFront(t *testing.T, config *rest.Config, responses map[string]string) (f *front, kubeconfig string) {
 	t.Helper()
-	f = &front{answers: answers, cut: func(*http.Response) error { return nil }}
+	f = &front{responses: responses, cut: func(*http.Response) error { return nil }}
 	target, err := url.Parse(config.Host)
 	if err != nil {
 		t.Fatal(err)
@@ -46,9 +46,9 @@ func newFront(t *testing.T, config *rest.Config, answers map[string]string) (f *
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.note(r)
-		if answer, ok := f.answers[r.URL.Path]; ok {
+		if response, ok := f.responses[r.URL.Path]; ok {
 			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprint(w, answer)
+			fmt.Fprint(w, response)
 			return
 		}
 		proxy.ServeHTTP(w, r)
@@ -71,8 +71,8 @@ current-context: front
 // note records the request, unless it only reads.
 func (f *front) note(r *http.Request) {
 	// kubectl auth can-i creates these reviews, which change nothing.
-	question := strings.HasPrefix(r.URL.Path, "/apis/authorization.k8s.io/v1/selfsubject")
-	if r.Method == http.MethodGet || question || r.URL.Query().Get("dryRun") != "" {
+	accessReview := strings.HasPrefix(r.URL.Path, "/apis/authorization.k8s.io/v1/selfsubject")
+	if r.Method == http.MethodGet || accessReview || r.URL.Query().Get("dryRun") != "" {
 		return
 	}
 	f.mu.Lock()

@@ -48,7 +48,7 @@ func TestPurgeObjects(t *testing.T) {
 	want = "EOF; 1 remain"
 	if last, out, _, err := c.purge("TIMEOUT=60", func(int) bool { return true }); err == nil ||
 		!strings.HasSuffix(last, want) {
-		t.Errorf("when every answer is lost: %v and:\n%s\nwant %q", err, out, want)
+		t.Errorf("when every response is lost: %v and:\n%s\nwant %q", err, out, want)
 	}
 	if _, err := gadgets.Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
 		metav1.PatchOptions{}); err != nil {
@@ -67,7 +67,7 @@ func TestPurgeObjects(t *testing.T) {
 	// other 2,500.
 	_, out, requests, err := c.purge("TIMEOUT=60", func(n int) bool { return n == 1 })
 	if rounds := strings.Count(out, " gadgets\n"); err != nil || requests != 4 || rounds != 2 {
-		t.Errorf("when one answer is lost: %v, %d requests after %d lists, want 4 after 2:\n%s", err,
+		t.Errorf("when one response is lost: %v, %d requests after %d lists, want 4 after 2:\n%s", err,
 			requests, rounds, out)
 	}
 	etcd, err := e.EtcdClient(t.Context())

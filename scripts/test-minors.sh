@@ -19,7 +19,7 @@ for minor; do
   echo "== Kubernetes $minor"
   export ENVTEST_K8S_VERSION=$minor
   make --no-print-directory controlplane
-  go test -timeout 30m ./test/integration ./test/clients/access ./test/manifests/rights ./test/manifests ./test/security/aggregated
+  go test -timeout 30m ./test/integration ./test/clients/access ./test/manifests/permissions ./test/manifests ./test/security/aggregated
   go test -timeout 20m ./test/rollout -run '^TestUpgrade$'
   go test -timeout 20m ./test/conformance -run 'TestCalibration/(widgets|gadgets)|TestSecurity'
   # How certgen resumes after a kill depends on files and objects, not on the version.

@@ -78,7 +78,7 @@ func TestVulncheck(t *testing.T) {
 		"no database": {none, unavailable, []string{"nothing was checked", none, "VULNDB="}},
 		// No process listens on this port: the system does not assign it to listeners that
 		// request any free port.
-		"no answer": {"http://127.0.0.1:9", unavailable, []string{"nothing was checked",
+		"no response": {"http://127.0.0.1:9", unavailable, []string{"nothing was checked",
 			"http://127.0.0.1:9", "VULNDB="}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -96,7 +97,7 @@ In another terminal:
   export KUBECONFIG=%s PATH=%s:$PATH
 %s
 Press Ctrl-C to stop. The next "make run" keeps the objects, and "make run-clean" deletes them.
-`, abs(kubeconfig), filepath.Dir(e.Binary("kubectl")), examples(f.objects))
+`, abs(kubeconfig), filepath.Dir(e.Binary("kubectl")), examples(e, f.objects))
 	<-e.Done()
 	if ctx.Err() == nil {
 		return e.Failure()
@@ -120,14 +121,50 @@ func link(dir, path string) error {
 	return os.Symlink(dir, path)
 }
 
-// examples returns a kubectl command for each YAML file in a directory.
-func examples(dir string) string {
+// examples returns a command for each object: it creates the object, or reads it if its kind is
+// read-only.
+func examples(e *envtest.Environment, dir string) string {
 	var commands strings.Builder
 	files, _ := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	for _, file := range files {
-		fmt.Fprintf(&commands, "  kubectl create -f %s -o yaml\n", file)
+		verb := "create"
+		if object, err := readObject(file); err == nil && readOnly(e, object.GroupVersionKind()) {
+			verb = "get"
+		}
+		fmt.Fprintf(&commands, "  kubectl %s -f %s -o yaml\n", verb, file)
 	}
 	return commands.String()
+}
+
+// readOnly returns whether the discovery document shows that objects of a kind cannot be created.
+func readOnly(e *envtest.Environment, kind schema.GroupVersionKind) bool {
+	config, err := e.AdminConfig()
+	if err != nil {
+		return false
+	}
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return false
+	}
+	list, err := client.ServerResourcesForGroupVersion(kind.GroupVersion().String())
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
+		return r.Kind == kind.Kind && !strings.Contains(r.Name, "/") && !slices.Contains(r.Verbs, "create")
+	})
+}
+
+func readObject(file string) (*unstructured.Unstructured, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(data, &object.Object); err != nil {
+		return nil, fmt.Errorf("read %s: %w", file, err)
+	}
+	return object, nil
 }
 
 // measure prints the server's resident memory (VmRSS) after it was idle for the given time.
@@ -150,13 +187,9 @@ func createCopies(ctx context.Context, e *envtest.Environment, file string, n in
 	if file == "" {
 		return nil
 	}
-	data, err := os.ReadFile(file)
+	object, err := readObject(file)
 	if err != nil {
 		return err
-	}
-	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(data, &object.Object); err != nil {
-		return fmt.Errorf("read %s: %w", file, err)
 	}
 	client, err := clientFor(e, object.GroupVersionKind())
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestGivenBinariesFirst checks that build rejects an unusable KUBEBUILDER_ASSETS before it
+// TestRejectUnusableAssets checks that build rejects an unusable KUBEBUILDER_ASSETS before it
 // compiles anything.
-func TestGivenBinariesFirst(t *testing.T) {
+func TestRejectUnusableAssets(t *testing.T) {
 	t.Setenv("KUBEBUILDER_ASSETS", t.TempDir())
 	err := build(t.Context(), filepath.Join(t.TempDir(), "run"), "./nowhere")
 	if err == nil || !strings.Contains(err.Error(), "it has no kube-apiserver") {

@@ -66,7 +66,7 @@ func TestNew(t *testing.T) {
 			Credential: Credential{Authenticator: ClientCertificate}}},
 		{"user who claims to be another", "/apis", alice, mallory,
 			outcome{User: authenticated("alice", "makers"), Credential: Credential{Authenticator: ClientCertificate}}},
-		{"nobody who claims to be somebody", "/apis", nil, mallory, outcome{Refused: "none"}},
+		{"unauthenticated with a user header", "/apis", nil, mallory, outcome{Refused: "none"}},
 		{"token", "/apis", nil, token("good"), outcome{User: authenticated("robot"),
 			Credential: Credential{Authenticator: BearerToken}}},
 		{"bad token", "/apis", nil, token("bad"), outcome{Refused: "no such token"}},

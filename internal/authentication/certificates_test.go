@@ -62,7 +62,7 @@ func TestS05SharedCA(t *testing.T) {
 			header("X-Remote-Group", "system:masters"), asAlice},
 		{"any name: a user names another", anyName, allowed, alice, header("X-Remote-User", "bob"),
 			as(RequestHeader, "CN=alice,O=makers", "bob")},
-		{"any name: a user names nobody", anyName, allowed, alice, header("X-Remote-User", ""),
+		{"any name: no user in the header", anyName, allowed, alice, header("X-Remote-User", ""),
 			outcome{Refused: noUser}},
 		{"any name: a user names another without trust", anyName, untrusted, alice, header("X-Remote-User", "bob"),
 			outcome{Refused: "no trust"}},

@@ -64,7 +64,7 @@ func frontProxy(f *testing.F) func(*testing.T, http.Header) proxied {
 		handler.ServeHTTP(nil, req)
 		got.sha256 = certs.Fingerprint(state.PeerCertificates[0])
 		if calls != 1 {
-			t.Fatalf("got %d answers, want one", calls)
+			t.Fatalf("got %d responses, want one", calls)
 		}
 		return got
 	}

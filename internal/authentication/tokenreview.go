@@ -88,7 +88,7 @@ func (r tokenReviewer) AuthenticateToken(ctx context.Context, token string) (*au
 	wanted, limited := authenticator.AudiencesFrom(ctx)
 	var status authenticationv1.TokenReviewStatus
 	if err := webhook.WithExponentialBackoff(ctx, r.backoff, func() (err error) {
-		status, err = r.ask(ctx, authenticationv1.TokenReviewSpec{Token: token, Audiences: wanted})
+		status, err = r.sendReview(ctx, authenticationv1.TokenReviewSpec{Token: token, Audiences: wanted})
 		return err
 	}, webhook.DefaultShouldRetry); err != nil {
 		return nil, false, fmt.Errorf("create TokenReview: %w", err)
@@ -114,18 +114,18 @@ func (r tokenReviewer) AuthenticateToken(ctx context.Context, token string) (*au
 	}}, true, nil
 }
 
-// ask sends one TokenReview, and counts it in the library's metrics.
-func (r tokenReviewer) ask(ctx context.Context,
+// sendReview sends one TokenReview, and counts it in the library's metrics.
+func (r tokenReviewer) sendReview(ctx context.Context,
 	spec authenticationv1.TokenReviewSpec) (authenticationv1.TokenReviewStatus, error) {
-	code, answer, began := 0, &authenticationv1.TokenReview{}, time.Now()
+	code, reviewed, began := 0, &authenticationv1.TokenReview{}, time.Now()
 	err := r.client.Post().Resource("tokenreviews").
 		Body(&authenticationv1.TokenReview{Spec: spec}).
-		Do(ctx).StatusCode(&code).Into(answer)
+		Do(ctx).StatusCode(&code).Into(reviewed)
 	label := "<error>"
 	if code != 0 {
 		label = strconv.Itoa(code)
 	}
 	authenticatorfactory.RecordRequestTotal(ctx, label)
 	authenticatorfactory.RecordRequestLatency(ctx, label, time.Since(began).Seconds())
-	return answer.Status, err
+	return reviewed.Status, err
 }

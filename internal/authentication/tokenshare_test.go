@@ -14,9 +14,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 )
 
-// TestS15ShareByAddress checks that tokens of one address wait for each other, are rejected when
-// too many wait, and do not delay tokens of another address.
-func TestS15ShareByAddress(t *testing.T) {
+// TestS15TokenLimitPerAddress checks that tokens of one address wait for each other, are rejected
+// when too many wait, and do not delay tokens of another address.
+func TestS15TokenLimitPerAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reviewed, running, most atomic.Int32
 		share := withAddressLimit(authenticator.RequestFunc(
@@ -50,7 +50,7 @@ func TestS15ShareByAddress(t *testing.T) {
 		}
 		synctest.Wait()
 		if err := from("192.0.2.2:1"); err != nil || time.Since(began) != 0 {
-			t.Errorf("another address: got %v after %s, want an answer at once", err, time.Since(began))
+			t.Errorf("another address: got %v after %s, want a response at once", err, time.Since(began))
 		}
 		if err := send("192.0.2.1:2", ""); err != nil || time.Since(began) != 0 {
 			t.Errorf("a request of the address without a token: got %v after %s, want no wait", err, time.Since(began))

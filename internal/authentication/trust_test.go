@@ -34,10 +34,10 @@ func published(proxies, users *certs.CA) *corev1.ConfigMap {
 	}}
 }
 
-// TestS11Tolerated checks that trust that lets clients other than the front proxy name any user is
-// rejected, unless it is tolerated by name. The error names the flag for that. Nothing else can be
-// tolerated.
-func TestS11Tolerated(t *testing.T) {
+// TestS11ToleratedTrust checks that trust that lets clients other than the front proxy name any
+// user is rejected, unless it is tolerated by name. The error names the flag for that. Nothing else
+// can be tolerated.
+func TestS11ToleratedTrust(t *testing.T) {
 	proxies, users := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth),
 		newCA(t, "client-ca", x509.ExtKeyUsageClientAuth)
 	set := func(key, value string) func(*corev1.ConfigMap) {
@@ -121,12 +121,12 @@ func TestS12Trust(t *testing.T) {
 	if _, err := configMaps.Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	becomes("made again", true)
+	becomes("created again", true)
 }
 
-// TestS12Refused checks that valid certificates are rejected without the ConfigMap, and that
-// health reports the reason.
-func TestS12Refused(t *testing.T) {
+// TestS12WithoutConfigMap checks that valid certificates are rejected without the ConfigMap, and
+// that health reports the reason.
+func TestS12WithoutConfigMap(t *testing.T) {
 	proxies, users := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth),
 		newCA(t, "client-ca", x509.ExtKeyUsageClientAuth)
 	src := sources(t, proxies, users)

@@ -89,9 +89,9 @@ func (r *proxyRig) want(t *testing.T, when string, proxy, verified bool, chain .
 	}
 }
 
-// TestRememberedProxy checks that a verification is cached for exactly the same certificates and
+// TestCachedProxy checks that a verification is cached for exactly the same certificates and
 // CAs only.
-func TestRememberedProxy(t *testing.T) {
+func TestCachedProxy(t *testing.T) {
 	ca, next := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth),
 		newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth)
 	r := newProxyRig(t, ca)
@@ -101,7 +101,7 @@ func TestRememberedProxy(t *testing.T) {
 	r.want(t, "another certificate of the same name", true, true, issueClient(t, ca, "front-proxy-client").Certificate)
 	foreign := issueClient(t, next, "front-proxy-client").Certificate
 	r.want(t, "another CA", false, true, foreign)
-	r.want(t, "what was rejected is not remembered", false, true, foreign)
+	r.want(t, "a rejected certificate is not cached", false, true, foreign)
 	r.want(t, "another name", false, true, issueClient(t, ca, "another").Certificate)
 	r.want(t, "more certificates", true, true, cert, next.Certificate)
 
@@ -131,9 +131,9 @@ func TestRememberedProxy(t *testing.T) {
 	r.want(t, "the clock is right again", true, false, cert)
 }
 
-// TestRememberedChain checks that an intermediate certificate must be present, and that the cached
+// TestCachedChain checks that an intermediate certificate must be present, and that the cached
 // verification expires with it.
-func TestRememberedChain(t *testing.T) {
+func TestCachedChain(t *testing.T) {
 	root, rootKey := selfMade(t, "root", nil, nil, time.Hour)
 	intermediate, intermediateKey := selfMade(t, "intermediate", root, rootKey, time.Minute)
 	leaf, _ := selfMade(t, "front-proxy-client", intermediate, intermediateKey, time.Hour)
@@ -145,16 +145,16 @@ func TestRememberedChain(t *testing.T) {
 	r.want(t, "after the intermediate expired", false, true, leaf, intermediate)
 }
 
-// TestRememberedProxies checks that the cache has room for many certificates, but a limited
+// TestProxyCacheSize checks that the cache has room for many certificates, but a limited
 // number.
-func TestRememberedProxies(t *testing.T) {
+func TestProxyCacheSize(t *testing.T) {
 	ca := newCA(t, "front-proxy-ca", x509.ExtKeyUsageClientAuth)
 	r := newProxyRig(t, ca)
 	for range 2 * chainCache {
 		r.want(t, "a new one", true, true, issueClient(t, ca, "front-proxy-client").Certificate)
 	}
 	if got := r.chains.Len(); got != chainCache {
-		t.Errorf("remembered: %d, want %d", got, chainCache)
+		t.Errorf("cached: %d, want %d", got, chainCache)
 	}
 }
 
@@ -201,7 +201,7 @@ func BenchmarkFrontProxy(b *testing.B) {
 	req := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/", nil)
 	req.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{issueClient(b, ca,
 		"front-proxy-client").Certificate}}
-	for name, forget := range map[string]func(){"verified": r.chains.Clear, "remembered": func() {}} {
+	for name, forget := range map[string]func(){"verified": r.chains.Clear, "cached": func() {}} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				forget()

@@ -142,8 +142,9 @@ func TestReserve(t *testing.T) {
 	})
 }
 
-// TestTakeEnds checks that a request that gives up has no share, and lets requests behind it pass.
-func TestTakeEnds(t *testing.T) {
+// TestTakeCancelled checks that a request that gives up has no share, and lets requests behind it
+// pass.
+func TestTakeCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(10, 10)
 		release, err := b.Take(t.Context(), "a", 5)

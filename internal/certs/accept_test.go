@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestAcceptRefuses: Accept reports all differences from the request at once and changes
-// nothing.
-func TestAcceptRefuses(t *testing.T) {
+// TestAcceptReportsAllDifferences: Accept reports all differences from the request at once and
+// changes nothing.
+func TestAcceptReportsAllDifferences(t *testing.T) {
 	from := elsewhere(t)
 	serving, err := ReadKeyPair(filepath.Join(from, ServingCADir))
 	if err != nil {
@@ -117,7 +117,7 @@ func TestAcceptRefuses(t *testing.T) {
 	}
 }
 
-func TestAcceptKeepsToItsCA(t *testing.T) {
+func TestAcceptRejectsOtherCA(t *testing.T) {
 	from, dir := elsewhere(t), t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
 	path := mustRequest(t, initOptions(dir, epoch), ServingDir).Path

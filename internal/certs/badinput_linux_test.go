@@ -46,8 +46,8 @@ func TestUnwritableDirectories(t *testing.T) {
 		prepare func(t *testing.T, dir string)
 		dir     string
 	}{
-		"closed":     {func(t *testing.T, dir string) {}, "pki"},
-		"to be made": {func(t *testing.T, dir string) {}, "pki/new/below"},
+		"closed":        {func(t *testing.T, dir string) {}, "pki"},
+		"to be created": {func(t *testing.T, dir string) {}, "pki/new/below"},
 		"leaf's closed": {func(t *testing.T, dir string) {
 			mustInit(t, initOptions(dir, epoch))
 			open(t, dir)

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestTwoInitsAtOnce: concurrent calls of Init wait for each other and leave one consistent set.
-func TestTwoInitsAtOnce(t *testing.T) {
+// TestConcurrentInits: concurrent calls of Init wait for each other and leave one consistent set.
+func TestConcurrentInits(t *testing.T) {
 	dir := t.TempDir()
 	var wg sync.WaitGroup
 	reports := make([]*Report, 4)
@@ -36,7 +36,7 @@ func TestTwoInitsAtOnce(t *testing.T) {
 		}
 	}
 	if made != 1 {
-		t.Errorf("%d of them made the CA, want one", made)
+		t.Errorf("%d of them created the CA, want one", made)
 	}
 	for name, got := range actions(mustInit(t, allSets(dir))) {
 		if !strings.HasPrefix(got, "unchanged: ") {
@@ -61,9 +61,9 @@ func TestExpiredCASignsNothing(t *testing.T) {
 	wantError(t, err, "expired at")
 }
 
-// TestInitAfterHalfARun: Init completes a run that was interrupted at any step and keeps
+// TestInitAfterInterruption: Init completes a run that was interrupted at any step and keeps
 // everything that is complete.
-func TestInitAfterHalfARun(t *testing.T) {
+func TestInitAfterInterruption(t *testing.T) {
 	rename := func(dir, from, to string) error { return os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)) }
 	for name, tc := range map[string]struct {
 		cut  func(dir string) error

@@ -55,8 +55,8 @@ func TestParseBundle(t *testing.T) {
 	}
 }
 
-// TestHeadersAreReadDifferently shows why ParseBundle and ParsePrivateKey reject headers.
-func TestHeadersAreReadDifferently(t *testing.T) {
+// TestPEMHeaders shows why ParseBundle and ParsePrivateKey reject headers.
+func TestPEMHeaders(t *testing.T) {
 	leaf := issueServing(t, newServingCA(t), "a.b.svc")
 	cert, key := withHeader(leaf.CertPEM), withHeader(leaf.KeyPEM)
 	if _, err := tls.X509KeyPair(cert, key); err != nil {

@@ -119,12 +119,12 @@ func TestCriticalExtensions(t *testing.T) {
 	}
 }
 
-func TestGenerationsHaveDifferentSubjects(t *testing.T) {
+func TestCASubjectsAreUnique(t *testing.T) {
 	long := strings.Repeat("x", 63)
 	a, b := newCA(t, CAOptions{Name: long, Usage: x509.ExtKeyUsageClientAuth}),
 		newCA(t, CAOptions{Name: long, Usage: x509.ExtKeyUsageClientAuth})
 	if bytes.Equal(a.Certificate.RawSubject, b.Certificate.RawSubject) {
-		t.Errorf("two CAs made in one second share the subject %s", a.Certificate.Subject)
+		t.Errorf("two CAs created in one second share the subject %s", a.Certificate.Subject)
 	}
 	cn := a.Certificate.Subject.CommonName
 	if !strings.Contains(cn, fmt.Sprintf("@%d-", epoch.Unix())) || len(cn) > maxCommonName {
@@ -183,9 +183,9 @@ func TestParseCA(t *testing.T) {
 	}
 }
 
-// TestParseCAFromElsewhere: ParseCA accepts RSA keys, which are common in CAs that other tools
+// TestParseExternalCA: ParseCA accepts RSA keys, which are common in CAs that other tools
 // create. It rejects a weak one, with which cfssl would use SHA-1.
-func TestParseCAFromElsewhere(t *testing.T) {
+func TestParseExternalCA(t *testing.T) {
 	for bits, want := range map[int]string{2048: "",
 		1024: "expected ECDSA P-256 or stronger, or RSA of at least 2048 bits, found RSA 1024"} {
 		key, err := rsa.GenerateKey(rand.Reader, bits)

@@ -41,7 +41,7 @@ func FuzzCertificate(f *testing.F) {
 			}
 		}
 		if merged := bundle.Merge(bundle[0].NotAfter, bundle...); len(merged) != 1 || !merged.Contains(bundle[0]) {
-			t.Errorf("got %d certificates of one that is there twice, want it once", len(merged))
+			t.Errorf("got %d certificates of one that occurs twice, want it once", len(merged))
 		}
 	})
 }

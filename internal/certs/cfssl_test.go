@@ -115,8 +115,8 @@ func lifeOfCAIsTheOptions(t *testing.T) {
 	}
 }
 
-// renewedCAIsANewOne: certgen never renews a CA, it replaces it. The new CA differs in subject, serial, key
-// and key identifier, and has all extensions.
+// renewedCAIsANewOne checks that certgen replaces a CA instead of renewing it: the new CA has
+// another subject, serial number, key and key identifier, and all extensions.
 func renewedCAIsANewOne(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
@@ -167,9 +167,9 @@ func guessedNameIsCaught(t *testing.T) {
 	}
 }
 
-// signerIsSilent: cfssl must not log signatures to standard error, which is reserved for
+// signerLogsNothing: cfssl must not log signatures to standard error, which is reserved for
 // certgen's errors.
-func signerIsSilent(t *testing.T) {
+func signerLogsNothing(t *testing.T) {
 	var out bytes.Buffer
 	defer stdlog.SetOutput(stdlog.Writer())
 	stdlog.SetOutput(&out)

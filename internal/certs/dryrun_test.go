@@ -58,7 +58,7 @@ func TestDryRun(t *testing.T) {
 				t.Errorf("a dry run changed files (-before +after):\n%s", diff)
 			}
 			if _, err := os.Stat(dir); name == "all gone" && err == nil {
-				t.Error("a dry run made the directory")
+				t.Error("a dry run created the directory")
 			}
 			for _, item := range dry.Items {
 				if shown := item.Certificate.SHA256 != ""; shown != (item.Action == Kept) {
@@ -75,9 +75,9 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// TestDryRunRefuses: a dry run returns the same errors as a real run, even where nothing can be
+// TestDryRunErrors: a dry run returns the same errors as a real run, even where nothing can be
 // written.
-func TestDryRunRefuses(t *testing.T) {
+func TestDryRunErrors(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
 	opts := initOptions(dir, epoch)

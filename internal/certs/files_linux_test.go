@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// TestWatchersOfAPairAreWoken: a write gives inotify watches of tls.crt and tls.key an event.
+// TestWriteNotifiesWatchers: a write gives inotify watches of tls.crt and tls.key an event.
 // Servers based on k8s.io/apiserver watch these files, follow the symlinks, and reload only
 // after an event. Only the removal of the old file causes one.
-func TestWatchersOfAPairAreWoken(t *testing.T) {
+func TestWriteNotifiesWatchers(t *testing.T) {
 	ca, dir := newServingCA(t), t.TempDir()
 	if err := issueServing(t, ca, "a.b.svc").Write(dir, nil); err != nil {
 		t.Fatal(err)
@@ -35,9 +35,9 @@ func TestWatchersOfAPairAreWoken(t *testing.T) {
 	}
 }
 
-// TestDirectoryOfCA: only the owner can access the directory with a CA's key. A leaf's directory
+// TestDirectoryModes: only the owner can access the directory with a CA's key. A leaf's directory
 // is accessible to other users, such as its server's.
-func TestDirectoryOfCA(t *testing.T) {
+func TestDirectoryModes(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, InitOptions{Dir: dir, Service: Service{Name: "widgets", Namespace: "demo"}})
 	for name, want := range map[string]os.FileMode{ServingCADir: 0o700, FrontProxyCADir: 0o700, ServingDir: 0o755} {

@@ -80,13 +80,13 @@ func TestReplaceFiles(t *testing.T) {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	if err := replaceFiles(filepath.Join(dir, "nowhere"), first.Files(nil)); err == nil {
-		t.Error("a directory that is not there: got no error")
+		t.Error("a missing directory: got no error")
 	}
 }
 
-// TestKeyGoesWithItsCertificate: a new certificate without a key removes the old key, even if
+// TestWriteRemovesOldKey: a new certificate without a key removes the old key, even if
 // that is a plain file.
-func TestKeyGoesWithItsCertificate(t *testing.T) {
+func TestWriteRemovesOldKey(t *testing.T) {
 	ca, dir := newServingCA(t), t.TempDir()
 	for name, data := range map[string][]byte{CertFile: ca.CertPEM, KeyFile: ca.KeyPEM} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
@@ -101,7 +101,7 @@ func TestKeyGoesWithItsCertificate(t *testing.T) {
 	}
 }
 
-func TestWriteIntoAFileIsRefused(t *testing.T) {
+func TestWriteRejectsFileAsDirectory(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

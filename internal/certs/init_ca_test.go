@@ -167,9 +167,9 @@ func TestInitWithoutACAKey(t *testing.T) {
 	}
 }
 
-// TestInitNearTheEndOfACA: a leaf expires no later than its CA. Init does not replace such a
+// TestInitNearCAExpiry: a leaf expires no later than its CA. Init does not replace such a
 // leaf, because a new one would not be valid for longer.
-func TestInitNearTheEndOfACA(t *testing.T) {
+func TestInitNearCAExpiry(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
 	end := epoch.Add(CALifetime)
@@ -201,7 +201,7 @@ func TestInitStartsOverAfterAnExpiredLeaf(t *testing.T) {
 	}
 }
 
-func TestInitUsesACAMadeElsewhere(t *testing.T) {
+func TestInitUsesExternalCA(t *testing.T) {
 	dir := t.TempDir()
 	foreign := forge(t, KeyPair{}, &x509.Certificate{
 		BasicConstraintsValid: true, IsCA: true, NotBefore: epoch, NotAfter: epoch.Add(365 * day),
@@ -224,9 +224,9 @@ func TestInitUsesACAMadeElsewhere(t *testing.T) {
 	}
 }
 
-// TestInitRefusesWhatItCannotRead: even with AllowNewCA, Init does not replace a file that it
+// TestInitKeepsUnreadableFiles: even with AllowNewCA, Init does not replace a file that it
 // cannot read, because the content may be needed.
-func TestInitRefusesWhatItCannotRead(t *testing.T) {
+func TestInitKeepsUnreadableFiles(t *testing.T) {
 	for _, file := range []string{ServingCADir + "/tls.key", ServingDir + "/tls.crt", FrontProxyClientDir + "/ca.crt"} {
 		dir := t.TempDir()
 		// Reading a directory as a file fails for root too.

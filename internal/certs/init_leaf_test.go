@@ -69,7 +69,7 @@ func TestInitReplacesLeaves(t *testing.T) {
 			}
 			for name, got := range actions(mustInit(t, initOptions(dir, now))) {
 				if !strings.HasPrefix(got, "unchanged: ") {
-					t.Errorf("once more: %s %s, want it unchanged", name, got)
+					t.Errorf("another run: %s %s, want it unchanged", name, got)
 				}
 			}
 		})

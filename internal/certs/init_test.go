@@ -74,7 +74,7 @@ func readPEM(t *testing.T, elem ...string) []byte {
 	return data
 }
 
-func TestInitMakesWhatVerifies(t *testing.T) {
+func TestInitCreatesValidCertificates(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pki")
 	opts := initOptions(dir, epoch)
 	opts.DNSNames, opts.IPs = []string{"Widgets.Example.com"}, []string{"10.0.0.10"}
@@ -107,7 +107,7 @@ func TestInitMakesWhatVerifies(t *testing.T) {
 	}
 }
 
-func TestInitKeepsWhatIsRight(t *testing.T) {
+func TestInitKeepsValidFiles(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
 	before := contents(t, dir)
@@ -122,7 +122,7 @@ func TestInitKeepsWhatIsRight(t *testing.T) {
 	}
 }
 
-func TestInitWaitsForItsTurn(t *testing.T) {
+func TestInitWaitsForLock(t *testing.T) {
 	dir := t.TempDir()
 	unlock, err := Dir(dir).Lock(t.Context())
 	if err != nil {
@@ -137,7 +137,7 @@ func TestInitWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-func TestInitReportsAllWrongOptions(t *testing.T) {
+func TestInitReportsAllInvalidOptions(t *testing.T) {
 	dir := t.TempDir()
 	opts := InitOptions{Service: Service{Name: "A", Namespace: ""}, DNSNames: []string{"a:1", "b"}, IPs: []string{"x"}}
 	var got []string
@@ -156,6 +156,6 @@ func TestInitReportsAllWrongOptions(t *testing.T) {
 		t.Error("want an error")
 	}
 	if _, err := os.Stat(opts.Dir); err == nil {
-		t.Error("wrong options made a directory")
+		t.Error("invalid options created a directory")
 	}
 }

@@ -47,7 +47,7 @@ func TestKeyTypes(t *testing.T) {
 	}
 }
 
-func TestKeyTypesThatAreRefused(t *testing.T) {
+func TestRejectedKeyTypes(t *testing.T) {
 	for kind, want := range map[KeyType]string{
 		"ed25519": "managed API servers and FIPS builds refuse Ed25519", "Ed25519": "FIPS",
 		"rsa-1024": "less than 2048 bits",

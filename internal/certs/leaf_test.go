@@ -56,9 +56,9 @@ func TestFrontProxyClientVerifiesAsInRequestHeader(t *testing.T) {
 	}
 }
 
-// TestStolenCAKeyHasItsLimits: any certificate that a thief signs with a CA's key is limited to
+// TestStolenCAKeyIsLimited: any certificate that a thief signs with a CA's key is limited to
 // the CA's purpose.
-func TestStolenCAKeyHasItsLimits(t *testing.T) {
+func TestStolenCAKeyIsLimited(t *testing.T) {
 	serving := newCA(t, CAOptions{Usage: x509.ExtKeyUsageServerAuth, PermittedDNS: widgets.DNSNames()})
 	client := newClientCA(t)
 	both := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
@@ -88,7 +88,7 @@ func TestStolenCAKeyHasItsLimits(t *testing.T) {
 	wantError(t, err, "too many intermediates")
 }
 
-func TestLeafEndsWithItsCA(t *testing.T) {
+func TestLeafExpiresWithCA(t *testing.T) {
 	ca := newCA(t, CAOptions{Usage: x509.ExtKeyUsageServerAuth, Lifetime: 48 * time.Hour})
 	leaf := issueServing(t, ca, "a.b.svc").Certificate
 	if !leaf.NotAfter.Equal(ca.Certificate.NotAfter) {

@@ -50,9 +50,9 @@ func TestWritePair(t *testing.T) {
 	}
 }
 
-// TestPairSwitchesTogether: a reader that opens the current version once sees a matching key
+// TestKeyPairIsReplacedAtomically: a reader that opens the current version once sees a matching key
 // pair at any time during a change.
-func TestPairSwitchesTogether(t *testing.T) {
+func TestKeyPairIsReplacedAtomically(t *testing.T) {
 	ca, dir := newServingCA(t), t.TempDir()
 	if err := issueServing(t, ca, "a.b.svc").Write(dir, nil); err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestInterruptedWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := ReadKeyPair(dir); err != nil || !bytes.Equal(got.CertPEM, first.CertPEM) {
-		t.Errorf("after the switch the pair is not there: %v", err)
+		t.Errorf("after the switch the key pair does not exist: %v", err)
 	}
 	if err := issueServing(t, ca, "a.b.svc").Write(dir, Bundle{ca.Certificate}); err != nil {
 		t.Fatal(err)

@@ -87,9 +87,9 @@ func TestOpenSSLAgrees(t *testing.T) {
 	}
 }
 
-// TestOpenSSLHoldsTheLimitsOfACA: openssl too rejects certificates that a thief of a CA's key
+// TestOpenSSLEnforcesCALimits: openssl too rejects certificates that a thief of a CA's key
 // signs outside the limits in the CA certificate.
-func TestOpenSSLHoldsTheLimitsOfACA(t *testing.T) {
+func TestOpenSSLEnforcesCALimits(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, allSets(dir))
 	server, client := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}

@@ -63,7 +63,7 @@ func TestRequestAndAccept(t *testing.T) {
 			ca := filepath.Join(from, def.dir)
 			report := mustRequest(t, opts, name)
 			if report.Action != Made || report.Path != filepath.Join(dir, name, "pending", "tls.csr") {
-				t.Errorf("got %+v, want a request made", report)
+				t.Errorf("got %+v, want a request created", report)
 			}
 			if _, err := os.Stat(filepath.Join(dir, name, KeyFile)); err == nil {
 				t.Error("the pending key is in use")
@@ -75,7 +75,7 @@ func TestRequestAndAccept(t *testing.T) {
 				t.Fatal(err)
 			}
 			if item := accepted.Items[0]; item.Action != Made || item.Name != name {
-				t.Errorf("got %+v, want the leaf made", item)
+				t.Errorf("got %+v, want the leaf created", item)
 			}
 			if _, err := ReadKeyPair(filepath.Join(dir, name)); err != nil {
 				t.Error(err)
@@ -94,9 +94,9 @@ func TestRequestAndAccept(t *testing.T) {
 	}
 }
 
-// TestRequestARenewal: a leaf can be renewed without the CA's key, and the current key pair
+// TestRequestRenewal: a leaf can be renewed without the CA's key, and the current key pair
 // stays in use until the new certificate arrives.
-func TestRequestARenewal(t *testing.T) {
+func TestRequestRenewal(t *testing.T) {
 	from, dir := elsewhere(t), t.TempDir()
 	opts := initOptions(dir, epoch)
 	opts.With = []string{}
@@ -115,7 +115,7 @@ func TestRequestARenewal(t *testing.T) {
 	report := mustRequest(t, opts, ServingDir)
 	if string(readPEM(t, dir, ServingDir, CertFile)) != string(before) ||
 		!strings.Contains(strings.Join(report.Notes, " "), "stays in use") {
-		t.Errorf("the request changed the pair in use, or said nothing of it: %q", report.Notes)
+		t.Errorf("the request changed the key pair in use, or did not report it: %q", report.Notes)
 	}
 	accept.CAFile, accept.Now = "", opts.Now
 	accept.CertFile = signPending(t, report.Path, ca, func(o *SignOptions) { o.Now = opts.Now })
@@ -191,7 +191,7 @@ func TestRequestOptions(t *testing.T) {
 	_, err = Request(t.Context(), opts, KonnectivityServerDir)
 	wantError(t, err, "remove the port")
 	if _, err := os.Stat(opts.Dir); err == nil {
-		t.Error("wrong options made a directory")
+		t.Error("invalid options created a directory")
 	}
 	// A front proxy needs no Service.
 	mustRequest(t, InitOptions{Dir: opts.Dir}, FrontProxyClientDir)

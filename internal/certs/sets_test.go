@@ -22,8 +22,9 @@ func allSets(dir string) InitOptions {
 	return opts
 }
 
-// TestInitMakesTheSets checks the CAs, names, usages and lifetimes of all key pairs in each set.
-func TestInitMakesTheSets(t *testing.T) {
+// TestInitCreatesAllCertificates checks the CAs, names, usages and lifetimes of all key pairs in
+// each set.
+func TestInitCreatesAllCertificates(t *testing.T) {
 	type pair struct {
 		usages, names string
 		life          int // days
@@ -76,7 +77,7 @@ func TestInitMakesTheSets(t *testing.T) {
 			}
 			for name, got := range actions(mustInit(t, opts)) {
 				if !strings.HasPrefix(got, "unchanged: ") {
-					t.Errorf("once more: %s %s, want it unchanged", name, got)
+					t.Errorf("another run: %s %s, want it unchanged", name, got)
 				}
 			}
 		})
@@ -85,9 +86,9 @@ func TestInitMakesTheSets(t *testing.T) {
 
 func sprint(values []string) string { return "[" + strings.Join(values, " ") + "]" }
 
-// TestKonnectivityPairsStayApart: an agent cannot act as kube-apiserver, and a client cannot act
-// as a server, although both ends of a connection share a CA.
-func TestKonnectivityPairsStayApart(t *testing.T) {
+// TestKonnectivityKeyPairsAreSeparate: an agent cannot act as kube-apiserver, and a client cannot
+// act as a server, although both ends of a connection share a CA.
+func TestKonnectivityKeyPairsAreSeparate(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, allSets(dir))
 	for _, tc := range []struct {
@@ -178,7 +179,7 @@ func TestSetOptions(t *testing.T) {
 				t.Errorf("got %v, want one *InvalidError for %s", err, tc.field)
 			}
 			if _, err := os.Stat(opts.Dir); err == nil {
-				t.Error("wrong options made a directory")
+				t.Error("invalid options created a directory")
 			}
 		})
 	}
@@ -193,7 +194,7 @@ func TestInitLifetime(t *testing.T) {
 			want = 1825
 		}
 		if item.Certificate.DaysLeft != want {
-			t.Errorf("%s lasts %d days, want %d", item.Name, item.Certificate.DaysLeft, want)
+			t.Errorf("%s is valid for %d days, want %d", item.Name, item.Certificate.DaysLeft, want)
 		}
 	}
 	// A lifetime beyond the CA's is reduced, and a note reports it.
@@ -207,9 +208,9 @@ func TestInitLifetime(t *testing.T) {
 	}
 }
 
-// TestInitTellsWhatToRestart: the report recommends a restart after replacing a certificate that
+// TestInitReportsRestarts: the report recommends a restart after replacing a certificate that
 // its program reads only at startup.
-func TestInitTellsWhatToRestart(t *testing.T) {
+func TestInitReportsRestarts(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, allSets(dir))
 	opts := allSets(dir)
@@ -222,10 +223,10 @@ func TestInitTellsWhatToRestart(t *testing.T) {
 	}
 }
 
-// TestInitRefusesTheUsersCA: Init returns an error if the front-proxy CA and the users' CA share
+// TestInitRejectsUsersCA: Init returns an error if the front-proxy CA and the users' CA share
 // a key, even in different certificates, or if one signed the other. A user's certificate could
 // then be used as the front proxy's.
-func TestInitRefusesTheUsersCA(t *testing.T) {
+func TestInitRejectsUsersCA(t *testing.T) {
 	dir := t.TempDir()
 	mustInit(t, initOptions(dir, epoch))
 	own, err := ReadKeyPair(filepath.Join(dir, FrontProxyCADir))

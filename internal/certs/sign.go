@@ -200,21 +200,21 @@ func parseRequest(data []byte) (*x509.CertificateRequest, error) {
 // specOf returns the spec of a request that newRequest created. It returns an error unless the
 // request has exactly one extended key usage, serverAuth or clientAuth.
 func specOf(r *x509.CertificateRequest) (spec, error) {
-	asked, err := throwaway(&x509.Certificate{ExtraExtensions: r.Extensions})
+	requested, err := throwaway(&x509.Certificate{ExtraExtensions: r.Extensions})
 	if err != nil {
 		return spec{}, err
 	}
 	s := spec{commonName: r.Subject.CommonName, groups: r.Subject.Organization, dnsNames: r.DNSNames,
 		ips: toStrings(r.IPAddresses)}
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
-		if slices.Equal(usageIDs(asked), []string{usage.OID().String()}) {
+		if slices.Equal(usageIDs(requested), []string{usage.OID().String()}) {
 			s.usage = usage
 			return s, nil
 		}
 	}
 	return spec{}, fmt.Errorf(
 		"read certificate request: expected one extended key usage, serverAuth or clientAuth, found %v",
-		usageIDs(asked))
+		usageIDs(requested))
 }
 
 // usageIDs returns the OIDs of the extended key usages.
@@ -230,8 +230,8 @@ func usageIDs(cert *x509.Certificate) []string {
 // omits are not an excess; they come from s.
 func excessOf(r *x509.CertificateRequest, s spec) ([]string, error) {
 	var out []string
-	excess := func(what string, asked, granted []string) {
-		for _, name := range asked {
+	excess := func(what string, requested, granted []string) {
+		for _, name := range requested {
 			if !slices.Contains(granted, name) {
 				out = append(out, fmt.Sprintf("the request contains the %s %q", what, name))
 			}
@@ -248,17 +248,17 @@ func excessOf(r *x509.CertificateRequest, s spec) ([]string, error) {
 		// common name and organization
 		excess("subject attribute", []string{name.Type.String()}, []string{"2.5.4.3", "2.5.4.10"})
 	}
-	asked, err := throwaway(&x509.Certificate{ExtraExtensions: r.Extensions})
+	requested, err := throwaway(&x509.Certificate{ExtraExtensions: r.Extensions})
 	if err != nil {
 		return nil, err
 	}
-	excess("extended key usage", usageIDs(asked), []string{s.usage.OID().String()})
+	excess("extended key usage", usageIDs(requested), []string{s.usage.OID().String()})
 	// Clients often request usages such as keyEncipherment by default; these are ignored. The
 	// key usages of a CA are an excess.
-	if asked.KeyUsage&(x509.KeyUsageCertSign|x509.KeyUsageCRLSign) != 0 {
+	if requested.KeyUsage&(x509.KeyUsageCertSign|x509.KeyUsageCRLSign) != 0 {
 		out = append(out, "the request contains the key usages of a CA")
 	}
-	if asked.IsCA {
+	if requested.IsCA {
 		out = append(out, "the request contains CA:TRUE")
 	}
 	for _, ext := range r.Extensions {

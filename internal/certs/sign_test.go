@@ -41,8 +41,9 @@ func signOptions(t *testing.T, request, ca string) SignOptions {
 	return SignOptions{RequestFile: request, CA: ca, Out: filepath.Join(t.TempDir(), "tls.crt"), Now: at(epoch)}
 }
 
-// TestSignFillsIn: a request without names and usages gets exactly what the options grant.
-func TestSignFillsIn(t *testing.T) {
+// TestSignRequestWithoutNames: a request without names and usages gets exactly what the options
+// grant.
+func TestSignRequestWithoutNames(t *testing.T) {
 	from := elsewhere(t)
 	for name, tc := range map[string]struct {
 		ca    string
@@ -76,9 +77,9 @@ func TestSignFillsIn(t *testing.T) {
 	}
 }
 
-// TestSignRefusesMore: SignRequest reports each requested property that is not granted and
+// TestSignRejectsExcess: SignRequest reports each requested property that is not granted and
 // writes nothing.
-func TestSignRefusesMore(t *testing.T) {
+func TestSignRejectsExcess(t *testing.T) {
 	from := elsewhere(t)
 	key, err := NewKey()
 	if err != nil {

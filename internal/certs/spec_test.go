@@ -62,7 +62,7 @@ func TestCheckIssuedFindsEachDifference(t *testing.T) {
 		"name constraints": {func(c *x509.Certificate) {
 			c.PermittedDNSDomains, c.PermittedDNSDomainsCritical = []string{"svc"}, true
 		}, "name constraints"},
-		"odd extension": {func(c *x509.Certificate) {
+		"unusual extension": {func(c *x509.Certificate) {
 			c.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 2, 3, 4}, Value: []byte{5, 0}}}
 		}, "unexpected extensions: expected [], found [1.2.3.4]"},
 		"CRL address": {func(c *x509.Certificate) { c.CRLDistributionPoints = []string{"http://x"} },
@@ -82,7 +82,7 @@ func TestCheckIssuedFindsEachDifference(t *testing.T) {
 			err := want.checkIssued(pair.Certificate, ca.Certificate, pair.Key.Public())
 			if tc.want == "" {
 				if err != nil {
-					t.Errorf("a certificate that is right: %v", err)
+					t.Errorf("a correct certificate: %v", err)
 				}
 				return
 			}

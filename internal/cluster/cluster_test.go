@@ -153,9 +153,9 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// TestServed: the verification result is that of kube-aggregator, and a rejected certificate is
-// returned too.
-func TestServed(t *testing.T) {
+// TestServedCertificate: the verification result is that of kube-aggregator, and a rejected
+// certificate is returned too.
+func TestServedCertificate(t *testing.T) {
 	ca, other := clustertest.NewCA(t, "serving-ca", x509.ExtKeyUsageServerAuth),
 		clustertest.NewCA(t, "other-ca", x509.ExtKeyUsageServerAuth)
 	right, wrong := clustertest.NewServing(t, ca, "widgets.demo.svc"), clustertest.NewServing(t, ca, "gadgets.demo.svc")
@@ -197,9 +197,9 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// TestServedThroughHTTPS: the certificate of a proxy is never used as that of the endpoint, even
-// if it would be valid.
-func TestServedThroughHTTPS(t *testing.T) {
+// TestServedCertificateThroughProxy: the certificate of a proxy is never used as that of the
+// endpoint, even if it would be valid.
+func TestServedCertificateThroughProxy(t *testing.T) {
 	ca := clustertest.NewCA(t, "serving-ca", x509.ExtKeyUsageServerAuth)
 	proxy := &url.URL{Scheme: "https", Host: clustertest.ServeTLS(t,
 		clustertest.NewServing(t, ca, "widgets.demo.svc"), nil)}
@@ -259,8 +259,8 @@ func TestProbeFrontProxy(t *testing.T) {
 	}
 }
 
-// TestAnswers: CheckResponds distinguishes an error response from no response.
-func TestAnswers(t *testing.T) {
+// TestCheckResponds: CheckResponds distinguishes an error response from no response.
+func TestCheckResponds(t *testing.T) {
 	a := clustertest.APIService("v1.g.example.com", nil)
 	status := http.StatusOK
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -283,7 +283,7 @@ func TestAnswers(t *testing.T) {
 	server.Close()
 	err := c.CheckResponds(context.Background(), server.URL, a)
 	if _, answered := errors.AsType[*cluster.StatusError](err); err == nil || answered {
-		t.Errorf("nobody listens: got %v, want an error that is no answer", err)
+		t.Errorf("no listener: got %v, want an error without a response", err)
 	}
 }
 

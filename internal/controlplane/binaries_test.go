@@ -44,9 +44,9 @@ func script(t *testing.T, path, body string) {
 // says returns a script that prints its version.
 func says(version string) string { return "echo '" + version + "'" }
 
-// TestGivenBinaries checks that the directory in KUBEBUILDER_ASSETS is checked before it is used,
+// TestAssetsDirectory checks that the directory in KUBEBUILDER_ASSETS is checked before it is used,
 // and that the error reports all problems.
-func TestGivenBinaries(t *testing.T) {
+func TestAssetsDirectory(t *testing.T) {
 	good := map[string]string{"etcd": says("etcd Version: 3.7.9\nGit SHA: 1.2.3"),
 		"kube-apiserver": says("Kubernetes v1.37.0"), "kubectl": `[ "$1" = version ] && ` +
 			says("Client Version: v1.37.0\nKustomize Version: v5.7.1")}
@@ -55,7 +55,7 @@ func TestGivenBinaries(t *testing.T) {
 		want  []string
 	}{
 		"as they should be": {},
-		"another minor": {other: map[string]string{"kube-apiserver": says("Kubernetes v1.35.4")},
+		"another minor version": {other: map[string]string{"kube-apiserver": says("Kubernetes v1.35.4")},
 			want: []string{"kube-apiserver has the version 1.35, and must have 1.37"}},
 		"another kubectl": {other: map[string]string{"kubectl": says(
 			"Client Version: v1.34.4\nKustomize Version: v5.7.1")}, want: []string{"kubectl has the version 1.34, " +
@@ -142,8 +142,8 @@ func emptyCache(t *testing.T) *Binaries {
 	return b
 }
 
-// TestFillRefuses checks that unusable input is reported before anything is built.
-func TestFillRefuses(t *testing.T) {
+// TestFillRejectsInvalidInput checks that unusable input is reported before anything is built.
+func TestFillRejectsInvalidInput(t *testing.T) {
 	_, err := Fill(t.Context(), io.Discard, "kubelet")
 	wantError(t, err, `unknown program "kubelet"; the programs are etcd, kube-apiserver`)
 	t.Setenv(assetsVariable, t.TempDir())
@@ -151,14 +151,14 @@ func TestFillRefuses(t *testing.T) {
 	wantError(t, err, "it has no kube-apiserver", "setup-envtest use 1.37")
 }
 
-// TestCannotBuild checks that each obstacle causes one clear error.
-func TestCannotBuild(t *testing.T) {
+// TestBuildErrors checks that each obstacle causes one clear error.
+func TestBuildErrors(t *testing.T) {
 	t.Run("a relative cache", func(t *testing.T) {
 		t.Setenv(cacheVariable, "cache")
 		_, err := findCache(io.Discard)
 		wantError(t, err, `EXTENSION_APISERVER_CACHE is "cache"`, "an absolute path")
 	})
-	t.Run("a minor that is not pinned", func(t *testing.T) {
+	t.Run("a minor version that is not pinned", func(t *testing.T) {
 		t.Setenv(minorVariable, "1.12")
 		_, err := findCache(io.Discard)
 		wantError(t, err, `ENVTEST_K8S_VERSION is "1.12": must be one of 1.35, 1.36, 1.37`)
@@ -205,9 +205,9 @@ printf '#!/bin/sh\n' >"$2/server"; chmod 700 "$2/server"`)
 	})
 }
 
-// TestTellsHowLong checks that a build that compiles much first reports the number of packages and
-// the expected duration.
-func TestTellsHowLong(t *testing.T) {
+// TestReportBuildDuration checks that a build that compiles much first reports the number of
+// packages and the expected duration.
+func TestReportBuildDuration(t *testing.T) {
 	b, dir := emptyCache(t), t.TempDir()
 	var progress bytes.Buffer
 	b.progress = &progress
@@ -222,9 +222,9 @@ printf '#!/bin/sh\n' >"$2/server"; chmod 700 "$2/server"`)
 	}
 }
 
-// TestFilledCacheIsNotWritten checks that built programs are used without a lock, a go command or
+// TestCompleteCacheIsReadOnly checks that built programs are used without a lock, a go command or
 // write permission.
-func TestFilledCacheIsNotWritten(t *testing.T) {
+func TestCompleteCacheIsReadOnly(t *testing.T) {
 	b := emptyCache(t)
 	script(t, filepath.Join(b.cache, "etcd"), "")
 	before := listing(t, b.cache)
@@ -248,9 +248,9 @@ func listing(t *testing.T, dir string) string {
 	return strings.Join(names, " ")
 }
 
-// TestBuildIsCutShort checks that an interrupted build leaves nothing that looks like a program,
+// TestBuildInterrupted checks that an interrupted build leaves nothing that looks like a program,
 // and that the next build completes it.
-func TestBuildIsCutShort(t *testing.T) {
+func TestBuildInterrupted(t *testing.T) {
 	b, bin := emptyCache(t), t.TempDir()
 	// It writes to the directory after -o, in two parts.
 	script(t, filepath.Join(bin, "go"), `[ "$1" = build ] || exit 0
@@ -279,9 +279,9 @@ echo exit 0 >>"$2/server"`)
 	}
 }
 
-// TestDownloadIsCut checks that an interrupted download is reported with its requirements, and
-// that the next attempt continues it.
-func TestDownloadIsCut(t *testing.T) {
+// TestDownloadInterrupted checks that an interrupted download is reported with its requirements,
+// and that the next attempt continues it.
+func TestDownloadInterrupted(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE", "GOPROXY").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -317,10 +317,10 @@ func TestDownloadIsCut(t *testing.T) {
 	}
 }
 
-// TestBuildTwiceAtOnce checks that, of two processes with a cold cache, one builds, and the other
+// TestConcurrentBuilds checks that, of two processes with a cold cache, one builds, and the other
 // waits and reports that it waits. With a warm Go build cache, this takes as long as linking an
 // etcd.
-func TestBuildTwiceAtOnce(t *testing.T) {
+func TestConcurrentBuilds(t *testing.T) {
 	b, bin := emptyCache(t), t.TempDir()
 	real, err := exec.LookPath("go")
 	if err != nil {
@@ -348,7 +348,7 @@ func TestBuildTwiceAtOnce(t *testing.T) {
 	}
 	if said := strings.Join(outputs, ""); !strings.Contains(said, "waiting for another process") ||
 		!strings.Contains(said, "building etcd in "+b.cache) {
-		t.Errorf("the two said %q, want one that builds and one that waits", said)
+		t.Errorf("the two printed %q, want one that builds and one that waits", said)
 	}
 	if out, err := exec.CommandContext(t.Context(), b.Path("etcd"), "--version").CombinedOutput(); err != nil ||
 		majorMinor(string(out)) != "3.7" {

@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// TestPlaces checks that a key that has taken all its slots waits, is rejected when its queue is
+// TestSlots checks that a key that has taken all its slots waits, is rejected when its queue is
 // full, and does not affect other keys.
-func TestPlaces(t *testing.T) {
+func TestSlots(t *testing.T) {
 	p := New(Limits{PerKey: 2, Queued: 1})
 	take := func(ctx context.Context, key string) func() {
 		t.Helper()
 		release, err := p.Take(ctx, key)
 		if err != nil {
-			t.Fatalf("take a place for %s: %v", key, err)
+			t.Fatalf("take a slot for %s: %v", key, err)
 		}
 		return release
 	}
@@ -35,11 +35,11 @@ func TestPlaces(t *testing.T) {
 		p.mutex.Unlock()
 	}
 	if _, err := p.Take(t.Context(), "a"); !errors.Is(err, ErrFull) {
-		t.Fatalf("take a place while all are taken and the queue is full: got %v, want %v", err, ErrFull)
+		t.Fatalf("take a slot while all are taken and the queue is full: got %v, want %v", err, ErrFull)
 	}
 	select {
 	case <-waited:
-		t.Fatal("a third place was given out, want 2")
+		t.Fatal("a third slot was given out, want 2")
 	default:
 	}
 	take(t.Context(), "b")()
@@ -53,7 +53,7 @@ func TestPlaces(t *testing.T) {
 	second()
 	third()
 	if len(p.keys) != 0 {
-		t.Errorf("%d keys are remembered without a place, want none", len(p.keys))
+		t.Errorf("%d keys are stored without a slot, want none", len(p.keys))
 	}
 }
 
@@ -73,7 +73,7 @@ func TestTotal(t *testing.T) {
 			releases = append(releases, release)
 		}
 		if got != want {
-			t.Errorf("places of %s: got %d of %d, want %d", key, got, count, want)
+			t.Errorf("slots of %s: got %d of %d, want %d", key, got, count, want)
 		}
 	}
 	take("a", 5, 4)
@@ -85,7 +85,7 @@ func TestTotal(t *testing.T) {
 		release()
 	}
 	if len(p.keys) != 0 || p.count != 0 {
-		t.Errorf("after all were given back: got %d keys and %d places, want none", len(p.keys), p.count)
+		t.Errorf("after all were released: got %d keys and %d slots, want none", len(p.keys), p.count)
 	}
 }
 

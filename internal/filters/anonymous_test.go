@@ -46,9 +46,9 @@ func (s *counting) get(ctx context.Context, t *testing.T, path, authorization st
 	return err
 }
 
-// TestS38TakenBack checks that a request that the client cancels before the response closes the
-// connection if the request has no credentials. The handler behaves like the library's timeout.
-func TestS38TakenBack(t *testing.T) {
+// TestS38CancelledRequest checks that a request that the client cancels before the response closes
+// the connection if the request has no credentials. The handler behaves like the library's timeout.
+func TestS38CancelledRequest(t *testing.T) {
 	for _, tc := range []struct {
 		name, authorization string
 		closed              bool
@@ -69,7 +69,7 @@ func TestS38TakenBack(t *testing.T) {
 				cancel()
 			}()
 			if err := s.get(ctx, t, "/slow", tc.authorization); err == nil {
-				t.Fatal("the request was answered, want it taken back")
+				t.Fatal("the request got a response, want it cancelled")
 			}
 			<-ended
 			// Requests with credentials never close a connection, so a second connection results

@@ -111,7 +111,7 @@ type deadlineWriter struct {
 	timeout    time.Duration
 	frontProxy bool
 	hijacked   bool
-	answered   bool // a final status has been written
+	responded  bool // a final status has been written
 	gaveWay    atomic.Bool
 	body       *deadlineBody // nil if the request has no body
 }
@@ -120,7 +120,7 @@ type deadlineWriter struct {
 func (w *deadlineWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *deadlineWriter) WriteHeader(status int) {
-	w.answered = w.answered || status >= http.StatusOK
+	w.responded = w.responded || status >= http.StatusOK
 	// HTTP/1.1 would read up to 256 KiB of an unread body before it sends a long response, and the
 	// request would keep its seat meanwhile. In HTTP/2 the header closes the whole connection.
 	if status == http.StatusUnauthorized || w.body != nil && w.body.protocol == 1 && !w.body.ended.Load() {
@@ -161,7 +161,7 @@ func (w *deadlineWriter) Flush() {
 
 // begin writes status 200 if the handler has not written a status.
 func (w *deadlineWriter) begin() {
-	if !w.answered && !w.hijacked {
+	if !w.responded && !w.hijacked {
 		w.WriteHeader(http.StatusOK)
 	}
 }

@@ -45,7 +45,7 @@ func TestS37WriteDeadline(t *testing.T) {
 							return
 						}
 					}
-				}), timeout, nobody))
+				}), timeout, notFrontProxy))
 			ts.EnableHTTP2 = http2
 			ts.StartTLS()
 			defer ts.Close()
@@ -64,17 +64,17 @@ func TestS37WriteDeadline(t *testing.T) {
 			silent := get("/silent")
 			defer silent.Body.Close()
 			if body, err := io.ReadAll(silent.Body); string(body) != "late" || err != nil || <-ended != nil {
-				t.Errorf("after a silence: got %q and error %v, want the rest of the answer", body, err)
+				t.Errorf("after a pause: got %q and error %v, want the rest of the response", body, err)
 			}
 			unread := get("/unread")
 			defer unread.Body.Close()
 			select {
 			case err := <-ended:
 				if err == nil {
-					t.Error("the answer ended without an error, want that of a write that could not go on")
+					t.Error("the response ended without an error, want that of a write that could not continue")
 				}
 			case <-time.After(patience):
-				t.Fatalf("the answer that nobody reads is still being written after %s", patience)
+				t.Fatalf("the response that the client does not read is still being written after %s", patience)
 			}
 		})
 	}
@@ -103,7 +103,7 @@ func TestS37ReadDeadline(t *testing.T) {
 						}
 					}
 					ended <- err
-				}), timeout, nobody))
+				}), timeout, notFrontProxy))
 			ts.EnableHTTP2 = http2
 			ts.StartTLS()
 			defer ts.Close()
@@ -144,7 +144,7 @@ func TestS37ReadDeadline(t *testing.T) {
 			_, _ = io.WriteString(long, "b")
 			_ = long.Close()
 			if err := <-ended; err != nil {
-				t.Errorf("after a body that arrived: got %v, want the handler to go on", err)
+				t.Errorf("after a body that arrived: got %v, want the handler to continue", err)
 			}
 			status, unread := post("/unauthorized")
 			defer unread.Close()
@@ -160,9 +160,9 @@ func TestS37ReadDeadline(t *testing.T) {
 	}
 }
 
-// TestS37AnswerBeforeBody checks that an HTTP/1.1 response before the end of the body closes the
+// TestS37ResponseBeforeBody checks that an HTTP/1.1 response before the end of the body closes the
 // connection, whether or not the handler sets a status. A response after the body does not.
-func TestS37AnswerBeforeBody(t *testing.T) {
+func TestS37ResponseBeforeBody(t *testing.T) {
 	for name, tc := range map[string]struct {
 		read   bool
 		status int
@@ -179,7 +179,7 @@ func TestS37AnswerBeforeBody(t *testing.T) {
 					w.WriteHeader(tc.status)
 				}
 				_, _ = io.WriteString(w, "answer")
-			}), time.Minute, nobody).ServeHTTP(rec, httptest.NewRequestWithContext(
+			}), time.Minute, notFrontProxy).ServeHTTP(rec, httptest.NewRequestWithContext(
 				t.Context(), http.MethodPost, "/", strings.NewReader("body")))
 			if got := rec.Header().Get("Connection"); got != tc.want {
 				t.Errorf("Connection: got %q, want %q", got, tc.want)
@@ -188,10 +188,10 @@ func TestS37AnswerBeforeBody(t *testing.T) {
 	}
 }
 
-// TestS37AnswerWhileReading checks that an HTTP/1.1 connection closes soon after a response that
+// TestS37ResponseWhileReading checks that an HTTP/1.1 connection closes soon after a response that
 // is sent while the body is still being read, as after the library's timeout, although the client
 // continues to send.
-func TestS37AnswerWhileReading(t *testing.T) {
+func TestS37ResponseWhileReading(t *testing.T) {
 	const patience = 30 * time.Second
 	readEnded := make(chan error, 1)
 	ts := httptest.NewTLSServer(WithDeadlines(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -204,7 +204,7 @@ func TestS37AnswerWhileReading(t *testing.T) {
 		}()
 		<-began
 		w.WriteHeader(http.StatusGatewayTimeout)
-	}), time.Hour, nobody))
+	}), time.Hour, notFrontProxy))
 	defer ts.Close()
 	config := ts.Client().Transport.(*http.Transport).TLSClientConfig
 	conn, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", ts.Listener.Addr().String())
@@ -223,28 +223,28 @@ func TestS37AnswerWhileReading(t *testing.T) {
 			_, err = io.WriteString(conn, "a")
 		}
 	}()
-	answer, err := io.ReadAll(conn)
-	if !strings.HasPrefix(string(answer), "HTTP/1.1 504") || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("got %q and error %v within %s, want 504 and the end of the connection", answer, err, patience)
+	response, err := io.ReadAll(conn)
+	if !strings.HasPrefix(string(response), "HTTP/1.1 504") || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("got %q and error %v within %s, want 504 and the end of the connection", response, err, patience)
 	}
 	if err := <-readEnded; err == nil {
 		t.Error("the body was read to its end")
 	}
 }
 
-// TestS37StreamsForgotten checks that no deadline of an HTTP/2 stream remains after its handler.
+// TestS37StreamsReleased checks that no deadline of an HTTP/2 stream remains after its handler.
 // net/http may process a deadline after the stream has ended, and then keeps the stream until the
 // deadline.
-func TestS37StreamsForgotten(t *testing.T) {
+func TestS37StreamsReleased(t *testing.T) {
 	w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader("body"))
 	req.ProtoMajor = 2
 	WithDeadlines(http.HandlerFunc(func(w http.ResponseWriter,
 		_ *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
-	}), time.Hour, nobody).ServeHTTP(w, req)
+	}), time.Hour, notFrontProxy).ServeHTTP(w, req)
 	if !w.Flushed {
-		t.Error("the answer was not sent in the handler, where it has a deadline")
+		t.Error("the response was not sent in the handler, where it has a deadline")
 	}
 	for what, deadlines := range map[string][]time.Time{"read": w.read, "write": w.write} {
 		if len(deadlines) < 2 || deadlines[0].IsZero() || !deadlines[len(deadlines)-1].IsZero() {

@@ -19,7 +19,7 @@ func TestDraining(t *testing.T) {
 		t.Helper()
 		for range 10 {
 			if err := s.get(t.Context(), t, "/", "Bearer x"); err != nil {
-				t.Fatalf("a request failed, want all of them answered: %v", err)
+				t.Fatalf("a request failed, want a response to all of them: %v", err)
 			}
 		}
 	}

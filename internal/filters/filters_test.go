@@ -18,5 +18,5 @@ var testCodecs = func() serializer.CodecFactory {
 	return serializer.NewCodecFactory(scheme)
 }()
 
-// nobody reports that a request does not come from the front proxy.
-func nobody(context.Context) bool { return false }
+// notFrontProxy reports that a request does not come from the front proxy.
+func notFrontProxy(context.Context) bool { return false }

@@ -27,7 +27,7 @@ type caller struct {
 	name               string
 	groups             []string
 	identified, denied error // reason of a failure; nil for none
-	unanswered         error // error of kube-apiserver; nil for none
+	unresponsive       error // error of kube-apiserver; nil for none
 }
 
 func (c *caller) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
@@ -42,8 +42,8 @@ func (c *caller) AuthenticateRequest(req *http.Request) (*authenticator.Response
 
 func (c *caller) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 	switch {
-	case c.unanswered != nil:
-		return authorizer.DecisionNoOpinion, "", c.unanswered
+	case c.unresponsive != nil:
+		return authorizer.DecisionNoOpinion, "", c.unresponsive
 	case c.denied != nil:
 		return authorizer.DecisionNoOpinion, c.denied.Error(), nil
 	}
@@ -82,7 +82,7 @@ func (l *LongRunning) admit(t *testing.T, handler http.Handler) http.Handler {
 	}))
 }
 
-func newLasting(c *caller) *LongRunning {
+func newLongRunning(c *caller) *LongRunning {
 	return &LongRunning{authenticator: c, authorizer: recording{c}, panics: PanicCounter("test"), period: confirmPeriod,
 		limit: confirmLimit, watches: fairness.Limits{PerKey: 30, Total: 40, Reserved: ReservedWatches}}
 }
@@ -98,27 +98,27 @@ func TestS12EndWatches(t *testing.T) {
 		cause  string
 	}{
 		{"nothing", func(*caller) {}, 0, ""},
-		{"no right", func(c *caller) { c.denied = errors.New("role gone") }, soon,
+		{"no permission", func(c *caller) { c.denied = errors.New("role gone") }, soon,
 			"the permission to watch was revoked: role gone"},
 		{"another user", func(c *caller) { c.name = "bob" }, soon, "no longer match the original user and groups"},
 		{"a group less", func(c *caller) { c.groups = nil }, soon, "no longer match the original user and groups"},
 		{"no trust", func(c *caller) { c.identified = errors.New("unknown authority") }, confirmLimit + soon,
 			"could not be confirmed"},
-		{"silence", func(c *caller) { c.unanswered = errors.New("no route") }, confirmLimit + soon,
+		{"no response", func(c *caller) { c.unresponsive = errors.New("no route") }, confirmLimit + soon,
 			"could not be confirmed"},
-		{"loopback, silence", func(c *caller) { c.unanswered = errors.New("no route") }, confirmLimit + soon,
+		{"loopback, no response", func(c *caller) { c.unresponsive = errors.New("no route") }, confirmLimit + soon,
 			"could not be confirmed"},
-		{"short silence", func(c *caller) {
-			c.unanswered = errors.New("no route")
-			time.AfterFunc(confirmPeriod, func() { c.unanswered = nil })
+		{"no response for a short time", func(c *caller) {
+			c.unresponsive = errors.New("no route")
+			time.AfterFunc(confirmPeriod, func() { c.unresponsive = nil })
 		}, 0, ""},
-		{"log, no right", func(c *caller) { c.denied = errors.New("role gone") }, soon,
+		{"log, no permission", func(c *caller) { c.denied = errors.New("role gone") }, soon,
 			"the permission to watch was revoked: role gone"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := &caller{name: "ann", groups: []string{"staff"}}
-				l := newLasting(c)
+				l := newLongRunning(c)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
 				info := &genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch", Resource: "gadgets"}
@@ -135,7 +135,7 @@ func TestS12EndWatches(t *testing.T) {
 					}
 					<-time.After(10 * time.Minute)
 					if err := req.Context().Err(); err != nil {
-						t.Errorf("while all is well: got %v, want the watch to go on", context.Cause(req.Context()))
+						t.Errorf("while all is well: got %v, want the watch to continue", context.Cause(req.Context()))
 					}
 					tc.change(c)
 					began := time.Now()
@@ -158,7 +158,7 @@ func TestS12EndWatches(t *testing.T) {
 
 // TestLongSelectorWatches checks that a watch with long selectors counts as several watches.
 func TestLongSelectorWatches(t *testing.T) {
-	l := newLasting(&caller{}) // allows 30 watches per user
+	l := newLongRunning(&caller{}) // allows 30 watches per user
 	for name, tc := range map[string]struct {
 		labels, fields, other int // bytes
 		values                int // empty header fields
@@ -216,7 +216,7 @@ func TestLargeEventWatches(t *testing.T) {
 		"larger than all, alone":   {100 * placeCost, false, false},
 		"larger than all, another": {100 * placeCost, true, true},
 	} {
-		l := newLasting(&caller{}) // allows 30 watches per user
+		l := newLongRunning(&caller{}) // allows 30 watches per user
 		var handler http.Handler
 		handler = l.WithWatchLimit(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if req.URL.RawQuery == "" { // the other watch takes 15 slots
@@ -290,7 +290,7 @@ func TestWatchMemory(t *testing.T) {
 func TestUserWatches(t *testing.T) {
 	end := make(chan struct{})
 	opened := make(chan struct{})
-	handler := newLasting(&caller{}).WithWatchLimit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	handler := newLongRunning(&caller{}).WithWatchLimit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		opened <- struct{}{}
 		<-end
 	}), testMemory(t), testCodecs)
@@ -337,8 +337,9 @@ func TestUserWatches(t *testing.T) {
 	open.Wait()
 }
 
-// TestMayLast checks that only requests that can be long-running keep a copy of their credentials.
-func TestMayLast(t *testing.T) {
+// TestCredentialsOfLongRunning checks that only requests that can be long-running keep a copy of
+// their credentials.
+func TestCredentialsOfLongRunning(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		info    *genericapirequest.RequestInfo

@@ -397,8 +397,8 @@ var prettyParameter = regexp.MustCompile(`(?i)\s*;\s*pretty\s*=[^;,]*`)
 
 // pretty reports whether JSON may be indented in the response.
 func pretty(req *http.Request) bool {
-	if asked := req.URL.Query().Get("pretty"); asked != "" {
-		yes, _ := strconv.ParseBool(asked)
+	if indented := req.URL.Query().Get("pretty"); indented != "" {
+		yes, _ := strconv.ParseBool(indented)
 		return yes || strings.Contains(req.Header.Get("Accept"), "pretty")
 	}
 	for _, agent := range []string{"curl", "Wget", "Mozilla/5.0"} {

@@ -353,9 +353,9 @@ func TestInitialEvents(t *testing.T) {
 	}
 }
 
-// TestWritesEnd checks that for a while the handler of a write does not see that its client has
-// disconnected, so that the write keeps its seat until its work ends.
-func TestWritesEnd(t *testing.T) {
+// TestWritesOfDisconnectedClients checks that for a while the handler of a write does not see that
+// its client has disconnected, so that the write keeps its seat until its work ends.
+func TestWritesOfDisconnectedClients(t *testing.T) {
 	for verb, want := range map[string]time.Duration{
 		"create": maxGrace, "patch": maxGrace, "update": maxGrace, "delete": maxGrace, "deletecollection": maxGrace,
 		"list": time.Second, "get": time.Second,

@@ -73,7 +73,7 @@ func TestRefuseForeignOrigins(t *testing.T) {
 			recorder := httptest.NewRecorder()
 			handler.ServeHTTP(recorder, req)
 			if want := tc.refused == "-"; passed != want {
-				t.Fatalf("passed: %t, answered %d %s; want it passed: %t", passed, recorder.Code, recorder.Body, want)
+				t.Fatalf("passed: %t, responded %d %s; want it passed: %t", passed, recorder.Code, recorder.Body, want)
 			}
 			if passed {
 				return
@@ -89,7 +89,7 @@ func TestRefuseForeignOrigins(t *testing.T) {
 			if recorder.Code != http.StatusForbidden || got.Reason != metav1.StatusReasonForbidden ||
 				!strings.Contains(got.Message, "the origin "+string(quoted)+" is not allowed") ||
 				!strings.Contains(got.Message, "--cors-allowed-origins") {
-				t.Errorf("answered %d %+v, want 403 Forbidden that names the origin and the flag", recorder.Code, got)
+				t.Errorf("responded %d %+v, want 403 Forbidden with the origin and the flag", recorder.Code, got)
 			}
 			if diff := cmp.Diff(&metav1.StatusDetails{Group: "workshop.example.com", Kind: "gadgets", Name: "w"},
 				got.Details); diff != "" {
@@ -113,6 +113,6 @@ func TestRefuseForeignOriginsWatch(t *testing.T) {
 	handler.ServeHTTP(recorder, req)
 	if recorder.Code != http.StatusServiceUnavailable ||
 		!strings.Contains(recorder.Body.String(), "http://evil.example") {
-		t.Errorf("answered %d %s, want 503 that names the origin", recorder.Code, recorder.Body)
+		t.Errorf("responded %d %s, want 503 with the origin", recorder.Code, recorder.Body)
 	}
 }

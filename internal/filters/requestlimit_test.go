@@ -40,7 +40,7 @@ func TestLimitRequests(t *testing.T) {
 		data, _ := io.ReadAll(req.Body)
 		fmt.Fprintf(w, "read %d", len(data))
 	}), func(ctx context.Context) bool { return ctx.Value(proxyKey{}) != nil }, testCodecs)
-	send := func(method, path, from string, credentials, proxy bool) (answer string, dropped bool) {
+	send := func(method, path, from string, credentials, proxy bool) (response string, dropped bool) {
 		body := &closing{Reader: strings.NewReader("four")}
 		ctx := t.Context()
 		if proxy {
@@ -55,10 +55,10 @@ func TestLimitRequests(t *testing.T) {
 		handler.ServeHTTP(rec, req)
 		return fmt.Sprintf("%d %.6s", rec.Code, rec.Body), body.closed
 	}
-	want := func(what, wantAnswer string, wantDropped bool, answer string, dropped bool) {
+	want := func(what, wantResponse string, wantDropped bool, response string, dropped bool) {
 		t.Helper()
-		if !strings.HasPrefix(answer, wantAnswer) || dropped != wantDropped {
-			t.Errorf("%s: got %s, dropped %t; want %s, %t", what, answer, dropped, wantAnswer, wantDropped)
+		if !strings.HasPrefix(response, wantResponse) || dropped != wantDropped {
+			t.Errorf("%s: got %s, dropped %t; want %s, %t", what, response, dropped, wantResponse, wantDropped)
 		}
 	}
 	for i := range maxAddressRequests {
@@ -66,16 +66,16 @@ func TestLimitRequests(t *testing.T) {
 		<-under
 	}
 	defer close(end)
-	answer, dropped := send(http.MethodPost, "/", "192.0.2.1:999", true, false)
-	want("one more of the address", "429", true, answer, dropped)
-	answer, dropped = send(http.MethodPost, "/", "192.0.2.2:1", true, false)
-	want("another address", "200 read 4", false, answer, dropped)
-	answer, dropped = send(http.MethodGet, "/", "192.0.2.2:999", true, false)
-	want("a read with a body", "200 read 0", true, answer, dropped)
-	answer, dropped = send(http.MethodPost, "/", "192.0.2.2:999", false, false)
-	want("a write without credentials", "200 read 0", true, answer, dropped)
-	answer, dropped = send(http.MethodPost, "/", "192.0.2.1:1000", true, true)
-	want("the front proxy's connection", "200 read 4", false, answer, dropped)
-	answer, dropped = send(http.MethodPost, "/", "192.0.2.1:1002", true, false)
-	want("another connection of its address", "429", true, answer, dropped)
+	response, dropped := send(http.MethodPost, "/", "192.0.2.1:999", true, false)
+	want("one more of the address", "429", true, response, dropped)
+	response, dropped = send(http.MethodPost, "/", "192.0.2.2:1", true, false)
+	want("another address", "200 read 4", false, response, dropped)
+	response, dropped = send(http.MethodGet, "/", "192.0.2.2:999", true, false)
+	want("a read with a body", "200 read 0", true, response, dropped)
+	response, dropped = send(http.MethodPost, "/", "192.0.2.2:999", false, false)
+	want("a write without credentials", "200 read 0", true, response, dropped)
+	response, dropped = send(http.MethodPost, "/", "192.0.2.1:1000", true, true)
+	want("the front proxy's connection", "200 read 4", false, response, dropped)
+	response, dropped = send(http.MethodPost, "/", "192.0.2.1:1002", true, false)
+	want("another connection of its address", "429", true, response, dropped)
 }

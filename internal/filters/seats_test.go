@@ -40,9 +40,10 @@ func (l *oneLevel) Handle(ctx context.Context, _ utilflowcontrol.RequestDigest,
 	execFn()
 }
 
-// TestGiveWay checks that requests that wait for their clients end while others wait for seats,
-// the latest ones first. Requests that work do not end, nor does the first request of a user.
-func TestGiveWay(t *testing.T) {
+// TestEndWaitingRequests checks that requests that wait for their clients end while others wait for
+// seats, the latest ones first. Requests that work do not end, nor does the first request of a
+// user.
+func TestEndWaitingRequests(t *testing.T) {
 	type request struct {
 		user  string
 		width uint64
@@ -54,7 +55,7 @@ func TestGiveWay(t *testing.T) {
 		waiting []string
 		want    []int // indexes of the running requests that give way
 	}{
-		"nobody waits":        {[]request{{user: "a", width: 20}, {user: "a", width: 20}}, nil, nil},
+		"no user waits":       {[]request{{user: "a", width: 20}, {user: "a", width: 20}}, nil, nil},
 		"the same user waits": {[]request{{user: "a", width: 20}, {user: "a", width: 20}}, []string{"a"}, nil},
 		"another waits": {[]request{{user: "a", width: 20}, {user: "a", width: 20}},
 			[]string{"b"}, []int{1}},

@@ -30,7 +30,7 @@ func WithStatusErrors(handler http.Handler, serializer runtime.NegotiatedSeriali
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		refusal := &atomic.Pointer[apierrors.StatusError]{}
 		req = req.WithContext(context.WithValue(req.Context(), refusalKey{}, refusal))
-		handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(&refusalWriter{ResponseWriter: w, answer: func() bool {
+		handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(&refusalWriter{ResponseWriter: w, respond: func() bool {
 			err := refusal.Load()
 			if err != nil {
 				responsewriters.RespondWithError(w, req, err, serializer)
@@ -42,23 +42,23 @@ func WithStatusErrors(handler http.Handler, serializer runtime.NegotiatedSeriali
 
 type refusalWriter struct {
 	http.ResponseWriter
-	answer   func() bool
-	answered bool
+	respond   func() bool
+	responded bool
 }
 
 // Unwrap implements responsewriter.UserProvidedDecorator.
 func (w *refusalWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *refusalWriter) WriteHeader(status int) {
-	if (status == http.StatusInternalServerError || status == http.StatusForbidden) && w.answer() {
-		w.answered = true
+	if (status == http.StatusInternalServerError || status == http.StatusForbidden) && w.respond() {
+		w.responded = true
 		return
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *refusalWriter) Write(p []byte) (int, error) {
-	if w.answered {
+	if w.responded {
 		return len(p), nil
 	}
 	return w.ResponseWriter.Write(p)

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 )
 
-// TestAnswerRefusals checks that the error of an authorizer becomes the response, as a Status, and
+// TestStatusErrors checks that the error of an authorizer becomes the response, as a Status, and
 // that other errors get the library's response.
-func TestAnswerRefusals(t *testing.T) {
+func TestStatusErrors(t *testing.T) {
 	for name, tc := range map[string]struct {
 		refusal *apierrors.StatusError
 		handler http.HandlerFunc
@@ -25,14 +25,14 @@ func TestAnswerRefusals(t *testing.T) {
 		"refused": {apierrors.NewTooManyRequests("too many", 1), func(w http.ResponseWriter, req *http.Request) {
 			responsewriters.InternalError(w, req, errors.New("full"))
 		}, http.StatusTooManyRequests},
-		"refused, asked about impersonation": {apierrors.NewTooManyRequests("too many", 1),
+		"refused, impersonation check": {apierrors.NewTooManyRequests("too many", 1),
 			func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusForbidden)
 			}, http.StatusTooManyRequests},
 		"another error": {nil, func(w http.ResponseWriter, req *http.Request) {
 			responsewriters.InternalError(w, req, errors.New("full"))
 		}, http.StatusInternalServerError},
-		"served all the same": {apierrors.NewTooManyRequests("too many", 1),
+		"served anyway": {apierrors.NewTooManyRequests("too many", 1),
 			func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusAccepted)
 			}, http.StatusAccepted},

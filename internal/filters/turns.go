@@ -33,7 +33,8 @@ const (
 	// is the estimate for a list of a new user.
 	mostWaiting, unknownList  = time.Second, 25 * time.Millisecond
 	leastWaiting, manyWaiting = 2, 100
-	// knownListers is the number of users above which users without waiting lists are forgotten.
+	// knownListers is the number of users above which users without waiting lists are
+	// deleted.
 	knownListers = 10_000
 	// longWait is how long a list waits for its turn. The library lets it wait as long for seats.
 	longWait = 15 * time.Second

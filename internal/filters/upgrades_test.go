@@ -52,7 +52,7 @@ func echoes(t *testing.T, l *LongRunning, returned chan<- string,
 			ctx := genericapirequest.WithRequestInfo(req.Context(), info)
 			ctx = genericapirequest.WithUser(ctx, &user.DefaultInfo{Name: "ann"})
 			chain.ServeHTTP(w, req.WithContext(ctx))
-		}), l.panics), time.Second, nobody))
+		}), l.panics), time.Second, notFrontProxy))
 	t.Cleanup(ts.Close)
 	return ts
 }
@@ -90,13 +90,13 @@ func upgrade(t *testing.T, ts *httptest.Server, path string) (conn net.Conn, sta
 // continues for longer than they would allow, and that the session ends with its permission.
 func TestDetachUpgrades(t *testing.T) {
 	c := &caller{name: "ann"}
-	l := newLasting(c)
+	l := newLongRunning(c)
 	l.period, l.limit = 100*time.Millisecond, time.Hour
 	returned, cause, goOn := make(chan string, 10), make(chan error, 10), make(chan struct{})
 	ts := echoes(t, l, returned, func(ctx context.Context, conn net.Conn) {
 		<-goOn
 		if err := ctx.Err(); err != nil {
-			t.Errorf("the context of the session: got %v, want it to go on", context.Cause(ctx))
+			t.Errorf("the context of the session: got %v, want it to continue", context.Cause(ctx))
 		}
 		_, err := io.WriteString(conn, "still here")
 		if err != nil {
@@ -119,7 +119,7 @@ func TestDetachUpgrades(t *testing.T) {
 	}
 	c.denied = errors.New("role gone")
 	if err := <-cause; !strings.Contains(fmt.Sprint(err), "revoked: role gone") {
-		t.Errorf("the session ended with %v, want the right that was taken away", err)
+		t.Errorf("the session ended with %v, want the permission that was removed", err)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestDetachUpgrades(t *testing.T) {
 // that one that ends frees its slot.
 func TestUpgradesOfUser(t *testing.T) {
 	returned, end := make(chan string, 2*userUpgrades), make(chan struct{})
-	ts := echoes(t, newLasting(&caller{name: "ann"}), returned, func(context.Context, net.Conn) { <-end })
+	ts := echoes(t, newLongRunning(&caller{name: "ann"}), returned, func(context.Context, net.Conn) { <-end })
 	for i := range userUpgrades {
 		if _, status := upgrade(t, ts, "/"); status != http.StatusSwitchingProtocols {
 			t.Fatalf("upgrade %d: got %d, want 101", i, status)
@@ -153,12 +153,12 @@ func TestUpgradesOfUser(t *testing.T) {
 // panic affects no other request.
 func TestUpgradeWithoutSession(t *testing.T) {
 	returned, ended := make(chan string, 10), make(chan struct{}, 10)
-	ts := echoes(t, newLasting(&caller{name: "ann"}), returned, func(context.Context, net.Conn) {
+	ts := echoes(t, newLongRunning(&caller{name: "ann"}), returned, func(context.Context, net.Conn) {
 		defer func() { ended <- struct{}{} }()
 		panic("in the session")
 	})
 	if _, status := upgrade(t, ts, "/plain"); status != http.StatusTeapot {
-		t.Errorf("not upgraded: got %d, want the answer of the handler", status)
+		t.Errorf("not upgraded: got %d, want the response of the handler", status)
 	}
 	if _, status := upgrade(t, ts, "/panic"); status != 0 {
 		t.Errorf("panic before the upgrade: got %d, want the connection closed", status)
@@ -184,6 +184,6 @@ func TestUpgradeWithoutSession(t *testing.T) {
 		}
 	}
 	if _, status := upgrade(t, ts, "/plain"); status != http.StatusTeapot {
-		t.Errorf("after the panic: got %d, want the server to go on", status)
+		t.Errorf("after the panic: got %d, want the server to continue", status)
 	}
 }

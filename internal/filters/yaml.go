@@ -40,10 +40,10 @@ const maxOnlyYAML = 512 << 10
 
 // Limits for responses in YAML.
 const (
-	// maxYAMLAnswer is the maximum size in bytes of the JSON that is converted to YAML.
-	// yamlAnswerByteCost is the memory cost of each byte.
-	maxYAMLAnswer      = 512 << 10
-	yamlAnswerByteCost = 170
+	// maxYAMLResponse is the maximum size in bytes of the JSON that is converted to YAML.
+	// yamlResponseByteCost is the memory cost of each byte.
+	maxYAMLResponse      = 512 << 10
+	yamlResponseByteCost = 170
 	// maxYAMLDepth is the maximum number of levels. YAML indents each line by two spaces per
 	// level.
 	maxYAMLDepth = 100
@@ -124,19 +124,19 @@ func (m *Memory) WithYAMLResponseLimit(handler http.Handler,
 			return
 		}
 		defer leave()
-		answer := &jsonResponse{header: http.Header{}, status: http.StatusOK, w: w, write: writes.Has(info.Verb)}
-		handler.ServeHTTP(answer, asJSON)
+		response := &jsonResponse{header: http.Header{}, status: http.StatusOK, w: w, write: writes.Has(info.Verb)}
+		handler.ServeHTTP(response, asJSON)
 		switch {
-		case answer.passed:
+		case response.passed:
 			return
-		case answer.body.Len() == 0 && !answer.tooLong:
-			_ = answer.copyUnchanged()
+		case response.body.Len() == 0 && !response.tooLong:
+			_ = response.copyUnchanged()
 			return
 		}
-		switch err := answer.writeYAML(req, w, m); {
+		switch err := response.writeYAML(req, w, m); {
 		case err == nil:
-		case answer.write:
-			_ = answer.copyUnchanged() // the write is done
+		case response.write:
+			_ = response.copyUnchanged() // the write is done
 		default:
 			asJSON.Header.Set("Accept", runtime.ContentTypeJSON)
 			responsewriters.RespondWithError(w, asJSON, err, serializer)
@@ -161,7 +161,7 @@ func jsonForYAML(accept string) (withoutYAML string, yaml bool) {
 	return strings.Join(clauses, ","), yaml
 }
 
-// jsonResponse buffers a response of up to maxYAMLAnswer bytes.
+// jsonResponse buffers a response of up to maxYAMLResponse bytes.
 type jsonResponse struct {
 	header  http.Header
 	status  int
@@ -178,7 +178,7 @@ func (a *jsonResponse) WriteHeader(status int) { a.status = status }
 
 func (a *jsonResponse) Write(p []byte) (int, error) {
 	isJSON := strings.HasPrefix(a.header.Get("Content-Type"), runtime.ContentTypeJSON)
-	switch a.tooLong = a.tooLong || a.body.Len()+len(p) > maxYAMLAnswer; {
+	switch a.tooLong = a.tooLong || a.body.Len()+len(p) > maxYAMLResponse; {
 	case a.passed:
 		return a.w.Write(p)
 	case !isJSON, a.tooLong && a.write:
@@ -208,13 +208,13 @@ func (a *jsonResponse) writeYAML(req *http.Request, w http.ResponseWriter, m *Me
 		return notAcceptable(
 			fmt.Sprintf("the response has more than %d bytes as JSON, which is too large for YAML; request JSON, or "+
 				"a list with a limit",
-				maxYAMLAnswer))
+				maxYAMLResponse))
 	}
 	if isTooDeep(a.body.Bytes()) {
 		return notAcceptable(fmt.Sprintf(
 			"the response is nested more than %d levels deep, which is too deep for YAML; request JSON", maxYAMLDepth))
 	}
-	release, err := m.take(req, int64(a.body.Len())*yamlAnswerByteCost, m.perUser)
+	release, err := m.take(req, int64(a.body.Len())*yamlResponseByteCost, m.perUser)
 	if err != nil {
 		return err
 	}

@@ -102,9 +102,9 @@ func TestS30YAML(t *testing.T) {
 	}
 }
 
-// TestS30YAMLAnswers checks that a response in YAML has the content of its JSON, up to a size, and
-// that the library cannot choose YAML.
-func TestS30YAMLAnswers(t *testing.T) {
+// TestS30YAMLResponses checks that a response in YAML has the content of its JSON, up to a size,
+// and that the library cannot choose YAML.
+func TestS30YAMLResponses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		accept   string
 		verb     string
@@ -116,23 +116,23 @@ func TestS30YAMLAnswers(t *testing.T) {
 		"short": {"application/yaml", "list", 10, http.StatusOK, "a: xxxxxxxxxx\n", "application/json;q=1"},
 		"as a table": {"application/yaml;as=Table", "list", 1, http.StatusOK, "a: x\n",
 			"application/json;q=1;as=Table"},
-		"too long": {"application/yaml", "list", maxYAMLAnswer, http.StatusNotAcceptable, "too large for YAML",
+		"too long": {"application/yaml", "list", maxYAMLResponse, http.StatusNotAcceptable, "too large for YAML",
 			"application/json;q=1"},
 		"too deep": {"application/yaml", "get", -101, http.StatusNotAcceptable, "more than 100 levels deep",
 			"application/json;q=1"},
-		"JSON": {"application/json", "list", maxYAMLAnswer, http.StatusOK, `{"a":"xx`, "application/json"},
+		"JSON": {"application/json", "list", maxYAMLResponse, http.StatusOK, `{"a":"xx`, "application/json"},
 		"JSON by rank": {"application/yaml;q=0.5,application/json", "list", 1, http.StatusOK, `{"a":"x"}`,
 			"application/json;q=1,application/json;q=0.5"},
 		"one, not more": {"application/yaml", "get", 1, http.StatusOK, "a: x\n", "application/json;q=1"},
-		"one, too long": {"application/yaml", "get", maxYAMLAnswer, http.StatusNotAcceptable, "too large for YAML",
+		"one, too long": {"application/yaml", "get", maxYAMLResponse, http.StatusNotAcceptable, "too large for YAML",
 			"application/json;q=1"},
 		"a write": {"application/yaml", "update", 1, http.StatusCreated, "a: x\n", "application/json;q=1"},
-		"long writes": {"application/yaml", "deletecollection", maxYAMLAnswer, http.StatusCreated, `{"a":"xx`,
+		"long writes": {"application/yaml", "deletecollection", maxYAMLResponse, http.StatusCreated, `{"a":"xx`,
 			"application/json;q=1"},
 		// The library uses the second type if the resource does not support the first.
-		"a form that nothing has": {"application/json;as=X, application/yaml", "list", maxYAMLAnswer, http.StatusOK,
+		"a form that nothing has": {"application/json;as=X, application/yaml", "list", maxYAMLResponse, http.StatusOK,
 			`{"a":"xx`, "application/json;q=1;as=X,application/json;q=1"},
-		"a blank": {"application/ yaml", "list", maxYAMLAnswer, http.StatusNotAcceptable,
+		"a blank": {"application/ yaml", "list", maxYAMLResponse, http.StatusNotAcceptable,
 			"too large for YAML", "application/json;q=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,19 +160,19 @@ func TestS30YAMLAnswers(t *testing.T) {
 			rec := httptest.NewRecorder()
 			handler.ServeHTTP(rec, req)
 			if whole := "x\"}"; strings.HasPrefix(tc.want, "{") && !strings.HasSuffix(rec.Body.String(), whole) {
-				t.Errorf("got an answer that ends with %q, want %q", rec.Body.String()[rec.Body.Len()-4:], whole)
+				t.Errorf("got a response that ends with %q, want %q", rec.Body.String()[rec.Body.Len()-4:], whole)
 			}
 			if rec.Code != tc.code || !strings.Contains(rec.Body.String(), tc.want) || received != tc.received {
-				t.Errorf("got %d %.100s, the library was asked for %q; want %d %s, %q", rec.Code, rec.Body, received,
+				t.Errorf("got %d %.100s, the library got a request for %q; want %d %s, %q", rec.Code, rec.Body, received,
 					tc.code, tc.want, tc.received)
 			}
 		})
 	}
 }
 
-// TestAnswersThatAreNoYAML checks that the client receives a response that is not JSON unchanged,
+// TestResponsesWithoutYAML checks that the client receives a response that is not JSON unchanged,
 // and also the JSON of a write that YAML cannot represent.
-func TestAnswersThatAreNoYAML(t *testing.T) {
+func TestResponsesWithoutYAML(t *testing.T) {
 	for name, tc := range map[string]struct {
 		verb, contentType, body string
 		code                    int

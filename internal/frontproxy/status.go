@@ -63,7 +63,7 @@ type Problem struct {
 	Weakness string
 	// Text describes the problem. The ConfigMap is its subject: "has no client-ca-file".
 	Text string
-	// Hint tells an administrator how to solve the problem. It may be empty.
+	// Hint describes how an administrator can solve the problem. It may be empty.
 	Hint string
 }
 

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// TestTell checks that a build of more than two seconds prints how many packages of how many are
-// compiled, and that a shorter one prints nothing.
-func TestTell(t *testing.T) {
+// TestReportProgress checks that a build of more than two seconds prints how many packages of how
+// many are compiled, and that a shorter one prints nothing.
+func TestReportProgress(t *testing.T) {
 	list := func(cmd *exec.Cmd) error {
 		_, err := io.WriteString(cmd.Stdout, "a/b\n\nc\n\nd\n")
 		return err

@@ -8,5 +8,5 @@
 // live does.
 //
 // The rules, in rules.go, cover possible mistakes with the manifests in the folder konnectivity.
-// What these manifests get right is tested there, against the konnectivity programs themselves.
+// The correct settings of these manifests are tested there, with the konnectivity programs.
 package konnectivity

@@ -78,7 +78,7 @@ func (tc example) compare(t *testing.T, report *verify.Report) {
 		case f.ID == tc.id:
 			found = found || f.Severity == severity && strings.Contains(f.Evidence+"; "+f.Fix, tc.want)
 			if f.Object == "" || f.Fix == "" {
-				t.Errorf("%s says neither where nor what to do: %+v", f.ID, f)
+				t.Errorf("%s reports neither the place nor what to do: %+v", f.ID, f)
 			}
 		case !slices.Contains(tc.also, f.ID):
 			t.Errorf("%s is found too: %s: %s", f.ID, f.Object, f.Evidence)

@@ -99,8 +99,9 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestSidecarNamed: a finding about one container of a pod is counted only for that container.
-func TestSidecarNamed(t *testing.T) {
+// TestFindingsPerContainer: a finding about one container of a pod is counted only for that
+// container.
+func TestFindingsPerContainer(t *testing.T) {
 	t.Parallel()
 	files := sidecar.files(t)
 	for name, text := range files {
@@ -174,8 +175,8 @@ func binary(p *program) string {
 	return filepath.Join(root, "bin", envtest.DefaultMinor, name)
 }
 
-// TestRefused: the test detects flags that the programs reject.
-func TestRefused(t *testing.T) {
+// TestRejectedFlags: the test detects flags that the programs reject.
+func TestRejectedFlags(t *testing.T) {
 	t.Parallel()
 	s, err := load(newSet(t, static.files(t)), time.Now())
 	if err != nil {

@@ -147,7 +147,7 @@ func TestKubeconfigIsRenewed(t *testing.T) {
 	whoami(t, opts.Out)
 }
 
-func TestKubeconfigRefuses(t *testing.T) {
+func TestKubeconfigErrors(t *testing.T) {
 	c := newCluster(t)
 	theirs := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(theirs, []byte("apiVersion: v1\n"), 0o600); err != nil {
@@ -187,10 +187,10 @@ func TestKubeconfigRefuses(t *testing.T) {
 				}
 			}
 			if _, refused := errors.AsType[*certs.RefusedError](err); wrong != tc.wrong || refused != (tc.wrong == 0) {
-				t.Errorf("got %q, want %d wrong options", certs.Flatten(err), tc.wrong)
+				t.Errorf("got %q, want %d invalid options", certs.Flatten(err), tc.wrong)
 			}
 			if _, err := os.Stat(opts.Out + ".d"); err == nil {
-				t.Error("a refusal made a pair")
+				t.Error("a refusal created a key pair")
 			}
 		})
 	}

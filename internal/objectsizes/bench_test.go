@@ -26,7 +26,7 @@ func BenchmarkJSONLength(b *testing.B) {
 func BenchmarkLarge(b *testing.B) {
 	sizes := New()
 	r := sizes.resource(widgets, "/registry/example.com/widgets/")
-	for i := range remembered {
+	for i := range maxTracked {
 		r.objects[fmt.Sprintf("namespace-%d/w%d", i%10, i)] = object{100_000, 100_000}
 	}
 	for b.Loop() {
@@ -39,7 +39,7 @@ func BenchmarkLarge(b *testing.B) {
 func BenchmarkMost(b *testing.B) {
 	sizes := New()
 	r := sizes.resource(widgets, "/registry/example.com/widgets/")
-	for i := range remembered {
+	for i := range maxTracked {
 		r.objects[fmt.Sprintf("namespace/w%d", i)] = object{int64(20_000 + i*7919%10_000), 10_000}
 	}
 	for b.Loop() {

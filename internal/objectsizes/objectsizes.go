@@ -32,8 +32,8 @@ const (
 	// stored size by more than a quarter and plainGrowth bytes.
 	named       = 16 << 10
 	plainGrowth = 1 << 10
-	// remembered is how many larger objects of a resource are tracked.
-	remembered = 10_000
+	// maxTracked is how many larger objects of a resource are tracked.
+	maxTracked = 10_000
 	// maxStored is the maximum size in bytes of a request that etcd accepts by default.
 	maxStored = 1.5 * 1024 * 1024
 	// checkPeriod is the minimum time between two checks whether they still exist.
@@ -279,12 +279,12 @@ func (s *Sizes) record(r *resource, key value.Context, size object) {
 		return
 	}
 	r.objects[name] = size
-	if len(r.objects) > remembered {
-		r.forgetSmallest()
+	if len(r.objects) > maxTracked {
+		r.dropSmallest()
 	}
 }
 
-func (r *resource) forgetSmallest() {
+func (r *resource) dropSmallest() {
 	smallest := ""
 	for name, size := range r.objects {
 		if smallest == "" || size.json < r.objects[smallest].json {

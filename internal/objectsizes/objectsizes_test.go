@@ -124,21 +124,21 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestRemembered checks that no object counts for less than its size when there are more objects
+// TestManyObjects checks that no object counts for less than its size when there are more objects
 // than can be tracked.
-func TestRemembered(t *testing.T) {
+func TestManyObjects(t *testing.T) {
 	sizes, storage := stored(t)
-	for i := range 2 * remembered {
+	for i := range 2 * maxTracked {
 		write(t, storage, fmt.Sprintf("/registry/example.com/widgets/a/w%d", i), small+1+i)
 	}
-	for i := range 2 * remembered {
-		got, want := sizes.Object(widgets, "a", fmt.Sprintf("w%d", i)), int64(small+1+max(i, remembered-1))
+	for i := range 2 * maxTracked {
+		got, want := sizes.Object(widgets, "a", fmt.Sprintf("w%d", i)), int64(small+1+max(i, maxTracked-1))
 		if got != want {
 			t.Fatalf("w%d: got %d, want %d", i, got, want)
 		}
 	}
-	if got := len(sizes.resources[widgets].objects); got != remembered {
-		t.Errorf("%d objects are remembered, want %d", got, remembered)
+	if got := len(sizes.resources[widgets].objects); got != maxTracked {
+		t.Errorf("%d objects are tracked, want %d", got, maxTracked)
 	}
 }
 
@@ -167,16 +167,16 @@ func TestLarge(t *testing.T) {
 	want("ab", 200_000)
 }
 
-// TestGrown checks that Large counts small objects if their JSON is much longer than the stored
-// data.
-func TestGrown(t *testing.T) {
+// TestSmallObjectsWithLongJSON checks that Large counts small objects if their JSON is much longer
+// than the stored data.
+func TestSmallObjectsWithLongJSON(t *testing.T) {
 	sizes, storage := stored(t)
-	for i := range remembered + 1 {
-		if i == remembered {
-			if json, stored, growth := sizes.Large(widgets, ""); json != 6000*remembered || stored != 1000*remembered ||
+	for i := range maxTracked + 1 {
+		if i == maxTracked {
+			if json, stored, growth := sizes.Large(widgets, ""); json != 6000*maxTracked || stored != 1000*maxTracked ||
 				growth != 0 {
 				t.Errorf("sizes of all objects: got %d as JSON, %d stored and growth %d, want %d, %d and 0", json, stored,
-					growth, 6000*remembered, 1000*remembered)
+					growth, 6000*maxTracked, 1000*maxTracked)
 			}
 		}
 		if _, err := storage.TransformToStorage(t.Context(), bytes.Repeat([]byte("<"), 1000),
@@ -185,7 +185,7 @@ func TestGrown(t *testing.T) {
 		}
 	}
 	if _, _, growth := sizes.Large(widgets, ""); growth != 5000 {
-		t.Errorf("growth of the object that is not remembered: got %d, want 5000", growth)
+		t.Errorf("growth of the object that is not tracked: got %d, want 5000", growth)
 	}
 	if got := sizes.Most(widgets, "a", 10); got != 60_000 {
 		t.Errorf("size of ten objects: got %d, want 60000", got)

@@ -157,9 +157,9 @@ func TestDiscovered(t *testing.T) {
 	}
 	last := versions[2]
 	for _, tc := range []struct {
-		name   string
-		answer aggregated
-		want   string
+		name     string
+		response aggregated
+		want     string
 	}{
 		{"all", aggregated{resources: all(nil)}, ""},
 		{"one missing", aggregated{resources: all(func(r map[schema.GroupVersion]*metav1.APIResourceList) {
@@ -172,9 +172,9 @@ func TestDiscovered(t *testing.T) {
 		{"one stale", aggregated{resources: all(nil),
 			failed: map[schema.GroupVersion]error{last: discovery.StaleGroupVersionError{}}},
 			fmt.Sprintf("discovery of %s: stale", last)},
-		{"no answer", aggregated{err: errors.New("no route")}, "read discovery: no route"},
+		{"no response", aggregated{err: errors.New("no route")}, "read discovery: no route"},
 	} {
-		t.Run(tc.name, func(t *testing.T) { wantError(t, Discovered(tc.answer, versions), tc.want) })
+		t.Run(tc.name, func(t *testing.T) { wantError(t, Discovered(tc.response, versions), tc.want) })
 	}
 }
 

@@ -33,12 +33,12 @@ func (p *procedure) checkFor(ctx context.Context, s certs.Service) Check {
 		return look
 	}
 	look := CheckByProbe
-	err := p.answersEverywhere(ctx, s)
+	err := p.respondsEverywhere(ctx, s)
 	if err != nil { // perhaps a kube-apiserver is restarting, which is unrelated to this API
-		if p.answersEverywhere(ctx, p.opts.Service) != nil {
+		if p.respondsEverywhere(ctx, p.opts.Service) != nil {
 			return CheckByProbe
 		}
-		err = p.answersEverywhere(ctx, s)
+		err = p.respondsEverywhere(ctx, s)
 	}
 	if err != nil {
 		look = CheckNone
@@ -93,10 +93,10 @@ func (p *procedure) ignoreUnrelated(ctx context.Context, s certs.Service, err er
 // the switch, the current certificate is the new one, which the API must have accepted before.
 func (p *procedure) exclude(ctx context.Context, s certs.Service, err error) bool {
 	if p.makeCA != nil || s == p.opts.Service || p.switched() && p.checkFor(ctx, s) != CheckByProbe ||
-		p.answersEverywhere(ctx, p.opts.Service) != nil {
+		p.respondsEverywhere(ctx, p.opts.Service) != nil {
 		return false
 	}
-	if p.answersEverywhere(ctx, s) == nil && p.acceptsProxy(ctx, s) == nil {
+	if p.respondsEverywhere(ctx, s) == nil && p.acceptsProxy(ctx, s) == nil {
 		return false
 	}
 	since, known := p.failing[s]
@@ -211,15 +211,15 @@ func (p *procedure) caBundleOf(ctx context.Context, service certs.Service) (cert
 		service.Namespace, service.Name)
 }
 
-// proxyAnswers returns nil if all kube-apiservers get responses from all aggregated APIs. All of
+// proxyResponds returns nil if all kube-apiservers get responses from all aggregated APIs. All of
 // these APIs see the same client certificate.
-func (p *procedure) proxyAnswers(ctx context.Context) error {
+func (p *procedure) proxyResponds(ctx context.Context) error {
 	services, err := p.aggregated(ctx, CheckByProbe, CheckByResponse)
 	if err != nil {
 		return err
 	}
 	for _, service := range services {
-		if err := p.ignoreUnrelated(ctx, service, p.answersEverywhere(ctx, service)); err != nil {
+		if err := p.ignoreUnrelated(ctx, service, p.respondsEverywhere(ctx, service)); err != nil {
 			return err
 		}
 	}

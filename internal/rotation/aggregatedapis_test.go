@@ -17,9 +17,9 @@ import (
 	"example.com/extension-apiserver/internal/cluster"
 )
 
-// TestOtherAPIs: a third-party API that cannot be verified or does not respond does not prevent
-// the replacement of a certificate.
-func TestOtherAPIs(t *testing.T) {
+// TestThirdPartyAPIs: a third-party API that cannot be verified or does not respond does not
+// prevent the replacement of a certificate.
+func TestThirdPartyAPIs(t *testing.T) {
 	for _, rotation := range []string{ProxyClient, FrontProxyCA} {
 		f := newFake(t)
 		b := f.before()
@@ -59,13 +59,13 @@ func TestOtherAPIs(t *testing.T) {
 	}
 }
 
-// TestOtherAPIRefuses: if an API that could not be probed before does not accept the new CA, the
-// old certificate is restored immediately.
-func TestOtherAPIRefuses(t *testing.T) {
+// TestThirdPartyAPIRejectsCA: if an API that could not be probed before does not accept the new CA,
+// the old certificate is restored immediately.
+func TestThirdPartyAPIRejectsCA(t *testing.T) {
 	f := newFake(t)
 	b := f.before()
 	f.others = []certs.Service{{Name: "metrics", Namespace: "kube-system"}}
-	f.believes = []*x509.Certificate{b.proxy}
+	f.accepts = []*x509.Certificate{b.proxy}
 	_, err := Run(t.Context(), f.options(FrontProxyCA))
 	blocked, ok := errors.AsType[*BlockedError](err)
 	if !ok || blocked.Waited > 0 || blocked.RolledBack != Identity ||
@@ -79,7 +79,7 @@ func TestOtherAPIRefuses(t *testing.T) {
 	f = newFake(t)
 	f.others = []certs.Service{{Name: "metrics", Namespace: "kube-system"}}
 	old, refusals := f.cert(certs.FrontProxyClientDir), 0
-	f.failAnswer = func() error {
+	f.failResponse = func() error {
 		if cert, err := f.inUse(f.proxies[0]); refusals < 20 && err == nil && !cert.Equal(old) {
 			refusals++
 			return &cluster.StatusError{URL: "https://10.0.1.1", Status: http.StatusUnauthorized, Text: "Unauthorized"}
@@ -91,14 +91,14 @@ func TestOtherAPIRefuses(t *testing.T) {
 	}
 }
 
-// TestRestartLeavesNoneOut: if a run resumes a rotation while a kube-apiserver restarts, no API
+// TestRestartExcludesNoAPI: if a run resumes a rotation while a kube-apiserver restarts, no API
 // responds. certgen does not exclude one for this reason.
-func TestRestartLeavesNoneOut(t *testing.T) {
+func TestRestartExcludesNoAPI(t *testing.T) {
 	f := newFake(t)
 	f.others = []certs.Service{{Name: "far", Namespace: "elsewhere"}}
 	f.runTo(FrontProxyCA, "trust", EventObserved)
 	failures := 3
-	f.failAnswer = func() error {
+	f.failResponse = func() error {
 		if failures--; failures >= 0 {
 			return errors.New("connection refused")
 		}
@@ -106,14 +106,14 @@ func TestRestartLeavesNoneOut(t *testing.T) {
 	}
 	state, err := Run(t.Context(), f.options(FrontProxyCA))
 	if err != nil || state.Others["elsewhere/far"] != CheckByResponse {
-		t.Errorf("got %v and the looks %v, want the API asked for answers", err, state.Others)
+		t.Errorf("got %v and the checks %v, want requests to the API", err, state.Others)
 	}
 }
 
-// TestOtherAPIsLater: a third-party API that is registered during a rotation, or stops
+// TestThirdPartyAPIsLater: a third-party API that is registered during a rotation, or stops
 // responding, does not block a later run, unless the new certificate is of another CA and may be
 // the cause.
-func TestOtherAPIsLater(t *testing.T) {
+func TestThirdPartyAPIsLater(t *testing.T) {
 	forbidden := errors.New("endpointslices is forbidden")
 	for _, tc := range []struct {
 		rotation, after string
@@ -144,23 +144,23 @@ func TestOtherAPIsLater(t *testing.T) {
 		_, err := Run(t.Context(), f.options(tc.rotation))
 		if _, blocked := errors.AsType[*BlockedError](err); blocked != tc.blocked || (err != nil) != tc.blocked ||
 			blocked && !strings.Contains(err.Error(), "v1.far") {
-			t.Errorf("%s, another does not answer after %s, endpoints %v: got %v, want blocked: %t", tc.rotation,
+			t.Errorf("%s, another does not respond after %s, endpoints %v: got %v, want blocked: %t", tc.rotation,
 				tc.after, tc.endpoints, err, tc.blocked)
 		}
 		if !tc.blocked {
 			continue
 		}
 		if _, err := Abort(t.Context(), f.options(tc.rotation)); err != nil {
-			t.Errorf("%s is taken back while another does not answer: %v", tc.rotation, err)
+			t.Errorf("%s is undone while another does not respond: %v", tc.rotation, err)
 		}
 		f.checkAborted(b)
 	}
 }
 
-// TestOtherAPIFails: a third-party API that stops responding during a run does not block the
+// TestThirdPartyAPIFails: a third-party API that stops responding during a run does not block the
 // replacement of the front-proxy certificate if the new certificate cannot be the cause. That is
 // the case if it has the same CA and the same name, and is not in use yet or was accepted.
-func TestOtherAPIFails(t *testing.T) {
+func TestThirdPartyAPIFails(t *testing.T) {
 	for _, tc := range []struct {
 		rotation, step string
 		told           bool                // its endpoints report whether they accept a certificate

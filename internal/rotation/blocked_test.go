@@ -23,7 +23,7 @@ import (
 // Requests of users succeed throughout.
 func TestBlocked(t *testing.T) {
 	failing := func(f *fakeCluster, when func() bool) {
-		f.failAnswer = func() error {
+		f.failResponse = func() error {
 			if when() {
 				return errors.New("503 service unavailable")
 			}
@@ -39,7 +39,7 @@ func TestBlocked(t *testing.T) {
 			func(f *fakeCluster) { f.stuckLeaf = f.cert(certs.ServingDir) }},
 		{"a kube-apiserver does not see the caBundle", ServingCA, "trust", "has an older version", false, true,
 			func(f *fakeCluster) { f.unseen = true }},
-		{"no answers with the new serving CA alone", ServingCA, "distrust", "503", true, false,
+		{"no responses with the new serving CA alone", ServingCA, "distrust", "503", true, false,
 			func(f *fakeCluster) { failing(f, func() bool { return len(f.second) == 1 && f.version > 2 }) }},
 		{"an endpoint does not see the new proxy CA", FrontProxyCA, "trust", "expected the certificate", false, true,
 			func(f *fakeCluster) { f.probe = cluster.NotTrusted }},
@@ -48,7 +48,7 @@ func TestBlocked(t *testing.T) {
 		{"a kube-apiserver still has the old proxy CA in its file", FrontProxyCA, "distrust-configmap",
 			"contained the CA CN=front-proxy-ca", true, true,
 			func(f *fakeCluster) { f.foreignCA = f.cert(certs.FrontProxyCADir) }},
-		{"no answers with the new proxy CA alone", FrontProxyCA, "distrust-files", "503", true, false,
+		{"no responses with the new proxy CA alone", FrontProxyCA, "distrust-files", "503", true, false,
 			func(f *fakeCluster) {
 				failing(f, func() bool {
 					s := f.state()
@@ -78,9 +78,9 @@ func TestBlocked(t *testing.T) {
 			if s := f.state(); !s.Unfinished() || s.Blocked == "" {
 				t.Errorf("the record does not say that it is blocked: %s", f.stateText())
 			}
-			f.mustAnswer()
+			f.mustRespond()
 
-			f.stuckLeaf, f.unseen, f.probe, f.foreignCA, f.failAnswer = nil, false, "", nil, nil
+			f.stuckLeaf, f.unseen, f.probe, f.foreignCA, f.failResponse = nil, false, "", nil, nil
 			if _, err := Run(t.Context(), f.options(tc.rotation)); err != nil {
 				t.Fatalf("after it was mended: %v", err)
 			}
@@ -89,9 +89,9 @@ func TestBlocked(t *testing.T) {
 	}
 }
 
-// TestNotDistrustedWhileServed: the old CA stays trusted while an endpoint serves the old
+// TestOldCATrustedWhileServed: the old CA stays trusted while an endpoint serves the old
 // certificate again. Requests of users succeed after every write, see fakeCluster.
-func TestNotDistrustedWhileServed(t *testing.T) {
+func TestOldCATrustedWhileServed(t *testing.T) {
 	f := newFake(t)
 	b := f.before()
 	opts := f.options(ServingCA)
@@ -105,7 +105,7 @@ func TestNotDistrustedWhileServed(t *testing.T) {
 		!strings.Contains(err.Error(), "serves the certificate") {
 		t.Errorf("got %v, want it blocked at distrust by the endpoint", err)
 	}
-	f.mustAnswer()
+	f.mustRespond()
 	f.stuckLeaf = nil
 	if _, err := Run(t.Context(), f.options(ServingCA)); err != nil {
 		t.Fatal(err)
@@ -113,9 +113,9 @@ func TestNotDistrustedWhileServed(t *testing.T) {
 	f.checkEnd(b, ServingCA)
 }
 
-// TestNotDistrustedWhileCutOff: the old CA stays trusted while a server may come back with the
+// TestOldCATrustedWhileUnreachable: the old CA stays trusted while a server may come back with the
 // old certificate. Nothing else is affected.
-func TestNotDistrustedWhileCutOff(t *testing.T) {
+func TestOldCATrustedWhileUnreachable(t *testing.T) {
 	f := newFake(t)
 	old := f.cert(certs.ServingCADir)
 	opts := f.options(ServingCA)
@@ -150,9 +150,9 @@ func TestNotDistrustedWhileCutOff(t *testing.T) {
 	}
 }
 
-// TestAbortAfterTakingBack: a rotation can be aborted after a distrust step was undone, because
+// TestAbortAfterUndo: a rotation can be aborted after a distrust step was undone, because
 // both CAs are trusted again.
-func TestAbortAfterTakingBack(t *testing.T) {
+func TestAbortAfterUndo(t *testing.T) {
 	f := newFake(t)
 	b := f.before()
 	f.foreignCA = f.cert(certs.FrontProxyCADir)
@@ -165,9 +165,9 @@ func TestAbortAfterTakingBack(t *testing.T) {
 	f.checkAborted(b)
 }
 
-// TestCAKeyHasOnePlace: the rotation of a leaf does not copy the key of its CA, which does not
+// TestCAKeyIsNotCopied: the rotation of a leaf does not copy the key of its CA, which does not
 // change.
-func TestCAKeyHasOnePlace(t *testing.T) {
+func TestCAKeyIsNotCopied(t *testing.T) {
 	for rotation, want := range map[string]bool{Serving: false, ServingCA: true} {
 		f := newFake(t)
 		f.runTo(rotation, "stage", EventFinished)
@@ -181,8 +181,9 @@ func TestCAKeyHasOnePlace(t *testing.T) {
 	}
 }
 
-// TestRefusedBeforeItBegins: a refused rotation leaves no record, so that another one can begin.
-func TestRefusedBeforeItBegins(t *testing.T) {
+// TestRejectedRotationLeavesNoRecord: a refused rotation leaves no record, so that another one can
+// begin.
+func TestRejectedRotationLeavesNoRecord(t *testing.T) {
 	for _, tc := range []struct {
 		name, rotation, want string
 		fault                func(f *fakeCluster)
@@ -209,9 +210,9 @@ func TestRefusedBeforeItBegins(t *testing.T) {
 			}},
 		{"CAs of users that cannot be parsed", ProxyClient, "malformed client-ca-file",
 			func(f *fakeCluster) { f.users = "PEM" }},
-		{"no right to APIServices", ServingCA, "apiservices is forbidden",
+		{"no permission for APIServices", ServingCA, "apiservices is forbidden",
 			func(f *fakeCluster) { f.forbidden = errors.New("apiservices is forbidden") }},
-		{"no right to the ConfigMap", FrontProxyCA, "configmaps is forbidden",
+		{"no permission for the ConfigMap", FrontProxyCA, "configmaps is forbidden",
 			func(f *fakeCluster) { f.forbidden = errors.New("configmaps is forbidden") }},
 		{"a CA that is not published", FrontProxyCA, "verify the client certificate",
 			func(f *fakeCluster) { f.ofAnotherCA(true) }},
@@ -258,9 +259,9 @@ func TestBlockedWithoutObserver(t *testing.T) {
 	}
 }
 
-// TestPreflightWaits: before a rotation begins, transient errors, such as a restarting
+// TestPreflightRetries: before a rotation begins, transient errors, such as a restarting
 // kube-apiserver, are retried for a short time. Other errors are returned immediately.
-func TestPreflightWaits(t *testing.T) {
+func TestPreflightRetries(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		err      error
@@ -277,7 +278,7 @@ func TestPreflightWaits(t *testing.T) {
 			t.Run(tc.name+"/"+rotation, func(t *testing.T) {
 				f := newFake(t)
 				left, began, waits := tc.failures, f.now, 0
-				f.failAnswer = func() error {
+				f.failResponse = func() error {
 					if left--; left >= 0 {
 						return tc.err
 					}
@@ -300,7 +301,7 @@ func TestPreflightWaits(t *testing.T) {
 					t.Errorf("got %v and the record %s, want refused %t", err, f.stateText(), tc.refused)
 				}
 				if waited != tc.waited || waits != min(1, int(tc.waited)) {
-					t.Errorf("it waited %s and said so %d times, want %s", waited, waits, tc.waited)
+					t.Errorf("it waited %s and reported it %d times, want %s", waited, waits, tc.waited)
 				}
 			})
 		}
@@ -378,16 +379,16 @@ func TestNoEarlySwitch(t *testing.T) {
 	if !f.cert(certs.ServingDir).Equal(b.serving) {
 		t.Error("the new certificate is in use")
 	}
-	f.mustAnswer()
+	f.mustRespond()
 	if _, err := Abort(t.Context(), f.options(ServingCA)); err != nil {
 		t.Fatal(err)
 	}
 	f.checkAborted(b)
 }
 
-// TestSwitchedWhenBelieved: each run checks right before the switch whether the front proxy's
+// TestCheckBeforeSwitch: each run checks right before the switch whether the front proxy's
 // certificate is accepted.
-func TestSwitchedWhenBelieved(t *testing.T) {
+func TestCheckBeforeSwitch(t *testing.T) {
 	for _, rotation := range []string{ProxyClient, FrontProxyCA} {
 		for _, event := range []EventType{EventStarted, EventFinished} {
 			f := newFake(t)

@@ -58,20 +58,20 @@ type fakeCluster struct {
 	// worlds records all persistent state at each call; nil means that it is not recorded.
 	worlds []string
 	// Faults.
-	outage     bool                // requests of users may fail
-	stuckLeaf  *x509.Certificate   // served by an endpoint regardless of its file
-	unseen     bool                // a kube-apiserver does not see changes
-	restarts   bool                // a kube-apiserver has removed itself from the list
-	probe      cluster.ProbeResult // instead of the correct one
-	foreignCA  *x509.Certificate   // in the file of a kube-apiserver, in addition to that of dir
-	failAnswer func() error
-	identities int                 // of kube-apiservers
-	forbidden  error               // error of a dry run that changes trust
-	noReview   bool                // no API reports the certificate of a kube-apiserver
-	skew       time.Duration       // of the clock
-	others     []certs.Service     // of third-party aggregated APIs, without a caBundle; "broken" does not respond
-	down       string              // an APIService that does not respond
-	believes   []*x509.Certificate // of the front proxy, accepted by the API "metrics" only; empty: the correct ones
+	outage       bool                // requests of users may fail
+	stuckLeaf    *x509.Certificate   // served by an endpoint regardless of its file
+	unseen       bool                // a kube-apiserver does not see changes
+	restarts     bool                // a kube-apiserver has removed itself from the list
+	probe        cluster.ProbeResult // instead of the correct one
+	foreignCA    *x509.Certificate   // in the file of a kube-apiserver, in addition to that of dir
+	failResponse func() error
+	identities   int                 // of kube-apiservers
+	forbidden    error               // error of a dry run that changes trust
+	noReview     bool                // no API reports the certificate of a kube-apiserver
+	skew         time.Duration       // of the clock
+	others       []certs.Service     // of third-party aggregated APIs, without a caBundle; "broken" does not respond
+	down         string              // an APIService that does not respond
+	accepts      []*x509.Certificate // of the front proxy, accepted by the API "metrics" only; empty: the correct ones
 	// farEndpoints is the error for the endpoints of the API "far". nil means that it has no
 	// endpoints, unless hasFar is true.
 	farEndpoints error
@@ -81,9 +81,9 @@ type fakeCluster struct {
 	cutOff error
 	// restarted are CAs that a kube-apiserver publishes until the time in until, because it has
 	// not reread its file.
-	restarted  certs.Bundle
-	until      time.Time
-	lostAnswer int // number of the write whose response is lost, starting at 1
+	restarted    certs.Bundle
+	until        time.Time
+	lostResponse int // number of the write whose response is lost, starting at 1
 	// slow contains the kube-apiservers that read changed files a minute later, by directory.
 	slow     map[string]*loaded
 	register func(*apiregistrationv1.APIService) // applies changes of other clients to the APIService
@@ -300,7 +300,7 @@ func (f *fakeCluster) options(rotation string) Options {
 			f.now = f.now.Add(d)
 			return ctx.Err()
 		},
-		Progress:   func(Event) { f.step(); f.mustAnswer() },
+		Progress:   func(Event) { f.step(); f.mustRespond() },
 		afterWrite: func() { f.step(); f.mustHold(service) }, FrontProxyClientDirs: f.given(),
 	}
 	if f.secrets.Cluster != nil {
@@ -309,11 +309,11 @@ func (f *fakeCluster) options(rotation string) Options {
 	return opts
 }
 
-// mustAnswer reports a test error if requests of users would fail.
-func (f *fakeCluster) mustAnswer() {
+// mustRespond reports a test error if requests of users would fail.
+func (f *fakeCluster) mustRespond() {
 	f.t.Helper()
-	if err := f.answers(); err != nil && !f.outage {
-		f.t.Errorf("users get no answers: %v", err)
+	if err := f.responds(); err != nil && !f.outage {
+		f.t.Errorf("users get no responses: %v", err)
 	}
 }
 
@@ -330,9 +330,9 @@ func (f *fakeCluster) verify(cert *x509.Certificate, roots certs.Bundle, usage x
 	return err
 }
 
-// answers returns the result of a request through kube-apiserver, which depends first on the
+// responds returns the result of a request through kube-apiserver, which depends first on the
 // serving certificate, then on that of the front proxy.
-func (f *fakeCluster) answers() error {
+func (f *fakeCluster) responds() error {
 	for _, bundle := range []certs.Bundle{f.caBundle, f.second} {
 		if err := f.verify(f.served(), bundle, x509.ExtKeyUsageServerAuth); err != nil {
 			return fmt.Errorf("503: %w", err)

@@ -111,8 +111,8 @@ func (f *fakeCluster) ChangeCABundle(_ context.Context, _ certs.Service, add, re
 		}
 		*b, f.version = next, f.version+1
 		f.step()
-		f.mustAnswer()
-		if err := f.answerLost(); err != nil {
+		f.mustRespond()
+		if err := f.responseLost(); err != nil {
 			return err
 		}
 	}
@@ -133,9 +133,9 @@ func (f *fakeCluster) mustHold(s certs.Service) {
 	}
 }
 
-// answerLost returns the error of a client whose connection breaks after its write.
-func (f *fakeCluster) answerLost() error {
-	if f.lostAnswer--; f.lostAnswer == 0 {
+// responseLost returns the error of a client whose connection breaks after its write.
+func (f *fakeCluster) responseLost() error {
+	if f.lostResponse--; f.lostResponse == 0 {
 		return errors.New("connection reset by peer")
 	}
 	return nil
@@ -154,16 +154,16 @@ func (f *fakeCluster) CheckResponds(_ context.Context, _ string, a apiregistrati
 	if a.Name == "v1.broken" || a.Name == f.down {
 		return &cluster.StatusError{URL: "https://10.0.1.1", Status: 503, Text: "no endpoints"}
 	}
-	if cert, err := f.inUse(f.proxies[0]); a.Name == "v1.metrics" && f.believes != nil &&
-		(err != nil || !slices.ContainsFunc(f.believes, cert.Equal)) {
+	if cert, err := f.inUse(f.proxies[0]); a.Name == "v1.metrics" && f.accepts != nil &&
+		(err != nil || !slices.ContainsFunc(f.accepts, cert.Equal)) {
 		return &cluster.StatusError{URL: "https://10.0.1.1", Status: http.StatusUnauthorized, Text: "Unauthorized"}
 	}
-	if f.failAnswer != nil {
-		if err := f.failAnswer(); err != nil {
+	if f.failResponse != nil {
+		if err := f.failResponse(); err != nil {
 			return err
 		}
 	}
-	return f.answers()
+	return f.responds()
 }
 
 func (f *fakeCluster) FrontProxyCertificate(_ context.Context, kubeAPIServer string,
@@ -220,6 +220,6 @@ func (f *fakeCluster) ChangeFrontProxyCAs(_ context.Context, add, remove certs.B
 	f.mustHold(FrontProxy)
 	f.trusted = f.trusted.Merge(f.now, add...).Without(remove...)
 	f.step()
-	f.mustAnswer()
-	return f.answerLost()
+	f.mustRespond()
+	return f.responseLost()
 }

@@ -44,7 +44,7 @@ func (p *procedure) frontProxyCA() {
 				"each kube-apiserver",
 			needs:    p.nextProxyInUse,
 			do:       func(context.Context) error { return p.writeNew(p.newBundle) },
-			observed: stopping(p.nextProxyAnswers), // do not wait without responses: users get none either
+			observed: stopping(p.nextProxyResponds), // do not wait without responses: users get none either
 			undo:     func(context.Context) error { return p.writeNew(p.bothBundle) },
 		},
 		{
@@ -134,7 +134,7 @@ func (p *procedure) oldProxyDistrusted(ctx context.Context) error {
 	if err := p.takenOut(ctx, p.oldCA); err != nil {
 		return err
 	}
-	if err := stopping(p.nextProxyAnswers)(ctx); err != nil {
+	if err := stopping(p.nextProxyResponds)(ctx); err != nil {
 		return err
 	}
 	if err := p.probe(ctx, p.next, cluster.Accepted); err != nil {

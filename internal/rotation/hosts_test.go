@@ -48,7 +48,7 @@ func TestTwoHosts(t *testing.T) {
 						t.Fatalf("cut %d: not killed: %v", cut, err)
 					}
 					f.left = -1
-					f.mustAnswer()
+					f.mustRespond()
 					if now := f.proxyFiles(); (now[0] == files[0]) != (now[1] == files[1]) {
 						apart++
 					}
@@ -107,8 +107,8 @@ func (f *fakeCluster) sameOnBoth() {
 	}
 }
 
-// TestHostsRefused: Run and Abort return an error if they would omit one of the hosts.
-func TestHostsRefused(t *testing.T) {
+// TestHostsIncomplete: Run and Abort return an error if they would omit one of the hosts.
+func TestHostsIncomplete(t *testing.T) {
 	f := newFake(t)
 	f.addProxy()
 	f.runTo(FrontProxyCA, "trust", EventObserved)
@@ -217,9 +217,9 @@ func TestNeverReloaded(t *testing.T) {
 			"https://10.0.1.2 still presents the front proxy's certificate sha256:"+certs.Fingerprint(old)[:16]) {
 		t.Fatalf("got %v, want the kube-apiserver named that did not reload", err)
 	}
-	f.mustAnswer()
+	f.mustRespond()
 	f.mustAbort(FrontProxyCA)
-	f.mustAnswer()
+	f.mustRespond()
 	// If the certificate cannot be observed, a note reports that the hold is used instead.
 	f = newFake(t)
 	f.noReview = true
@@ -266,7 +266,7 @@ func TestCountsKubeAPIServers(t *testing.T) {
 	opts.Rotation, f.noReview = FrontProxyCA, true
 	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(),
 		"does not serve IdentityReview to this user; name the directory of each") || f.state() != nil {
-		t.Errorf("one directory, and nobody tells whose: got %v, want it refused", err)
+		t.Errorf("one directory, and no hint whose: got %v, want it refused", err)
 	}
 }
 
@@ -294,7 +294,7 @@ func TestHostByHost(t *testing.T) {
 	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "set the same value") {
 		t.Errorf("without the directory: got %v, want it refused", err)
 	}
-	// An empty list, as from an unset script variable, is no directory.
+	// An empty list, as from an unset script variable, is not a directory.
 	opts.FrontProxyClientDirs = []string{}
 	if _, err := Abort(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "set the same value") {
 		t.Errorf("without a directory: got %v, want it refused", err)
@@ -322,12 +322,12 @@ func TestKubeAPIServerJoins(t *testing.T) {
 	}
 }
 
-// TestPutBackIntoConfigMap: if requests fail after the old CA was removed, certgen restores it
+// TestRestoreInConfigMap: if requests fail after the old CA was removed, certgen restores it
 // immediately.
-func TestPutBackIntoConfigMap(t *testing.T) {
+func TestRestoreInConfigMap(t *testing.T) {
 	f := newFake(t)
 	old := f.cert(certs.FrontProxyCADir)
-	f.failAnswer = func() error {
+	f.failResponse = func() error {
 		if len(f.trusted) > 0 && !f.trusted.Contains(old) {
 			return &cluster.StatusError{URL: "https://10.0.1.1", Status: 503, Text: "distrusted"}
 		}
@@ -343,12 +343,12 @@ func TestPutBackIntoConfigMap(t *testing.T) {
 	if _, ok := errors.AsType[*BlockedError](err); !ok || !back {
 		t.Errorf("got %v, the CA is back: %t; want it blocked, and back", err, back)
 	}
-	f.mustAnswer()
+	f.mustRespond()
 }
 
-// TestAbortTakesOutOfConfigMap: Abort removes the new CA again if a kube-apiserver that has not
+// TestAbortRemovesFromConfigMap: Abort removes the new CA again if a kube-apiserver that has not
 // reread its file restores it. If the CA remains, Abort reports it.
-func TestAbortTakesOutOfConfigMap(t *testing.T) {
+func TestAbortRemovesFromConfigMap(t *testing.T) {
 	for name, tc := range map[string]struct {
 		back    time.Duration
 		blocked bool
@@ -375,7 +375,7 @@ func TestAbortTakesOutOfConfigMap(t *testing.T) {
 				!strings.Contains(err.Error(), "--abort") {
 				t.Fatalf("got %v, want the CA named that remains, and what to do", err)
 			}
-			f.mustAnswer()
+			f.mustRespond()
 			f.until = time.Time{}
 			f.mustAbort(FrontProxyCA)
 			f.checkAborted(b)
@@ -383,20 +383,20 @@ func TestAbortTakesOutOfConfigMap(t *testing.T) {
 	}
 }
 
-// TestLostAnswers: if the response to a successful write is lost, the rotation repeats the write
+// TestLostResponses: if the response to a successful write is lost, the rotation repeats the write
 // and finishes normally.
-func TestLostAnswers(t *testing.T) {
+func TestLostResponses(t *testing.T) {
 	for rotation, writes := range map[string]int{ServingCA: 4, FrontProxyCA: 1} {
 		for write := 1; write <= writes; write++ {
 			f := newFake(t)
 			b := f.before()
-			f.lostAnswer = write
+			f.lostResponse = write
 			_, err := Run(t.Context(), f.options(rotation))
 			if err != nil {
 				t.Fatalf("%s, write %d: %v", rotation, write, err)
 			}
 			f.checkEnd(b, rotation)
-			if f.lostAnswer > 0 {
+			if f.lostResponse > 0 {
 				t.Errorf("%s: there were fewer than %d writes", rotation, write)
 			}
 		}

@@ -43,9 +43,9 @@ func TestKubeadmLinks(t *testing.T) {
 	}
 }
 
-// TestKubeadmsOwn: if certgen init created its own front-proxy certificates next to kubeadm's,
-// kubeadm's do not change.
-func TestKubeadmsOwn(t *testing.T) {
+// TestKubeadmFilesUnchanged: if certgen init created its own front-proxy certificates next to
+// kubeadm's, kubeadm's do not change.
+func TestKubeadmFilesUnchanged(t *testing.T) {
 	f := newFake(t)
 	ca, err := certs.NewCA(certs.CAOptions{Name: "front-proxy-ca", Usage: x509.ExtKeyUsageClientAuth})
 	if err != nil {
@@ -79,8 +79,8 @@ func TestKubeadmsOwn(t *testing.T) {
 	}
 }
 
-// TestKubeadmRefused: errors contain kubeadm's file names.
-func TestKubeadmRefused(t *testing.T) {
+// TestKubeadmErrors: errors contain kubeadm's file names.
+func TestKubeadmErrors(t *testing.T) {
 	for _, tc := range []struct{ name, want string }{
 		{"front-proxy-ca.key", "expected the CA's key, found none"},
 		{"front-proxy-client.key", "front-proxy-client.key: file does not exist"},
@@ -102,10 +102,10 @@ func TestKubeadmRefused(t *testing.T) {
 	}
 }
 
-// TestKubeadmAgain: a rotation refuses a kubeadm file with different content, for example after
-// kubeadm certs renew before the links existed, and a link to another file. A resumed rotation
-// does the same. The remedy in the error works.
-func TestKubeadmAgain(t *testing.T) {
+// TestKubeadmChangedFile: a rotation refuses a kubeadm file with different content, for example
+// after kubeadm certs renew before the links existed, and a link to another file. A resumed
+// rotation does the same. The remedy in the error works.
+func TestKubeadmChangedFile(t *testing.T) {
 	renewed := func(f *fakeCluster) {
 		pair, err := readTestCA(f, "front-proxy-ca.crt").IssueClient(certs.ClientOptions{User: certs.FrontProxyUser})
 		if err != nil {

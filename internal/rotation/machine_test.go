@@ -105,7 +105,7 @@ func (f *fakeCluster) checkEnd(b before, rotation string) {
 	if len(old) != want {
 		f.t.Errorf("old CAs %q, want %d", old, want)
 	}
-	f.mustAnswer()
+	f.mustRespond()
 }
 
 // TestRotations: requests of users succeed at each event of each rotation.
@@ -119,7 +119,7 @@ func TestRotations(t *testing.T) {
 			var steps []string
 			opts := f.options(rotation)
 			opts.Progress = func(e Event) {
-				f.mustAnswer()
+				f.mustRespond()
 				if e.Type == EventFinished {
 					steps = append(steps, e.Step)
 				}
@@ -167,7 +167,7 @@ func TestKilledAnywhere(t *testing.T) {
 					t.Fatalf("cut %d: not killed: %v", cut, err)
 				}
 				f.left = -1
-				f.mustAnswer()
+				f.mustRespond()
 				// A rotation that was killed at its very end is done, so another run would begin
 				// a new one.
 				if s := f.state(); s == nil || s.Unfinished() {
@@ -252,5 +252,5 @@ func (f *fakeCluster) checkAborted(b before) {
 		f.t.Errorf("trust is not as before: %d CAs in the caBundle, %d in the ConfigMap", len(f.caBundle),
 			len(f.trusted))
 	}
-	f.mustAnswer()
+	f.mustRespond()
 }

@@ -110,9 +110,9 @@ func TestMaintain(t *testing.T) {
 	}
 }
 
-// TestMaintainMeetsAChange: Maintain does not overwrite a concurrent change by another client
+// TestMaintainConcurrentChange: Maintain does not overwrite a concurrent change by another client
 // without the Lease.
-func TestMaintainMeetsAChange(t *testing.T) {
+func TestMaintainConcurrentChange(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
 		nil)}, emptyCASecret())}
 	core := c.Core.(*fake.Clientset)
@@ -133,9 +133,9 @@ func TestMaintainMeetsAChange(t *testing.T) {
 	}
 }
 
-// TestMaintainRefuses: Maintain returns an error and changes nothing if manual action is
+// TestMaintainNeedsManualAction: Maintain returns an error and changes nothing if manual action is
 // required.
-func TestMaintainRefuses(t *testing.T) {
+func TestMaintainNeedsManualAction(t *testing.T) {
 	other := clustertest.NewCA(t, "other", x509.ExtKeyUsageServerAuth)
 	withoutKey := emptyCASecret()
 	withoutKey.Data = map[string][]byte{certs.CertFile: other.CertPEM}
@@ -146,10 +146,10 @@ func TestMaintainRefuses(t *testing.T) {
 		caBundle []byte
 		want     string
 	}{
-		"no Secret for the CA": {nil, nil, "kubectl create secret generic ca --namespace demo"},
-		"a trusted CA, lost":   {emptyCASecret(), other.CertPEM, "is not in key ca.crt of Secret demo/s: "},
-		"a CA without its key": {withoutKey, nil, "key tls.key of Secret demo/ca: "},
-		"a CA that is no CA":   {broken, nil, "key tls.crt of Secret demo/ca: "},
+		"no Secret for the CA":           {nil, nil, "kubectl create secret generic ca --namespace demo"},
+		"a trusted CA, lost":             {emptyCASecret(), other.CertPEM, "is not in key ca.crt of Secret demo/s: "},
+		"a CA without its key":           {withoutKey, nil, "key tls.key of Secret demo/ca: "},
+		"a certificate that is not a CA": {broken, nil, "key tls.crt of Secret demo/ca: "},
 		"how to allow another CA": {broken, nil,
 			`kubectl patch secret ca --namespace demo --type merge --patch '{"data":null}'`},
 	} {
@@ -292,9 +292,9 @@ func TestMaintainReports(t *testing.T) {
 	}
 }
 
-// TestMaintainBesideOthers: a third-party CA in a caBundle stays there and does not prevent the
+// TestMaintainThirdPartyCAs: a third-party CA in a caBundle stays there and does not prevent the
 // renewal of a certificate. A third-party CA next to the certificate is not trusted.
-func TestMaintainBesideOthers(t *testing.T) {
+func TestMaintainThirdPartyCAs(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
 		nil)}, emptyCASecret())}
 	if _, err := Maintain(t.Context(), c, maintained); err != nil {
@@ -342,7 +342,7 @@ func TestMaintainReportsBothPasses(t *testing.T) {
 	waiting.APIServices, waiting.Within = []string{"v1.g.example.com"}, time.Minute
 	report, err := Maintain(t.Context(), c, waiting)
 	if err != nil || did(report) != "created Secret demo/ca, replaced APIService v1.g.example.com, created Secret demo/s" {
-		t.Errorf("at first: %+v, %v; want the CA and the pair made, and the caBundle replaced", report, err)
+		t.Errorf("at first: %+v, %v; want the CA and the key pair created, and the caBundle replaced", report, err)
 	}
 	due := clustertest.Now.Add(certs.CALifetime * 3 / 4)
 	c.Now, c.Config.Transport = func() time.Time { return due }, clustertest.Clock(due)
@@ -439,9 +439,9 @@ func TestMaintainRecreatedAPIService(t *testing.T) {
 	}
 }
 
-// TestMaintainTakesOver: if another field manager owns the caBundle, Maintain returns an error
-// with the command that takes it over.
-func TestMaintainTakesOver(t *testing.T) {
+// TestMaintainOtherFieldManager: if another field manager owns the caBundle, Maintain returns an
+// error with the command that takes it over.
+func TestMaintainOtherFieldManager(t *testing.T) {
 	a := clustertest.OwnedBy(clustertest.APIService("v1.g.example.com", nil), "helm",
 		metav1.ManagedFieldsOperationUpdate)
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{a}, emptyCASecret())}
@@ -472,7 +472,7 @@ func TestTransient(t *testing.T) {
 		{fmt.Errorf("read: %w", syscall.ECONNRESET), true},
 		{&cluster.StatusError{Status: http.StatusTooManyRequests}, true},
 		{&cluster.StatusError{Status: http.StatusServiceUnavailable}, false}, // of an API that is not available
-		{apierrors.NewForbidden(resource, "ca", errors.New("no right")), false},
+		{apierrors.NewForbidden(resource, "ca", errors.New("no permission")), false},
 		{errors.New("another"), false},
 	} {
 		if got := isTransient(fmt.Errorf("step: %w", tc.err)); got != tc.want {
@@ -484,9 +484,9 @@ func TestTransient(t *testing.T) {
 	}
 }
 
-// TestMaintainMeetsALabel: a concurrent change of fields that certgen does not manage is not a
+// TestMaintainConcurrentLabel: a concurrent change of fields that certgen does not manage is not a
 // conflict.
-func TestMaintainMeetsALabel(t *testing.T) {
+func TestMaintainConcurrentLabel(t *testing.T) {
 	c := apply.Client{Cluster: clustertest.New([]apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com",
 		nil)}, emptyCASecret())}
 	core, met := c.Core.(*fake.Clientset), false

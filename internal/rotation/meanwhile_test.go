@@ -37,9 +37,9 @@ func TestRevertedLater(t *testing.T) {
 	f.checkEnd(b, ServingCA)
 }
 
-// TestSeenDuringHold: a rotation observes changes during a hold. A reverted caBundle blocks it;
+// TestChangesDuringHold: a rotation observes changes during a hold. A reverted caBundle blocks it;
 // a temporarily missing endpoint makes the hold start over.
-func TestSeenDuringHold(t *testing.T) {
+func TestChangesDuringHold(t *testing.T) {
 	t.Run("reverted", func(t *testing.T) {
 		f := newFake(t)
 		b := f.before()
@@ -173,7 +173,7 @@ func (f *fakeCluster) takenOver(when string, also func()) Options {
 	}
 	opts.Wait = func(ctx context.Context, d time.Duration) error {
 		f.outage = false
-		f.mustAnswer()
+		f.mustRespond()
 		if !taken && holds && when == "switch" {
 			take()
 		}
@@ -182,10 +182,10 @@ func (f *fakeCluster) takenOver(when string, also func()) Options {
 	return opts
 }
 
-// TestTakenOver: if another field manager takes over a caBundle and removes the new CA, certgen
-// may not restore it. The old certificate is then served again immediately. When certgen owns
-// the field again, the rotation continues to its end.
-func TestTakenOver(t *testing.T) {
+// TestCABundleTakenOver: if another field manager takes over a caBundle and removes the new CA,
+// certgen may not restore it. The old certificate is then served again immediately. When certgen
+// owns the field again, the rotation continues to its end.
+func TestCABundleTakenOver(t *testing.T) {
 	for when, step := range map[string]string{"switch": "switch", "distrust": "distrust",
 		"after distrust": "distrust"} {
 		t.Run(when, func(t *testing.T) {
@@ -214,10 +214,10 @@ func TestTakenOver(t *testing.T) {
 	}
 }
 
-// TestTakenOverAndKilled: a rotation that is killed at any point of that rollback continues when
-// certgen owns the field again and both CAs are trusted, as after certgen apply
+// TestCABundleTakenOverAndKilled: a rotation that is killed at any point of that rollback continues
+// when certgen owns the field again and both CAs are trusted, as after certgen apply
 // --force-conflicts.
-func TestTakenOverAndKilled(t *testing.T) {
+func TestCABundleTakenOverAndKilled(t *testing.T) {
 	const every = 5 // calls
 	for _, when := range []string{"switch", "distrust"} {
 		for left := 0; ; left += every {
@@ -242,9 +242,9 @@ func TestTakenOverAndKilled(t *testing.T) {
 	}
 }
 
-// TestOldCATakenOut: if another client distrusts the old CA while the new certificate is served,
+// TestOldCARemoved: if another client distrusts the old CA while the new certificate is served,
 // the rotation continues. It is not rolled back, because requests of users would fail.
-func TestOldCATakenOut(t *testing.T) {
+func TestOldCARemoved(t *testing.T) {
 	for _, do := range []func(context.Context, Options) (*State, error){Run, Abort} {
 		f := newFake(t)
 		b := f.before()
@@ -252,7 +252,7 @@ func TestOldCATakenOut(t *testing.T) {
 		next := f.caBundle.Without(b.servingCA)
 		f.caBundle, f.second = next, next
 		_, err := do(t.Context(), f.options(ServingCA))
-		f.mustAnswer()
+		f.mustRespond()
 		if err == nil {
 			f.checkEnd(b, ServingCA)
 		} else if _, blocked := errors.AsType[*BlockedError](err); !blocked ||
@@ -302,7 +302,7 @@ func TestIssuedMeanwhile(t *testing.T) {
 						"and the CA that was added", when,
 						certs.Fingerprint(live), len(bundle), certs.Fingerprint(renewed.Certificate))
 				}
-				f.mustAnswer()
+				f.mustRespond()
 			}
 			if _, err := Run(t.Context(), f.options(rotation)); err == nil ||
 				!strings.Contains(err.Error(), "was written after the rotation started") {
@@ -310,14 +310,14 @@ func TestIssuedMeanwhile(t *testing.T) {
 			}
 			stays("blocked")
 			f.mustAbort(rotation)
-			stays("taken back")
+			stays("undone")
 		})
 	}
 }
 
-// TestOthersTakenOut: a third-party CA that was removed from ca.crt during the rotation does not
-// reappear from the copy of the old files when the rotation is aborted.
-func TestOthersTakenOut(t *testing.T) {
+// TestThirdPartyCARemoved: a third-party CA that was removed from ca.crt during the rotation does
+// not reappear from the copy of the old files when the rotation is aborted.
+func TestThirdPartyCARemoved(t *testing.T) {
 	for rotation, leaf := range map[string]string{Serving: certs.ServingDir, ServingCA: certs.ServingDir,
 		ProxyClient: certs.FrontProxyClientDir, FrontProxyCA: certs.FrontProxyClientDir} {
 		f := newFake(t)
@@ -350,9 +350,9 @@ func TestOthersTakenOut(t *testing.T) {
 	}
 }
 
-// TestCopyLeftBehind: an outdated copy of the directory cannot be used after a rotation to
+// TestOutdatedCopy: an outdated copy of the directory cannot be used after a rotation to
 // restore trust in its old CA, whose key may be compromised.
-func TestCopyLeftBehind(t *testing.T) {
+func TestOutdatedCopy(t *testing.T) {
 	f := newFake(t)
 	f.runTo(ServingCA, "trust", EventStarted)
 	left := t.TempDir()
@@ -385,7 +385,7 @@ func revertInSwitch(t *testing.T, f *fakeCluster, times int) error {
 	opts, inSwitch := f.options(ServingCA), false
 	opts.Progress = func(e Event) {
 		inSwitch = e.Step == "switch" && e.Type == EventHolding
-		f.mustAnswer()
+		f.mustRespond()
 	}
 	wait := opts.Wait
 	opts.Wait = func(ctx context.Context, d time.Duration) error {
@@ -399,9 +399,10 @@ func revertInSwitch(t *testing.T, f *fakeCluster, times int) error {
 	return err
 }
 
-// TestAnotherReplacedIt: if a second operator has a copy of the directory from before the first
-// operator's rotation, the old certificate is not restored for kube-apiservers that both name.
-func TestAnotherReplacedIt(t *testing.T) {
+// TestReplacedBySecondOperator: if a second operator has a copy of the directory from before the
+// first operator's rotation, the old certificate is not restored for kube-apiservers that both
+// name.
+func TestReplacedBySecondOperator(t *testing.T) {
 	const rotation = FrontProxyCA
 	for _, step := range []string{"stage", "trust"} {
 		f := newFake(t)
@@ -422,7 +423,7 @@ func TestAnotherReplacedIt(t *testing.T) {
 			t.Errorf("after %s: got %v, want the certificate of the first one kept", step, err)
 		}
 		if err := f.runPart(copied, Abort, ""); !f.cert(certs.FrontProxyClientDir).Equal(replaced) {
-			t.Errorf("after %s, taken back: %v, want the certificate of the first one kept", step, err)
+			t.Errorf("after %s, undone: %v, want the certificate of the first one kept", step, err)
 		}
 	}
 }

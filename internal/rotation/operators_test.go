@@ -16,7 +16,7 @@ import (
 func (f *fakeCluster) runPart(opts Options, do func(context.Context, Options) (*State, error),
 	step string) (err error) {
 	opts.Progress = func(e Event) {
-		f.mustAnswer()
+		f.mustRespond()
 		if e.Step == step && e.Type == EventFinished {
 			panic(killed{})
 		}
@@ -53,7 +53,7 @@ func TestTwoOperators(t *testing.T) {
 					_ = f.runPart(copied, Run, second.Name) // refused, blocked or killed
 					if f.state().Unfinished() {
 						if err := f.runPart(f.options(rotation), Run, ""); err != nil {
-							t.Fatalf("the first one could not go on: %v", err)
+							t.Fatalf("the first one could not continue: %v", err)
 						}
 					}
 					err := f.runPart(copied, Abort, "")
@@ -63,11 +63,11 @@ func TestTwoOperators(t *testing.T) {
 						if s := f.state(); s.Outcome != Done {
 							t.Errorf("the first one is not done: %s", f.stateText())
 						}
-						f.mustAnswer()
+						f.mustRespond()
 						return
 					}
 					if _, refused := errors.AsType[*certs.RefusedError](err); err != nil && !refused {
-						t.Errorf("the second one could not be taken back: %v", err)
+						t.Errorf("the second one could not be aborted: %v", err)
 					}
 					f.checkEnd(b, rotation)
 				})

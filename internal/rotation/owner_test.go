@@ -14,10 +14,10 @@ import (
 	"example.com/extension-apiserver/internal/cluster/clustertest"
 )
 
-// TestOwnersBeforeItBegins: a rotation does not begin if an injector would revert it or its
+// TestPreflightOwners: a rotation does not begin if an injector would revert it or its
 // second step would be refused. A rotation that changes no caBundle emits a note about the
 // owner.
-func TestOwnersBeforeItBegins(t *testing.T) {
+func TestPreflightOwners(t *testing.T) {
 	annotated := func(name string) func(*apiregistrationv1.APIService) {
 		return func(a *apiregistrationv1.APIService) { a.Annotations = map[string]string{name: "demo/widgets"} }
 	}

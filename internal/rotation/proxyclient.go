@@ -38,10 +38,10 @@ func (p *procedure) proxyClient() {
 // switchProxyStep writes the key pair for kube-apiserver, which watches the files and rereads
 // them at least every minute. kube-apiserver does not expose which key pair it uses, but
 // IdentityReview reports it if the API serves that.
-func (p *procedure) switchProxyStep(believed func(context.Context) error, bundle bundleOf,
+func (p *procedure) switchProxyStep(accepted func(context.Context) error, bundle bundleOf,
 	undo func(context.Context) error) step {
 	return step{
-		name: "switch", kind: Identity, hold: true, needs: believed,
+		name: "switch", kind: Identity, hold: true, needs: accepted,
 		about: "write the new certificate and key for each kube-apiserver; observed when the files contain them, every " +
 			"aggregated API responds to each kube-apiserver and, " +
 			"if the API serves IdentityReview, reports that kube-apiserver presents the new certificate. " +
@@ -60,7 +60,7 @@ func (p *procedure) switchProxyStep(believed func(context.Context) error, bundle
 }
 
 func (p *procedure) nextProxyInUse(ctx context.Context) error {
-	if err := p.nextProxyAnswers(ctx); err != nil {
+	if err := p.nextProxyResponds(ctx); err != nil {
 		if refused := p.nextProxyRefused(ctx); refused != nil {
 			return &stopError{refused}
 		}
@@ -90,7 +90,7 @@ func (p *procedure) nextProxyRefused(ctx context.Context) error {
 		return nil
 	}
 	refused := func(s certs.Service) error {
-		err := p.answersEverywhere(ctx, s)
+		err := p.respondsEverywhere(ctx, s)
 		if status, ok := errors.AsType[*cluster.StatusError](err); ok && status.Status == http.StatusUnauthorized {
 			return err
 		}
@@ -98,7 +98,7 @@ func (p *procedure) nextProxyRefused(ctx context.Context) error {
 	}
 	for _, s := range services {
 		// kube-apiserver itself may reject certgen's user, for example while it starts.
-		if refused(s) != nil && p.answersEverywhere(ctx, p.opts.Service) == nil {
+		if refused(s) != nil && p.respondsEverywhere(ctx, p.opts.Service) == nil {
 			if err := refused(s); err != nil {
 				return err
 			}
@@ -110,7 +110,7 @@ func (p *procedure) nextProxyRefused(ctx context.Context) error {
 // liveProxiesInUse does not wait for third-party APIs: if one does not respond with the original
 // certificate, that certificate is not the cause.
 func (p *procedure) liveProxiesInUse(ctx context.Context) error {
-	if err := p.answersEverywhere(ctx, p.opts.Service); err != nil {
+	if err := p.respondsEverywhere(ctx, p.opts.Service); err != nil {
 		return err
 	}
 	var live []*certs.KeyPair
@@ -183,7 +183,7 @@ func (p *procedure) checkFrontProxy(ctx context.Context) error {
 			return err
 		}
 	}
-	return p.proxyAnswers(ctx)
+	return p.proxyResponds(ctx)
 }
 
 // countKubeAPIServers returns an error if there are more kube-apiservers than were named or
@@ -273,9 +273,9 @@ func (p *procedure) allowedByConfigMap(ctx context.Context, cert *x509.Certifica
 	return nil
 }
 
-// nextProxyAnswers returns nil if the files contain the new key pair and proxyAnswers returns
+// nextProxyResponds returns nil if the files contain the new key pair and proxyResponds returns
 // nil.
-func (p *procedure) nextProxyAnswers(ctx context.Context) error {
+func (p *procedure) nextProxyResponds(ctx context.Context) error {
 	for _, dir := range p.leafDirs {
 		found, err := certs.ReadPair(p.opts.store, dir)
 		if err != nil {
@@ -286,7 +286,7 @@ func (p *procedure) nextProxyAnswers(ctx context.Context) error {
 				p.opts.store.Path(dir, certs.CertFile), certs.Fingerprint(found.Certificate))
 		}
 	}
-	return p.proxyAnswers(ctx)
+	return p.proxyResponds(ctx)
 }
 
 func (p *procedure) newProxyAccepted(ctx context.Context) error {

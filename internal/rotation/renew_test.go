@@ -72,10 +72,10 @@ func TestRenewTwoHosts(t *testing.T) {
 		dirs, due int // how many kube-apiservers read their own directories, and which one is due
 		replaced  bool
 	}{
-		"the first is due":      {2, 0, true},
-		"the second is due":     {2, 1, true},
-		"the only one is due":   {1, 1, true},
-		"one that nobody reads": {1, 0, false},
+		"the first is due":                 {2, 0, true},
+		"the second is due":                {2, 1, true},
+		"the only one is due":              {1, 1, true},
+		"one that no kube-apiserver reads": {1, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
@@ -139,7 +139,7 @@ func TestRenewBlocked(t *testing.T) {
 	}{
 		"an endpoint does not reload": {func(f *fakeCluster) { f.stuckLeaf = f.cert(certs.ServingDir) },
 			certs.FrontProxyClientDir},
-		"another API does not answer after the switch to a new CA of the front proxy": {func(f *fakeCluster) {
+		"another API does not respond after the switch to a new CA of the front proxy": {func(f *fakeCluster) {
 			f.others = []certs.Service{{Name: "far", Namespace: "elsewhere"}}
 			f.runTo(FrontProxyCA, "switch", EventObserved)
 			f.down, f.farEndpoints = "v1.far", errors.New("endpointslices is forbidden")
@@ -162,10 +162,10 @@ func TestRenewBlocked(t *testing.T) {
 	}
 }
 
-// TestRenewEndsBoth: Renew finishes two unfinished rotations, one of the serving certificates
+// TestRenewFinishesBoth: Renew finishes two unfinished rotations, one of the serving certificates
 // and one of the front proxy's, each in its direction. Neither changes what the other has
 // stored.
-func TestRenewEndsBoth(t *testing.T) {
+func TestRenewFinishesBoth(t *testing.T) {
 	for _, aborted := range []bool{false, true} {
 		f := newFake(t)
 		b := f.before()
@@ -182,7 +182,7 @@ func TestRenewEndsBoth(t *testing.T) {
 		want := map[string]bool{certs.ServingDir: true, certs.ServingCADir: true, certs.FrontProxyClientDir: !aborted,
 			certs.FrontProxyCADir: !aborted}
 		if diff := cmp.Diff(want, f.changes(b)); diff != "" {
-			t.Errorf("replaced pairs, the front proxy's rotation taken back: %t (-want +got):\n%s", aborted, diff)
+			t.Errorf("replaced key pairs, the front proxy's rotation aborted: %t (-want +got):\n%s", aborted, diff)
 		}
 		for _, rotation := range []string{ServingCA, FrontProxyCA} {
 			if s, err := ReadState(f.store(), rotation); err != nil || s.Rotation != rotation || s.Unfinished() {
@@ -220,9 +220,9 @@ func recordOf(rotation string) string {
 	return fmt.Sprintf(`{"apiVersion": %q, "kind": %q, "rotation": %q}`, certs.APIVersion, stateKind, rotation)
 }
 
-// TestEndedMeanwhile: Renew does not begin a rotation again if another process finished it after
+// TestFinishedMeanwhile: Renew does not begin a rotation again if another process finished it after
 // Renew had read its state.
-func TestEndedMeanwhile(t *testing.T) {
+func TestFinishedMeanwhile(t *testing.T) {
 	f := newFake(t)
 	opts := f.options(ServingCA)
 	opts.resumeOnly = true

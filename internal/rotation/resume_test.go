@@ -28,9 +28,9 @@ func (f *fakeCluster) runTo(rotation, step string, event EventType) {
 	f.t.Fatalf("not killed: %v", err)
 }
 
-// TestHoldBeginsAnew: another run does not repeat an observed step, but its hold starts over,
+// TestHoldStartsOver: another run does not repeat an observed step, but its hold starts over,
 // because nothing was checked meanwhile.
-func TestHoldBeginsAnew(t *testing.T) {
+func TestHoldStartsOver(t *testing.T) {
 	f := newFake(t)
 	f.runTo(ServingCA, "trust", EventHolding)
 	version, observed := f.version, f.now
@@ -48,8 +48,8 @@ func TestHoldBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestRecordedBeforeItBegins: each step is recorded before it changes files.
-func TestRecordedBeforeItBegins(t *testing.T) {
+// TestStepRecordedFirst: each step is recorded before it changes files.
+func TestStepRecordedFirst(t *testing.T) {
 	for _, rotation := range Rotations() {
 		plan := Plan(rotation)
 		for i, s := range plan {
@@ -63,9 +63,9 @@ func TestRecordedBeforeItBegins(t *testing.T) {
 	}
 }
 
-// TestAbortGoesOn: Renew, as in the next daily job, continues an interrupted abort instead of
+// TestAbortContinues: Renew, as in the next daily job, continues an interrupted abort instead of
 // the rotation.
-func TestAbortGoesOn(t *testing.T) {
+func TestAbortContinues(t *testing.T) {
 	f := newFake(t)
 	b := f.before()
 	f.runTo(ServingCA, "switch", EventObserved)
@@ -121,7 +121,7 @@ func TestAbortWaits(t *testing.T) {
 	if _, ok := errors.AsType[*BlockedError](err); !ok {
 		t.Errorf("got %v, want a BlockedError", err)
 	}
-	f.mustAnswer()
+	f.mustRespond()
 	f.stuckLeaf = nil
 	if _, err := Abort(t.Context(), f.options(ServingCA)); err != nil {
 		t.Fatal(err)

@@ -54,7 +54,7 @@ const (
 
 	defaultPoll = 2 * time.Second
 	// preflightTimeout exceeds the time that a kube-apiserver needs to restart, but is short for
-	// a person who has to fix a problem.
+	// a user who has to fix a problem.
 	preflightTimeout = 30 * time.Second
 )
 

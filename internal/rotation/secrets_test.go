@@ -24,9 +24,9 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestKeyElsewhere: a CA with a remote signer is not replaced by one whose key is in the
+// TestRemoteSignerCAKept: a CA with a remote signer is not replaced by one whose key is in the
 // cluster.
-func TestKeyElsewhere(t *testing.T) {
+func TestRemoteSignerCAKept(t *testing.T) {
 	f := newFakeInSecrets(t)
 	b := f.before()
 	ca := caSecret(t, f)
@@ -78,7 +78,7 @@ func TestKeyElsewhere(t *testing.T) {
 	_, err = Run(t.Context(), opts)
 	if blocked, ok := errors.AsType[*BlockedError](err); !ok || !strings.Contains(err.Error(), "connection refused") ||
 		blocked.Waited < opts.Timeout {
-		t.Errorf("with a signer that is away: got %v, want it blocked after it was asked for %s", err, opts.Timeout)
+		t.Errorf("with a signer that is away: got %v, want it blocked after requests for %s", err, opts.Timeout)
 	}
 	if _, err := Run(t.Context(), f.options(ServingCA)); err == nil ||
 		!strings.Contains(err.Error(), "the --new-ca with which the rotation started") {
@@ -129,9 +129,9 @@ func caSecret(t *testing.T, f *fakeCluster) *corev1.Secret {
 	return s
 }
 
-// TestLostAnswersOfSecrets: if the response to a successful update of a Secret is lost, the
+// TestLostResponsesOfSecrets: if the response to a successful update of a Secret is lost, the
 // rotation retries and recognizes the stored data.
-func TestLostAnswersOfSecrets(t *testing.T) {
+func TestLostResponsesOfSecrets(t *testing.T) {
 	for lost := 1; lost <= 5; lost++ {
 		f := newFakeInSecrets(t)
 		b := f.before()
@@ -148,7 +148,7 @@ func TestLostAnswersOfSecrets(t *testing.T) {
 				return true, nil, err
 			}
 			if updates++; updates == lost {
-				return true, nil, apierrors.NewTimeoutError("the answer is lost", 1)
+				return true, nil, apierrors.NewTimeoutError("the response is lost", 1)
 			}
 			return true, next, nil
 		})
@@ -195,9 +195,9 @@ func TestSecretTakenOver(t *testing.T) {
 	f.checkEnd(b, ServingCA)
 }
 
-// TestRotateHeld: Maintain rotates in Secrets that it has already read, under the Lease that it
-// holds.
-func TestRotateHeld(t *testing.T) {
+// TestRotateUnderLease: Maintain rotates in Secrets that it has already read, under the Lease that
+// it holds.
+func TestRotateUnderLease(t *testing.T) {
 	f := newFakeInSecrets(t)
 	b := f.before()
 	store, ok := f.store().(*secrets)
@@ -211,9 +211,9 @@ func TestRotateHeld(t *testing.T) {
 	f.checkEnd(b, ServingCA)
 }
 
-// TestDamagedPair: a rotation blocks if the key pairs stored with its record are damaged. It can
+// TestDamagedKeyPair: a rotation blocks if the key pairs stored with its record are damaged. It can
 // start over after the keys are removed, as the error says.
-func TestDamagedPair(t *testing.T) {
+func TestDamagedKeyPair(t *testing.T) {
 	f := newFakeInSecrets(t)
 	b := f.before()
 	f.runTo(ServingCA, "trust", EventFinished)

@@ -242,7 +242,7 @@ func (p *procedure) servedEverywhere(ctx context.Context, leaf *x509.Certificate
 				p.opts.store.Path(p.leafDirs[0]))
 		}
 	}
-	return cmp.Or(p.answersEverywhere(ctx, p.opts.Service), cutOff)
+	return cmp.Or(p.respondsEverywhere(ctx, p.opts.Service), cutOff)
 }
 
 const unreached = "; if you cannot reach pods, use --port-forward or --endpoint"
@@ -257,9 +257,9 @@ func (p *procedure) apiServices(ctx context.Context) ([]apiregistrationv1.APISer
 	return found, err
 }
 
-// answersEverywhere returns nil if all kube-apiservers get responses from all APIServices of the
+// respondsEverywhere returns nil if all kube-apiservers get responses from all APIServices of the
 // Service.
-func (p *procedure) answersEverywhere(ctx context.Context, service certs.Service) error {
+func (p *procedure) respondsEverywhere(ctx context.Context, service certs.Service) error {
 	kubeAPIServers, err := p.opts.Observer.KubeAPIServers(ctx)
 	if err != nil {
 		return err

@@ -115,7 +115,7 @@ func (p *procedure) trustingNext(seen func(context.Context) error) func(context.
 		}
 		err := p.opts.Observer.ChangeCABundle(ctx, p.opts.Service, certs.Bundle{p.nextCA}, nil)
 		if _, owned := errors.AsType[*cluster.OwnedError](err); owned {
-			return &stopError{fmt.Errorf("%v; add the new CA again: %w", missing, err)} //nolint:errorlint // whatever is missing, waiting is no help
+			return &stopError{fmt.Errorf("%v; add the new CA again: %w", missing, err)} //nolint:errorlint // waiting does not help, whatever is missing
 		} else if err != nil {
 			return fmt.Errorf("%w; add the new CA again: %w", missing, err)
 		}
@@ -185,5 +185,5 @@ func (p *procedure) caBundlesSeen(ctx context.Context, add, remove certs.Bundle)
 			}
 		}
 	}
-	return p.answersEverywhere(ctx, p.opts.Service)
+	return p.respondsEverywhere(ctx, p.opts.Service)
 }

@@ -41,8 +41,8 @@ type State struct {
 	FrontProxyClientDirs []string `json:"frontProxyClientDirs,omitempty"`
 	// NewCA is the SHA-256 of the NewCA in Options, if one was given.
 	NewCA string `json:"newCA,omitempty"`
-	// Others maps the Services of third-party aggregated APIs, as NAMESPACE/NAME, to the way in
-	// which the rotation checks them.
+	// Others maps the Services of third-party aggregated APIs, as NAMESPACE/NAME, to how the
+	// rotation checks them.
 	Others map[string]Check `json:"others,omitempty"`
 	// Steps are the steps that have begun, in order. The last one is in progress unless it was
 	// observed.

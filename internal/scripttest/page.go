@@ -36,10 +36,11 @@ func Blocks(text string) []string {
 	return blocks
 }
 
-// Step is a block of commands of a page, and what the page says that they print.
+// Step is a block of commands of a page, and the output that the page shows for them.
 type Step struct{ Commands, Output string }
 
-// Steps returns the ```sh blocks of Markdown text, each with the ```text block that follows it before the next.
+// Steps returns the ```sh blocks of Markdown text, each with the ```text block that follows it
+// before the next ```sh block.
 func Steps(text string) []Step {
 	var steps []Step
 	for _, m := range regexp.MustCompile("(?ms)^```(sh|text)\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
@@ -53,8 +54,9 @@ func Steps(text string) []Step {
 	return steps
 }
 
-// Compare returns which lines of a page's output are not in what the commands printed, in this order. Spaces count as
-// one, a line of the page can be a part of the printed line, and "…" stands for any text.
+// Compare returns the lines of the page's output that the commands did not print, in this order.
+// It treats several spaces as one. A line of the page can be a part of a printed line, and "…"
+// stands for any text.
 func (s Step) Compare(printed string) (missing []string) {
 	lines := strings.Split(printed, "\n")
 	for line := range strings.Lines(s.Output) {

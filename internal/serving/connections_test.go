@@ -89,9 +89,9 @@ func TestS40CountedConnection(t *testing.T) {
 	}
 }
 
-// TestConnectionBeginning checks that a client can send a limited number of bytes until it has
+// TestHandshakeLimit checks that a client can send a limited number of bytes until it has
 // proved its key.
-func TestConnectionBeginning(t *testing.T) {
+func TestHandshakeLimit(t *testing.T) {
 	for name, tc := range map[string]struct {
 		prepare func(*connection)
 		want    int
@@ -123,9 +123,9 @@ func TestConnectionBeginning(t *testing.T) {
 	}
 }
 
-// TestOtherBytes checks that clients share a limit of bytes per second, except the front proxy,
+// TestByteRateLimit checks that clients share a limit of bytes per second, except the front proxy,
 // and that a connection that waits can be closed.
-func TestOtherBytes(t *testing.T) {
+func TestByteRateLimit(t *testing.T) {
 	for name, tc := range map[string]struct {
 		frontProxy, closes bool
 		want               time.Duration

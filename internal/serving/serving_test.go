@@ -117,11 +117,11 @@ func TestReplacedServer(t *testing.T) {
 	proxy, user := SelfSigned(t, "front-proxy"), SelfSigned(t, "ann")
 	isFrontProxy := func(chain []*x509.Certificate) bool { return chain[0].Equal(proxy.Leaf) }
 	client, url := ServeFor(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		answer := map[int]string{1: "HTTP/1.1", 2: "HTTP/2.0"}[req.ProtoMajor]
+		text := map[int]string{1: "HTTP/1.1", 2: "HTTP/2.0"}[req.ProtoMajor]
 		if FromFrontProxy(req.Context()) {
-			answer += " front proxy"
+			text += " front proxy"
 		}
-		_, _ = io.WriteString(w, answer)
+		_, _ = io.WriteString(w, text)
 	}), time.Minute, isFrontProxy)
 	get := func(t *testing.T, client *http.Client, head int) string {
 		t.Helper()

@@ -91,7 +91,7 @@ func names(s *Status) (all []string) {
 func testStatus(t *testing.T, c *cluster, client *clientv3.Client) {
 	// Each member frees the pages of compacted keys by itself, and counts them with the next
 	// writes.
-	s := c.status(t, "all healthy, with space to give back", func(s *Status) bool {
+	s := c.status(t, "all healthy, with space to release", func(s *Status) bool {
 		put(t, client, "other/c", "c")
 		return health(s) == "healthy healthy healthy" && !slices.ContainsFunc(s.Members,
 			func(m Member) bool { return m.InUse > m.Size/2 })

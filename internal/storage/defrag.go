@@ -89,7 +89,7 @@ func (t Target) defragMember(ctx context.Context, m Member, progress io.Writer, 
 	if err != nil {
 		return nil, err
 	}
-	after := askMember(ctx, client, m.Endpoint)
+	after := queryMember(ctx, client, m.Endpoint)
 	if after.id == 0 {
 		return nil, fmt.Errorf("read its status afterwards: %s", after.Problem)
 	}

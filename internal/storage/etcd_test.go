@@ -82,7 +82,7 @@ func connect(t *testing.T, target Target) *clientv3.Client {
 		if _, err := client.Get(ctx, "health"); err == nil {
 			return client
 		} else if ctx.Err() != nil {
-			t.Fatalf("etcd %v does not answer: %v", endpoints, err)
+			t.Fatalf("etcd %v does not respond: %v", endpoints, err)
 		}
 	}
 }

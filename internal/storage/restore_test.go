@@ -41,7 +41,7 @@ func TestRestore(t *testing.T) {
 			}
 			wantRestored := &Restored{saved.File, EtcdDir(dir), EmbeddedMember, saved.Revision + int64(bump)} //nolint:gosec // a constant
 			if diff := cmp.Diff(wantRestored, restored); diff != "" {
-				t.Errorf("what is said of the restore (-want +got):\n%s", diff)
+				t.Errorf("report of the restore (-want +got):\n%s", diff)
 			}
 			target, _ := startEmbedded(t, dir)
 			client := connect(t, target)
@@ -52,10 +52,10 @@ func TestRestore(t *testing.T) {
 				t.Errorf("first revision after the restore: got %d, of the last write before %d, want it greater "+
 					"only with a bump", got, lost)
 			}
-			answer := <-client.Watch(t.Context(), "/registry/", clientv3.WithPrefix(), clientv3.WithRev(saved.Revision))
-			if expired := errors.Is(answer.Err(), rpctypes.ErrCompacted); expired != (bump > 0) {
+			response := <-client.Watch(t.Context(), "/registry/", clientv3.WithPrefix(), clientv3.WithRev(saved.Revision))
+			if expired := errors.Is(response.Err(), rpctypes.ErrCompacted); expired != (bump > 0) {
 				t.Errorf("watch from the revision of the snapshot: got error %v, want %q only with a bump",
-					answer.Err(), rpctypes.ErrCompacted)
+					response.Err(), rpctypes.ErrCompacted)
 			}
 		})
 	}
@@ -70,9 +70,9 @@ func allKeys(t *testing.T, client *clientv3.Client) []*mvccpb.KeyValue {
 	return got.Kvs
 }
 
-// TestRestoreRefuses checks that a rejected restore changes no existing files, with a valid and
-// with an invalid snapshot.
-func TestRestoreRefuses(t *testing.T) {
+// TestRejectedRestoreChangesNothing checks that a rejected restore changes no existing files, with
+// a valid and with an invalid snapshot.
+func TestRejectedRestoreChangesNothing(t *testing.T) {
 	target, stop := startEmbedded(t, shortDir(t))
 	fill(t, target, 1)
 	good := filepath.Join(t.TempDir(), "s.db")

@@ -152,8 +152,8 @@ func value(t *testing.T, client *clientv3.Client, key string) string {
 	return string(got.Kvs[0].Value)
 }
 
-// TestSnapshotOfNothing checks that the error contains the remedy if no etcd can be reached.
-func TestSnapshotOfNothing(t *testing.T) {
+// TestSnapshotWithoutEtcd checks that the error contains the remedy if no etcd can be reached.
+func TestSnapshotWithoutEtcd(t *testing.T) {
 	external := Target{}
 	external.Transport.ServerList = []string{"http://127.0.0.1:1"}
 	for name, tc := range map[string]struct {

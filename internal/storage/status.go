@@ -85,7 +85,7 @@ func (t Target) Status(ctx context.Context) (*Status, error) {
 		if err != nil {
 			return nil, err
 		}
-		m := askMember(ctx, client, endpoint)
+		m := queryMember(ctx, client, endpoint)
 		if listed == nil && m.Health == Healthy {
 			listed = listMembers(ctx, client)
 		}
@@ -118,8 +118,8 @@ func (s *Status) add(known *etcdserverpb.Member) {
 	})
 }
 
-// askMember queries the status of one member, and whether it can read.
-func askMember(ctx context.Context, client *clientv3.Client, endpoint string) Member {
+// queryMember queries the status of one member, and whether it can read.
+func queryMember(ctx context.Context, client *clientv3.Client, endpoint string) Member {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	m := Member{Endpoint: endpoint, Health: Unhealthy}

@@ -203,7 +203,7 @@ var authorizationChecks = []Check{
 			})
 			s.expectRefused(s.do("PATCH", s.path(obj), as(user), mergePatch(map[string]any{})), 403)
 		}},
-	{"authorization/deletecollection-apart", Required, authorizing,
+	{"authorization/deletecollection-separate", Required, authorizing,
 		"The permission to delete objects does not include deletecollection.",
 		[]need{verbs("create", "delete", "deletecollection"), confined}, func(s *session) {
 			s.apart()
@@ -213,7 +213,7 @@ var authorizationChecks = []Check{
 			s.expectRefused(s.deleteCollection(as(user), query("labelSelector", s.selector())), 403)
 			s.get(obj)
 		}},
-	{"authorization/deletecollection-alone", Required, authorizing,
+	{"authorization/deletecollection-sufficient", Required, authorizing,
 		"The permission deletecollection is sufficient to delete a collection.",
 		[]need{verbs("create", "deletecollection"), confined},
 		func(s *session) {
@@ -336,7 +336,7 @@ var limitChecks = []Check{
 			a := s.do("PATCH", s.path(s.create()), jsonPatch("["+strings.Repeat(operation+",", 10_000)+operation+"]"))
 			s.want(a, 413)
 		}},
-	{"limits/odd-parameters", Required, concepts, "Invalid query parameters never return 5xx.",
+	{"limits/invalid-parameters", Required, concepts, "Invalid query parameters never return 5xx.",
 		[]need{verbs("list")}, func(s *session) {
 			for _, name := range []string{"limit", "continue", "resourceVersion", "resourceVersionMatch",
 				"timeoutSeconds",
@@ -354,7 +354,7 @@ var limitChecks = []Check{
 				}
 			}
 		}},
-	{"limits/odd-bodies", Required, concepts, "Invalid bodies never return 5xx.",
+	{"limits/invalid-bodies", Required, concepts, "Invalid bodies never return 5xx.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			path := s.path(s.create())
 			for _, data := range []string{"null", "[]", "0", `""`, "{}", `{"metadata":null}`,

@@ -67,10 +67,10 @@ func Checks() []Check {
 	return slices.Concat(nameChecks, createChecks, updateChecks, patchChecks, applyChecks, dryRunChecks,
 		fieldValidationChecks, statusChecks, scaleChecks, actionChecks,
 		deleteChecks, collectionChecks, getChecks, listChecks, selectorChecks, pageChecks, watchChecks,
-		watchListChecks, formChecks,
+		watchListChecks, representationChecks,
 		discoveryChecks, openAPIChecks, versionChecks, authorizationChecks, admissionChecks, webhookChecks, limitChecks,
 		kubectlChecks, healthChecks,
-		givenChecks, metricChecks, auditChecks, leakChecks)
+		existingChecks, metricChecks, auditChecks, leakChecks)
 }
 
 // need is a requirement of a check on the resource or the target. It returns "" if the

@@ -35,7 +35,7 @@ func (s *session) cleanUp(ctx context.Context) (left []string) {
 // tryRemove deletes an object and returns the reason if that fails.
 func (s *session) tryRemove(path string) (left []string) {
 	s.messages = nil
-	if messages, _ := s.runGuarded(func(s *session) { s.remove(path) }); len(messages) > 0 {
+	if messages, _ := s.runRecovered(func(s *session) { s.remove(path) }); len(messages) > 0 {
 		left = []string{path + ": " + strings.Join(messages, "; ")}
 	}
 	return left
@@ -93,7 +93,7 @@ func (r *runner) sweep(ctx context.Context) (left []string) {
 		left = nil
 		var found []unstructured.Unstructured
 		s.messages = nil
-		messages, _ := s.runGuarded(func(s *session) {
+		messages, _ := s.runRecovered(func(s *session) {
 			if a := s.do("GET", s.collectionIn(r.discovered.gvr.Version, ""),
 				query("labelSelector", runLabel+"="+r.id)); a.Code != 403 {
 				found = s.want(a, 200).items()

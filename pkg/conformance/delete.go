@@ -17,7 +17,7 @@ const finalizer = "conformance.example.com/hold"
 func finalized(obj *unstructured.Unstructured) { obj.SetFinalizers([]string{finalizer}) }
 
 var deleteChecks = []Check{
-	{"delete/answer", Required, concepts,
+	{"delete/response", Required, concepts,
 		"A deletion returns 200 with a Status or the object, and the object no longer exists.",
 		[]need{verbs("create", "delete")}, func(s *session) {
 			obj := s.create()
@@ -111,7 +111,7 @@ var deleteChecks = []Check{
 			s.expectRefused(s.do("PATCH", s.path(obj), mergePatch(
 				metadata(map[string]any{"finalizers": []any{finalizer, "other.example.com/late"}}))), 422, 403)
 		}},
-	{"delete/timestamp-stays", Required, finalizing, "A second deletion does not change the deletionTimestamp.",
+	{"delete/timestamp-unchanged", Required, finalizing, "A second deletion does not change the deletionTimestamp.",
 		[]need{verbs("create", "delete")}, func(s *session) {
 			obj := s.create(finalized)
 			s.want(s.do("DELETE", s.path(obj)), 200, 202)
@@ -144,7 +144,7 @@ var deleteChecks = []Check{
 			s.expectRefused(s.do("DELETE", s.path(obj), query("propagationPolicy", "Sideways")), 422, 400)
 			s.get(obj)
 		}},
-	{"delete/policy-twice", Required, deleting,
+	{"delete/policy-conflict", Required, deleting,
 		"A propagationPolicy together with orphanDependents is rejected with 422 or 400.",
 		[]need{verbs("create", "delete")}, func(s *session) {
 			obj := s.create()
@@ -321,9 +321,9 @@ func (s *session) propagated(policy metav1.DeletionPropagation, want string) {
 	obj := s.create(finalized)
 	a := s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", string(policy))), 200, 202)
 	// The garbage collector may remove the finalizer before a second request.
-	if answered := a.object(); answered.GetKind() != s.kind() || !slices.Contains(answered.GetFinalizers(), want) {
-		s.errorf("the response is %s with the finalizers %q, want %s among them", answered.GetKind(),
-			answered.GetFinalizers(), want)
+	if got := a.object(); got.GetKind() != s.kind() || !slices.Contains(got.GetFinalizers(), want) {
+		s.errorf("the response is %s with the finalizers %q, want %s among them", got.GetKind(),
+			got.GetFinalizers(), want)
 	}
 }
 
@@ -358,7 +358,7 @@ var collectionChecks = []Check{
 			})
 			s.get(kept)
 		}},
-	{"deletecollection/answer", Recommended, concepts, "The response is a list of the deleted objects.",
+	{"deletecollection/response", Recommended, concepts, "The response is a list of the deleted objects.",
 		[]need{verbs("create", "deletecollection", "list"), confined}, func(s *session) {
 			s.apart()
 			want := s.some(2)
@@ -368,7 +368,7 @@ var collectionChecks = []Check{
 				s.errorf("the response has %q, want %q", got, want)
 			}
 		}},
-	{"deletecollection/nothing", Required, concepts,
+	{"deletecollection/no-match", Required, concepts,
 		"Deleting a collection succeeds if the selector matches no object.",
 		[]need{verbs("deletecollection"), confined}, func(s *session) {
 			s.apart()

@@ -76,7 +76,7 @@ var discoveryChecks = []Check{
 			}
 			s.errorf("the group does not exist")
 		}},
-	{"discovery/group-alone", Required, concepts, "/apis/GROUP has the same group.", []need{inGroup}, func(s *session) {
+	{"discovery/single-group", Required, concepts, "/apis/GROUP has the same group.", []need{inGroup}, func(s *session) {
 		all, one := metav1.APIGroupList{}, metav1.APIGroup{}
 		s.decoded(s.do("GET", "/apis"), &all)
 		s.decoded(s.do("GET", "/apis/"+s.r.discovered.gvr.Group), &one)

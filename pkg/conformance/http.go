@@ -23,8 +23,8 @@ import (
 const (
 	// excerpt is the maximum size of a body in a report, in bytes.
 	excerpt = 4 << 10
-	// maxAnswer is the maximum size of a response that is read: 64 MiB.
-	maxAnswer = 64 << 20
+	// maxResponse is the maximum size of a response that is read: 64 MiB.
+	maxResponse = 64 << 20
 	// maxExchanges is the number of requests of a check in a report, counted from the last.
 	maxExchanges = 20
 )
@@ -240,8 +240,8 @@ func (s *session) once(method, path string, options ...option) *response {
 	data, err := bodyOf(resp)
 	last := &s.exchanges[len(s.exchanges)-1]
 	last.Response = truncated(data)
-	if err == nil && len(data) == maxAnswer {
-		err = fmt.Errorf("it has more than %d MiB", maxAnswer>>20)
+	if err == nil && len(data) == maxResponse {
+		err = fmt.Errorf("it has more than %d MiB", maxResponse>>20)
 	}
 	if err != nil {
 		last.Error = err.Error()
@@ -256,7 +256,7 @@ func bodyOf(resp *http.Response) ([]byte, error) {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil, nil
 	}
-	return io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	return io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 }
 
 func truncated(data []byte) string {
@@ -314,7 +314,7 @@ func (s *session) watch(path string, options ...option) *watcher {
 	resp, line := s.open(ctx, "GET", path, //nolint:bodyclose // the goroutine below does
 		append(options, query("watch", "true"))...)
 	if resp.StatusCode != http.StatusOK {
-		data, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // the error shows the part that was read
+		data, _ := io.ReadAll(io.LimitReader(resp.Body, maxResponse)) // the error shows the part that was read
 		_ = resp.Body.Close()
 		cancel()
 		s.fatalf("%s: got %s, want 200", line, &response{Code: resp.StatusCode, Body: data})

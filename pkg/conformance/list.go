@@ -223,7 +223,7 @@ var selectorChecks = []Check{
 	selects("in", "tier in (a, b) selects objects with one of the values.", "tier in (a,b)", "a", "b"),
 	selects("not-in", "tier notin (a) selects objects with another value or none.", "tier notin (a)", "", "b"),
 	selects("exists", "tier selects objects with the label.", "tier", "a", "b"),
-	selects("exists-not", "!tier selects objects without the label.", "!tier", ""),
+	selects("does-not-exist", "!tier selects objects without the label.", "!tier", ""),
 	selects("none", "Contradictory requirements select nothing.", "tier=a,tier=b"),
 	{"selectors/greater", Recommended, selecting, "size>5 and size<5 compare numbers.",
 		[]need{verbs("create", "list")}, func(s *session) {

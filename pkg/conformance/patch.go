@@ -97,7 +97,7 @@ var patchChecks = []Check{
 			s.expectRefused(s.do("PATCH", s.path(s.object()), mergePatch(
 				metadata(map[string]any{"labels": map[string]any{"a": "b"}}))), 404)
 		}},
-	{"patch/nothing", Required, concepts, "A patch that changes nothing keeps the resourceVersion.",
+	{"patch/no-change", Required, concepts, "A patch that changes nothing keeps the resourceVersion.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			s.expectNoChange(s.create(), func(obj *unstructured.Unstructured) *response {
 				return s.do("PATCH", s.path(obj), mergePatch(map[string]any{}))
@@ -225,7 +225,7 @@ var applyChecks = []Check{
 				s.appliedAcross(version)
 			}
 		}},
-	{"apply/again", Required, applying, "Repeating the same apply changes nothing, and returns 200.",
+	{"apply/repeated", Required, applying, "Repeating the same apply changes nothing, and returns 200.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			name := s.name()
 			obj := s.want(s.apply(name, appliers, map[string]any{"a": "1"}), 201).object()
@@ -345,7 +345,7 @@ var applyChecks = []Check{
 				400,
 				422)
 		}},
-	{"apply/force-elsewhere", Recommended, applying, "force is rejected for any patch other than an apply.",
+	{"apply/force-other-patches", Recommended, applying, "force is rejected for any patch other than an apply.",
 		[]need{verbs("create", "patch")}, func(s *session) {
 			s.expectRefused(s.do("PATCH", s.path(s.create()), mergePatch(map[string]any{}), query("force", "true")),
 				400,
@@ -431,7 +431,7 @@ var applyChecks = []Check{
 			_ = unstructured.SetNestedField(applied, obj.GetResourceVersion(), "metadata", "resourceVersion")
 			s.expectRefused(s.do("PATCH", s.path(obj), typed(typeApply, applied), query("fieldManager", appliers)), 409)
 		}},
-	{"apply/status-owned-apart", Required, applying,
+	{"apply/status-ownership", Required, applying,
 		"Fields that are applied to the status belong to an entry of the subresource.",
 		[]need{verbs("create", "patch"), subresource("status"), aStatus}, func(s *session) {
 			obj := s.create()
@@ -452,9 +452,9 @@ var dryRunChecks = []Check{
 	{"dry-run/create", Required, concepts, "A dry run of a create returns 201, and creates nothing.",
 		[]need{verbs("create", "get")}, func(s *session) {
 			obj := s.object()
-			answered := s.want(s.do("POST", s.collection(), body(obj), query("dryRun", "All")), 201).object()
-			if answered.GetUID() == "" || answered.GetName() != obj.GetName() {
-				s.errorf("the response has uid %q and name %q", answered.GetUID(), answered.GetName())
+			got := s.want(s.do("POST", s.collection(), body(obj), query("dryRun", "All")), 201).object()
+			if got.GetUID() == "" || got.GetName() != obj.GetName() {
+				s.errorf("the response has uid %q and name %q", got.GetUID(), got.GetName())
 			}
 			s.expectRefused(s.do("GET", s.path(obj)), 404)
 		}},
@@ -464,7 +464,7 @@ var dryRunChecks = []Check{
 			obj.SetName("a/b")
 			s.invalid(s.do("POST", s.collection(), body(obj), query("dryRun", "All")), "metadata.name")
 		}},
-	{"dry-run/taken", Required, concepts, "A dry run of a create of an existing object is rejected with 409.",
+	{"dry-run/already-exists", Required, concepts, "A dry run of a create of an existing object is rejected with 409.",
 		[]need{verbs("create")}, func(s *session) {
 			obj := s.object()
 			obj.SetName(s.create().GetName())
@@ -510,7 +510,7 @@ var dryRunChecks = []Check{
 			s.want(s.deleteCollection(query("labelSelector", s.selector()), query("dryRun", "All")), 200)
 			s.untouched(obj)
 		}},
-	{"dry-run/silent", Required, concepts, "A watch sees no event of a dry run.",
+	{"dry-run/no-events", Required, concepts, "A watch sees no event of a dry run.",
 		[]need{verbs("create", "patch", "list", "watch")}, func(s *session) {
 			obj := s.create()
 			w := s.watchOwn(s.now())
@@ -543,7 +543,7 @@ var dryRunChecks = []Check{
 				s.errorf("the status changed")
 			}
 		}},
-	{"dry-run/unknown-elsewhere", Required, concepts,
+	{"dry-run/unknown-other-verbs", Required, concepts,
 		"Other values of dryRun than All are rejected for updates, patches and deletions too.",
 		[]need{verbs("create", "update", "patch")}, func(s *session) {
 			obj := s.create()
@@ -680,7 +680,7 @@ var statusChecks = []Check{
 				s.errorf("%s", missing)
 			}
 		}},
-	{"status/nothing-else", Required, conventions, "A patch of the subresource does not change the content.",
+	{"status/content-unchanged", Required, conventions, "A patch of the subresource does not change the content.",
 		[]need{verbs("create"), subresource("status"), aStatus, aChange}, func(s *session) {
 			obj := s.create()
 			both := s.merged(&unstructured.Unstructured{Object: s.r.target.Status}, s.r.target.Change)
@@ -689,7 +689,7 @@ var statusChecks = []Check{
 				s.errorf("the content changed")
 			}
 		}},
-	{"status/out-of-reach", Required, conventions, "A patch of the object does not change the status.",
+	{"status/unchanged-by-patch", Required, conventions, "A patch of the object does not change the status.",
 		[]need{verbs("create", "patch"), subresource("status"), aStatus}, func(s *session) {
 			obj := s.create()
 			s.patch(obj, s.r.target.Status)
@@ -731,7 +731,7 @@ var statusChecks = []Check{
 				}
 			}
 		}},
-	{"status/kept", Required, conventions, "An update of the object keeps the status.",
+	{"status/unchanged-by-update", Required, conventions, "An update of the object keeps the status.",
 		[]need{verbs("create", "update"), subresource("status"), aStatus}, func(s *session) {
 			obj := s.create()
 			s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(s.r.target.Status)), 200)

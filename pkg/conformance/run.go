@@ -170,13 +170,13 @@ func (r *runner) prepare(ctx context.Context, setup *session, selected []Check) 
 	defer cancel()
 	setup.ctx = ctx
 	if r.target.Direct != nil {
-		if messages, _ := setup.runGuarded((*session).handshake); len(messages) > 0 {
+		if messages, _ := setup.runRecovered((*session).handshake); len(messages) > 0 {
 			return fmt.Errorf("reach the server's own port: %s", strings.Join(messages, "; "))
 		}
 	}
 	// Report once that no object can be created, for example to an unprivileged user or because
 	// the sample is rejected. Checks that only read still run.
-	if messages, reason := setup.runGuarded((*session).createFirst); len(messages) > 0 || reason != "" {
+	if messages, reason := setup.runRecovered((*session).createFirst); len(messages) > 0 || reason != "" {
 		r.discovered.uncreated = "cannot create an object like the sample: " +
 			strings.Join(append(messages, reason), "")
 	}
@@ -192,7 +192,7 @@ func (r *runner) prepare(ctx context.Context, setup *session, selected []Check) 
 	}
 	if r.target.Server != nil && slices.ContainsFunc(selected, func(c Check) bool { return c.Area() == leaks }) {
 		// If the metrics cannot be read, the checks of metrics report it.
-		_, _ = setup.runGuarded(func(s *session) { r.before = s.used() })
+		_, _ = setup.runRecovered(func(s *session) { r.before = s.used() })
 	}
 	if info, err := os.Stat(r.target.AuditLog); err == nil {
 		r.auditFrom = info.Size()
@@ -261,7 +261,7 @@ func (r *runner) runOne(ctx context.Context, c Check, number int) (Result, []str
 		fmt.Errorf("the check took longer than %s", r.target.CheckTimeout))
 	defer cancel()
 	s := &session{ctx: limited, r: r, check: c, number: number, namespace: r.namespace}
-	messages, reason := s.runGuarded(c.run)
+	messages, reason := s.runRecovered(c.run)
 	result.Seconds = time.Since(began).Seconds()
 	switch {
 	case ctx.Err() != nil && (len(messages) > 0 || reason != ""):
@@ -278,9 +278,9 @@ func (r *runner) runOne(ctx context.Context, c Check, number int) (Result, []str
 	return result, s.cleanUp(cleanup)
 }
 
-// runGuarded runs a function until it returns or stops early. A reason without messages is the
+// runRecovered runs a function until it returns or stops early. A reason without messages is the
 // reason why the check was skipped.
-func (s *session) runGuarded(run func(*session)) (messages []string, reason string) {
+func (s *session) runRecovered(run func(*session)) (messages []string, reason string) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil:

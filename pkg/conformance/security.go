@@ -155,9 +155,9 @@ func (s *session) account(audiences ...any) (namespace, token string) {
 	if len(audiences) > 0 {
 		spec["audiences"] = audiences
 	}
-	answered := s.want(s.do("POST", path+"/a/token", body(
+	created := s.want(s.do("POST", path+"/a/token", body(
 		map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})), 201).object()
-	token, _, _ = unstructured.NestedString(answered.Object, "status", "token")
+	token, _, _ = unstructured.NestedString(created.Object, "status", "token")
 	s.exchanges = nil // reports must not contain tokens
 	return namespace, token
 }
@@ -211,7 +211,7 @@ func (s *session) sendRaw(cert *tls.Certificate, text string) (codes []int) {
 		if err != nil {
 			break
 		}
-		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer)) // only the code matters
+		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxResponse)) // only the code matters
 		_ = resp.Body.Close()
 		codes = append(codes, resp.StatusCode)
 	}
@@ -220,9 +220,9 @@ func (s *session) sendRaw(cert *tls.Certificate, text string) (codes []int) {
 	return codes
 }
 
-// refusedRaw fails the check if any response to text, sent as the front proxy, has a code below
-// 400.
-func (s *session) refusedRaw(text string) {
+// expectRawRejected fails the check if any response to text, sent as the front proxy, has a code
+// below 400.
+func (s *session) expectRawRejected(text string) {
 	for _, code := range s.sendRaw(&s.r.target.Direct.FrontProxy, text) {
 		if code < 400 {
 			s.errorf("got %d for %q, want an error or a closed connection", code, truncated([]byte(text)))
@@ -238,24 +238,24 @@ func aUser(_ *discovered, t *Target) string {
 }
 
 var securityChecks = []Check{
-	{"identity/nobody", Required, authenticating, "Without credentials, the resource returns 401 or 403.", nil,
+	{"identity/no-credentials", Required, authenticating, "Without credentials, the resource returns 401 or 403.", nil,
 		func(s *session) {
 			s.closed(s.getDirect(nil, s.collection()))
 		}},
-	{"identity/headers-alone", Required, proxying,
+	{"identity/headers-without-certificate", Required, proxying,
 		"The front proxy's headers without its certificate have no effect.", nil, func(s *session) {
 			user := s.reader()
 			s.closed(s.getDirect(nil, s.collection(), header("X-Remote-User", user)))
 			s.closed(s.getDirect(nil, s.collection(), header("X-Remote-User", "system:admin"),
 				header("X-Remote-Group", "system:masters")))
 		}},
-	{"identity/headers-with-foreign-certificate", Required, proxying,
+	{"identity/headers-with-untrusted-certificate", Required, proxying,
 		"The front proxy's headers with an untrusted certificate have no effect, whatever its name.", nil,
 		func(s *session) {
 			user := s.reader()
 			s.closed(s.getDirect(s.selfSigned(), s.collection(), header("X-Remote-User", user)))
 		}},
-	{"identity/headers-of-user", Required, proxying,
+	{"identity/headers-with-user-certificate", Required, proxying,
 		"The front proxy's headers with a user's certificate do not authenticate another user.",
 		[]need{aUser}, func(s *session) {
 			user := s.reader()
@@ -268,7 +268,7 @@ var securityChecks = []Check{
 				s.errorf("an unprivileged user: got %s, want 403", a)
 			}
 		}},
-	{"identity/front-proxy-alone", Required, proxying,
+	{"identity/front-proxy-without-user", Required, proxying,
 		"The front proxy without a user in its headers has no permissions.", nil,
 		func(s *session) {
 			s.closed(s.getDirect(&s.r.target.Direct.FrontProxy, s.collection()))
@@ -285,7 +285,7 @@ var securityChecks = []Check{
 				s.errorf("%s with headers: got %s, want 403", a.request, a)
 			}
 		}},
-	{"identity/other-spelling", Required, smuggled,
+	{"identity/headers-with-underscores", Required, smuggled,
 		"Headers that are spelled with underscores are not treated as the front proxy's headers.",
 		nil, func(s *session) {
 			user := s.reader()
@@ -306,17 +306,17 @@ var securityChecks = []Check{
 			s.closed(s.asProxiedUser(user, header("Impersonate-User", user),
 				header("Impersonate-Group", "system:masters")))
 		}},
-	{"tokens/none", Required, authenticating, "An invalid token returns 401.", nil, func(s *session) {
+	{"tokens/invalid", Required, authenticating, "An invalid token returns 401.", nil, func(s *session) {
 		if a := s.getDirect(nil, s.collection(), bearer("none")); a.Code != 401 {
 			s.errorf("got %s, want 401", a)
 		}
 	}},
-	{"tokens/no-rights", Required, authenticating, "A token grants only the permissions of its account.", nil,
+	{"tokens/unprivileged", Required, authenticating, "A token grants only the permissions of its account.", nil,
 		func(s *session) {
 			_, token := s.account()
 			s.closed(s.getDirect(nil, s.collection(), bearer(token)))
 		}},
-	{"tokens/rights", Optional, authenticating, "The server accepts a token at its own port.", nil, func(s *session) {
+	{"tokens/accepted", Optional, authenticating, "The server accepts a token at its own port.", nil, func(s *session) {
 		namespace, token := s.account()
 		s.grant("system:serviceaccount:"+namespace+":a", s.rule(s.r.discovered.gvr.Resource, "list"))
 		s.eventually("with a token", func() string {
@@ -358,7 +358,7 @@ var securityChecks = []Check{
 			_, token := s.account()
 			s.closed(s.getDirect(nil, s.collection(), bearer(token), header("X-Remote-User", user)))
 		}},
-	{"rights/revoked", Required, authorizing, "A revoked permission soon loses its effect.", nil, func(s *session) {
+	{"permissions/revoked", Required, authorizing, "A revoked permission soon loses its effect.", nil, func(s *session) {
 		user := s.reader()
 		for _, path := range s.objects {
 			s.want(s.do("DELETE", path), 200)
@@ -370,7 +370,7 @@ var securityChecks = []Check{
 			return ""
 		})
 	}},
-	{"rights/other-paths", Required, authorizing,
+	{"permissions/non-resource-paths", Required, authorizing,
 		"Metrics, profiles and logs require a permission.", nil, func(s *session) {
 			user := s.reader()
 			for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/flags/v", "/logs/", "/configz",
@@ -383,7 +383,7 @@ var securityChecks = []Check{
 				}
 			}
 		}},
-	{"rights/unclean-paths", Required, authorizing,
+	{"permissions/unclean-paths", Required, authorizing,
 		"A path with dots or double slashes is authorized like the clean path.", nil, func(s *session) {
 			for _, path := range []string{"/healthz/.." + s.collection(), "/healthz/%2e%2e" + s.collection(), "/" +
 				s.collection(), "/healthz/." + s.collection(), s.collection() + "/..;/", "/healthz%00" +
@@ -404,7 +404,7 @@ var securityChecks = []Check{
 						tls.TLS_RSA_WITH_AES_128_GCM_SHA256}
 			})
 		}},
-	{"transport/two-lengths", Required, smuggled,
+	{"transport/two-body-lengths", Required, smuggled,
 		"A request with Content-Length and Transfer-Encoding cannot smuggle a second request.", nil, func(s *session) {
 			user := s.reader()
 			second := "GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nX-Remote-User: " + user + "\r\n\r\n"
@@ -412,30 +412,31 @@ var securityChecks = []Check{
 				fmt.Sprintf("GET /healthz HTTP/1.1\r\nHost: HOST\r\nContent-Length: %d\r\nTransfer-Encoding: "+
 					"chunked\r\n\r\n0\r\n\r\n%s", len(second)+5, second))
 			if len(codes) > 1 && codes[1] < 400 {
-				s.errorf("got the answers %v, want that the second request is none", codes)
+				s.errorf("got the responses %v, want none for the second request", codes)
 			}
 		}},
 	{"transport/space-before-colon", Required, smuggled,
 		"A space between the name of a header and the colon is rejected.", nil, func(s *session) {
 			user := s.reader()
-			s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nX-Remote-User : " + user +
+			s.expectRawRejected("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nX-Remote-User : " + user +
 				"\r\nConnection: close\r\n\r\n")
 		}},
-	{"transport/two-hosts", Required, smuggled, "Two Host headers are rejected.", nil, func(s *session) {
+	{"transport/duplicate-host", Required, smuggled, "Two Host headers are rejected.", nil, func(s *session) {
 		user := s.reader()
-		s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nHost: other\r\nX-Remote-User: " + user +
+		s.expectRawRejected("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nHost: other\r\nX-Remote-User: " + user +
 			"\r\nConnection: close\r\n\r\n")
 	}},
-	{"transport/bad-length", Required, smuggled, "A malformed Content-Length is rejected.", nil, func(s *session) {
-		user := s.reader()
-		for _, length := range []string{"-1", "+1", "1, 2", "0x10"} {
-			s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nContent-Length: " + length +
-				"\r\nX-Remote-User: " + user + "\r\nConnection: close\r\n\r\n")
-		}
-	}},
+	{"transport/malformed-content-length", Required, smuggled,
+		"A malformed Content-Length is rejected.", nil, func(s *session) {
+			user := s.reader()
+			for _, length := range []string{"-1", "+1", "1, 2", "0x10"} {
+				s.expectRawRejected("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nContent-Length: " + length +
+					"\r\nX-Remote-User: " + user + "\r\nConnection: close\r\n\r\n")
+			}
+		}},
 	{"transport/large-header", Required, smuggled, "A header of 2 MiB is rejected.", nil, func(s *session) {
 		user := s.reader()
-		s.refusedRaw("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nX-Large: " + strings.Repeat("x", 2<<20) +
+		s.expectRawRejected("GET " + s.collection() + " HTTP/1.1\r\nHost: HOST\r\nX-Large: " + strings.Repeat("x", 2<<20) +
 			"\r\nX-Remote-User: " + user + "\r\nConnection: close\r\n\r\n")
 	}},
 	{"transport/foreign-origin", Recommended, "https://www.rfc-editor.org/rfc/rfc6455#section-10.2",

@@ -113,7 +113,7 @@ var metricChecks = []Check{
 				return ""
 			})
 		}},
-	{"metrics/refused", Recommended, measuring, "apiserver_request_total counts a rejected request.",
+	{"metrics/rejected", Recommended, measuring, "apiserver_request_total counts a rejected request.",
 		[]need{verbs("create", "get"), aServer}, func(s *session) {
 			labels := s.resourceLabels("GET")
 			labels["code"] = "404"
@@ -233,7 +233,7 @@ var auditChecks = []Check{
 					event.ResponseStatus)
 			}
 		}},
-	{"audit/refused", Recommended, auditing, "A rejected request creates an event with the code.",
+	{"audit/rejected", Recommended, auditing, "A rejected request creates an event with the code.",
 		[]need{verbs("create"), anAuditLog}, func(s *session) {
 			obj := s.object()
 			obj.SetName(s.create().GetName())

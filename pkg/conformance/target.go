@@ -34,9 +34,9 @@ type Target struct {
 	// Resource has the form RESOURCE.VERSION.GROUP, such as deployments.v1.apps, or
 	// configmaps.v1. for a resource without a group. Default: the resource of the sample's kind.
 	Resource string
-	// Sample is a valid object. It must set all fields that the server would default, because
-	// checks compare responses with the objects that they sent. Its name matters only if the run
-	// cannot create objects: the checks of the area given then read the object of this name.
+	// Sample is a valid object. It must set all fields that the server would default, because checks
+	// compare responses with the objects that they sent. Its name matters only if the run cannot
+	// create objects: the checks of the area existing then read the object of this name.
 	Sample *unstructured.Unstructured
 	// Change is a JSON merge patch that changes the sample beyond its metadata and leaves it
 	// valid: {"spec": {"replicas": 2}}.

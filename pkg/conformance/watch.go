@@ -55,7 +55,8 @@ var watchChecks = []Check{
 				}
 			}
 		}},
-	{"watch/nothing-old", Required, concepts, "A watch that starts at a list does not repeat the objects of the list.",
+	{"watch/no-existing-objects", Required, concepts,
+		"A watch that starts at a list does not repeat the objects of the list.",
 		[]need{verbs("create", "list", "watch")}, func(s *session) {
 			s.create()
 			w := s.watchOwn(s.now())
@@ -182,7 +183,7 @@ var watchChecks = []Check{
 				return
 			}
 		}},
-	{"watch/one", Required, concepts, "A watch of one object by metadata.name sees no other object.",
+	{"watch/by-name", Required, concepts, "A watch of one object by metadata.name sees no other object.",
 		[]need{verbs("create", "watch")}, func(s *session) {
 			one := s.create()
 			w := s.watch(s.collection(), query("fieldSelector", "metadata.name="+one.GetName()),
@@ -273,7 +274,7 @@ var watchChecks = []Check{
 				}
 			}
 		}},
-	{"watch/everywhere", Recommended, concepts,
+	{"watch/other-connections", Recommended, concepts,
 		"Watches on other connections, possibly at other replicas, see a write within a second.",
 		[]need{verbs("create", "list", "watch")}, func(s *session) {
 			var watches []*watcher
@@ -403,7 +404,7 @@ var watchListChecks = []Check{
 				s.errorf("got %q, want nothing", got)
 			}
 		}},
-	{"watch-list/goes-on", Required, kep(watchListing), "The watch continues after the bookmark.",
+	{"watch-list/continues", Required, kep(watchListing), "The watch continues after the bookmark.",
 		[]need{verbs("create", "list", "watch")}, func(s *session) {
 			w := s.watchOwn("", streamed()...)
 			s.untilEnd(w)
@@ -443,7 +444,7 @@ var watchListChecks = []Check{
 				422,
 				400)
 		}},
-	{"watch-list/off", Required, kep(watchListing), "A watch with sendInitialEvents=false has only later events.",
+	{"watch-list/disabled", Required, kep(watchListing), "A watch with sendInitialEvents=false has only later events.",
 		[]need{verbs("create", "list", "watch")}, func(s *session) {
 			s.create()
 			w := s.watchOwn("", query("sendInitialEvents", "false"), query("resourceVersionMatch", "NotOlderThan"),

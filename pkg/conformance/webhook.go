@@ -33,8 +33,8 @@ type webhooks struct {
 
 // webhook is one webhook of the server.
 type webhook struct {
-	answer func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse // returns nil for no response
-	asked  []*admissionv1.AdmissionRequest
+	respond  func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse // returns nil for no response
+	requests []*admissionv1.AdmissionRequest
 }
 
 // newWebhooks serves webhooks at an address with a self-signed certificate.
@@ -74,7 +74,7 @@ func (w *webhooks) close() { _ = w.server.Close() } // no client waits for a res
 // ServeHTTP implements http.Handler.
 func (w *webhooks) ServeHTTP(writer http.ResponseWriter, req *http.Request) {
 	review := &admissionv1.AdmissionReview{}
-	if err := json.NewDecoder(http.MaxBytesReader(writer, req.Body, maxAnswer)).Decode(review); err != nil ||
+	if err := json.NewDecoder(http.MaxBytesReader(writer, req.Body, maxResponse)).Decode(review); err != nil ||
 		review.Request == nil {
 		http.Error(writer, "no AdmissionReview", http.StatusBadRequest)
 		return
@@ -82,14 +82,14 @@ func (w *webhooks) ServeHTTP(writer http.ResponseWriter, req *http.Request) {
 	w.mu.Lock()
 	hook := w.hooks[req.URL.Path]
 	if hook != nil {
-		hook.asked = append(hook.asked, review.Request)
+		hook.requests = append(hook.requests, review.Request)
 	}
 	w.mu.Unlock()
-	if hook == nil || hook.answer(review.Request) == nil {
-		http.Error(writer, "no answer", http.StatusInternalServerError)
+	if hook == nil || hook.respond(review.Request) == nil {
+		http.Error(writer, "no response", http.StatusInternalServerError)
 		return
 	}
-	review.Response = hook.answer(review.Request)
+	review.Response = hook.respond(review.Request)
 	review.Response.UID, review.Request = review.Request.UID, nil
 	writer.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(writer).Encode(review) // the client treats a truncated response as an error
@@ -103,7 +103,7 @@ type hooked struct {
 	version    string // of the rule; default: the version of the target
 	resource   string // of the rule; default: the resource of the target
 	policy     string // default: Fail
-	answer     func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
+	respond    func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 }
 
 func allows(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
@@ -112,10 +112,10 @@ func allows(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 
 // webhook creates a webhook. The returned function returns the requests that the webhook has
 // received since its last call.
-func (s *session) webhook(h hooked) (asked func() []*admissionv1.AdmissionRequest) {
+func (s *session) webhook(h hooked) (requests func() []*admissionv1.AdmissionRequest) {
 	name := s.name()
 	hooks, path := s.r.webhooks, "/"+name
-	hook := &webhook{answer: h.answer}
+	hook := &webhook{respond: h.respond}
 	hooks.mu.Lock()
 	hooks.hooks[path] = hook
 	hooks.mu.Unlock()
@@ -153,8 +153,8 @@ func (s *session) webhook(h hooked) (asked func() []*admissionv1.AdmissionReques
 	return func() []*admissionv1.AdmissionRequest {
 		hooks.mu.Lock()
 		defer hooks.mu.Unlock()
-		out := hook.asked
-		hook.asked = nil
+		out := hook.requests
+		hook.requests = nil
 		return out
 	}
 }
@@ -166,9 +166,9 @@ func (s *session) hookedObject() *unstructured.Unstructured {
 	return obj
 }
 
-// asked repeats a request until the webhook is called, because a server needs a moment to apply
-// the configuration. It fails the check if the webhook is called more than once for a create.
-func (s *session) asked(by func() []*admissionv1.AdmissionRequest,
+// untilCalled repeats a request until the webhook is called, because a server needs a moment to
+// apply the configuration. It fails the check if the webhook is called more than once for a create.
+func (s *session) untilCalled(by func() []*admissionv1.AdmissionRequest,
 	send func() *response) (request *admissionv1.AdmissionRequest, a *response) {
 	by()
 	s.eventually("with the webhook", func() string {
@@ -196,15 +196,15 @@ const validating, mutating = "ValidatingWebhookConfiguration", "MutatingWebhookC
 
 // validator creates a webhook that admits everything.
 func (s *session) validator(operation string) func() []*admissionv1.AdmissionRequest {
-	return s.webhook(hooked{kind: validating, operations: []any{operation}, answer: allows})
+	return s.webhook(hooked{kind: validating, operations: []any{operation}, respond: allows})
 }
 
 var webhookChecks = []Check{
 	{"webhooks/request", Required, webhooking,
 		"A webhook gets one request, with the kind, the resource, the operation, the user, the name and the object.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
-			asked := s.validator("CREATE")
-			request, a := s.asked(asked, func() *response {
+			requests := s.validator("CREATE")
+			request, a := s.untilCalled(requests, func() *response {
 				a := s.do("POST", s.collection(), body(s.hookedObject()), query("fieldManager", "hooked"))
 				s.created(s.want(a, 201))
 				return a
@@ -228,8 +228,8 @@ var webhookChecks = []Check{
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
 			user := s.unprivilegedUser()
 			s.grant(user, s.rule("*", "create", "get")) // the kind may require further permissions
-			asked := s.validator("CREATE")
-			request, _ := s.asked(asked, func() *response {
+			requests := s.validator("CREATE")
+			request, _ := s.untilCalled(requests, func() *response {
 				return s.do("POST", s.collection(), body(s.hookedObject()), query("dryRun", "All"), as(user))
 			})
 			if request.UserInfo.Username != user {
@@ -239,11 +239,11 @@ var webhookChecks = []Check{
 	{"webhooks/denied", Required, webhooking,
 		"A request that a webhook denies is rejected, with the webhook's code and message.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
-			asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"},
-				answer: func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			requests := s.webhook(hooked{kind: validating, operations: []any{"CREATE"},
+				respond: func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 					return &admissionv1.AdmissionResponse{Result: refusal(418, "denied by the webhook of the check")}
 				}})
-			_, a := s.asked(asked, s.dryCreate)
+			_, a := s.untilCalled(requests, s.dryCreate)
 			if status := s.expectRefused(a, 418); !strings.Contains(status.Message,
 				"denied by the webhook of the check") {
 				s.errorf("the message is %q, want that of the webhook", status.Message)
@@ -251,8 +251,8 @@ var webhookChecks = []Check{
 		}},
 	{"webhooks/mutating", Required, webhooking, "Changes of a mutating webhook are returned and stored.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
-			asked := s.mutator()
-			_, a := s.asked(asked, func() *response {
+			requests := s.mutator()
+			_, a := s.untilCalled(requests, func() *response {
 				a := s.do("POST", s.collection(), body(s.hookedObject()))
 				s.created(s.want(a, 201))
 				return a
@@ -263,8 +263,8 @@ var webhookChecks = []Check{
 		}},
 	{"webhooks/mutating-apply", Required, webhooking, "A mutating webhook changes applied objects too.",
 		[]need{verbs("create", "patch"), aWebhookAddress}, func(s *session) {
-			asked := s.mutator()
-			_, a := s.asked(asked, func() *response {
+			requests := s.mutator()
+			_, a := s.untilCalled(requests, func() *response {
 				return s.apply(s.name(), appliers,
 					map[string]any{"hooked": "yes"})
 			})
@@ -275,8 +275,8 @@ var webhookChecks = []Check{
 	{"webhooks/update", Required, webhooking, "A webhook gets the old and the new object of an update.",
 		[]need{verbs("create", "patch"), aWebhookAddress}, func(s *session) {
 			obj := s.create(labelled("hooked", "yes"))
-			asked := s.validator("UPDATE")
-			request, a := s.asked(asked, func() *response {
+			requests := s.validator("UPDATE")
+			request, a := s.untilCalled(requests, func() *response {
 				return s.do("PATCH", s.path(obj), mergePatch(metadata(
 					map[string]any{"labels": map[string]any{"another": s.name()}})))
 			})
@@ -290,9 +290,9 @@ var webhookChecks = []Check{
 	{"webhooks/delete", Required, webhooking, "A webhook is called for a deletion, with the object.",
 		[]need{verbs("create", "delete"), aWebhookAddress}, func(s *session) {
 			// A webhook that is not deleted must not prevent the deletion of objects.
-			asked := s.webhook(hooked{kind: validating, operations: []any{"DELETE"}, policy: "Ignore", answer: allows})
+			requests := s.webhook(hooked{kind: validating, operations: []any{"DELETE"}, policy: "Ignore", respond: allows})
 			var obj *unstructured.Unstructured
-			request, _ := s.asked(asked, func() *response {
+			request, _ := s.untilCalled(requests, func() *response {
 				obj = s.create(labelled("hooked", "yes"))
 				return s.want(s.do("DELETE", s.path(obj), query("propagationPolicy", "Background")), 200, 202)
 			})
@@ -306,10 +306,10 @@ var webhookChecks = []Check{
 		"A webhook for the subresource status is called for the status, and not for the object.",
 		[]need{verbs("create", "patch"), subresource("status"), aStatus, aWebhookAddress}, func(s *session) {
 			obj := s.create(labelled("hooked", "yes"))
-			asked := s.webhook(hooked{kind: validating, operations: []any{"UPDATE"},
+			requests := s.webhook(hooked{kind: validating, operations: []any{"UPDATE"},
 				resource: s.r.discovered.gvr.Resource +
-					"/status", answer: allows})
-			request, _ := s.asked(asked, func() *response {
+					"/status", respond: allows})
+			request, _ := s.untilCalled(requests, func() *response {
 				return s.want(s.do("PATCH", s.path(obj)+"/status", mergePatch(s.r.target.Status),
 					query("dryRun", "All")), 200)
 			})
@@ -317,39 +317,39 @@ var webhookChecks = []Check{
 				s.errorf("the subresource of the request is %q, want status", request.SubResource)
 			}
 			s.patch(obj, metadata(map[string]any{"labels": map[string]any{"another": "yes"}}))
-			if n := len(asked()); n > 0 {
+			if n := len(requests()); n > 0 {
 				s.errorf("the webhook was called for the object")
 			}
 		}},
 	{"webhooks/dry-run", Required, webhooking, "A webhook sees that a request is a dry run.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
-			asked := s.validator("CREATE")
-			if request, a := s.asked(asked, s.dryCreate); a.Code != 201 || request.DryRun == nil || !*request.DryRun {
-				s.errorf("got %s, and the webhook was not told", a)
+			requests := s.validator("CREATE")
+			if request, a := s.untilCalled(requests, s.dryCreate); a.Code != 201 || request.DryRun == nil || !*request.DryRun {
+				s.errorf("got %s, and the webhook saw no dry run", a)
 			}
 		}},
 	{"webhooks/warnings", Recommended, webhooking, "The client gets the warnings of a webhook.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
-			asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"},
-				answer: func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			requests := s.webhook(hooked{kind: validating, operations: []any{"CREATE"},
+				respond: func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 					return &admissionv1.AdmissionResponse{Allowed: true,
 						Warnings: []string{"the webhook of the check warns"}}
 				}})
-			_, a := s.asked(asked, s.dryCreate)
+			_, a := s.untilCalled(requests, s.dryCreate)
 			s.warned(s.want(a, 201), "the webhook of the check warns")
 		}},
 	{"webhooks/fails-closed", Required, webhooking,
 		"A request is rejected if a webhook with the failurePolicy Fail does not respond.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
-			asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, answer: none})
-			_, a := s.asked(asked, s.dryCreate)
+			requests := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, respond: none})
+			_, a := s.untilCalled(requests, s.dryCreate)
 			s.expectRefused(a, 500, 503)
 		}},
 	{"webhooks/fails-open", Required, webhooking,
 		"A request is accepted if a webhook with the failurePolicy Ignore does not respond.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
-			asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, policy: "Ignore", answer: none})
-			_, a := s.asked(asked, s.dryCreate)
+			requests := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, policy: "Ignore", respond: none})
+			_, a := s.untilCalled(requests, s.dryCreate)
 			s.want(a, 201)
 		}},
 	{"webhooks/versions", Required, webhooking,
@@ -357,9 +357,9 @@ var webhookChecks = []Check{
 		[]need{verbs("create"), otherVersions, aWebhookAddress}, func(s *session) {
 			obj := s.create()
 			for _, version := range s.r.discovered.otherVersions {
-				asked := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, version: version,
-					answer: allows})
-				request, _ := s.asked(asked, s.dryCreate)
+				requests := s.webhook(hooked{kind: validating, operations: []any{"CREATE"}, version: version,
+					respond: allows})
+				request, _ := s.untilCalled(requests, s.dryCreate)
 				if request.Kind.Version != version || request.RequestKind == nil ||
 					request.RequestKind.Version != s.r.discovered.gvr.Version ||
 					!strings.Contains(string(request.Object.Raw), s.apiVersionOf(version)) {
@@ -374,7 +374,7 @@ var webhookChecks = []Check{
 // mutator creates a webhook that adds a label.
 func (s *session) mutator() func() []*admissionv1.AdmissionRequest {
 	return s.webhook(hooked{kind: mutating, operations: []any{"CREATE"},
-		answer: func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		respond: func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 			patchType := admissionv1.PatchTypeJSONPatch
 			return &admissionv1.AdmissionResponse{Allowed: true, PatchType: &patchType,
 				Patch: []byte(`[{"op":"add","path":"/metadata/labels/mutated","value":"yes"}]`)}

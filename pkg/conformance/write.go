@@ -56,7 +56,7 @@ var nameChecks = []Check{
 			obj.SetName("a/b")
 			s.invalid(s.do("POST", s.collection(), body(obj)), "metadata.name")
 		}},
-	{"names/taken", Required, concepts, "A second object with the same name is rejected with 409 AlreadyExists.",
+	{"names/already-exists", Required, concepts, "A second object with the same name is rejected with 409 AlreadyExists.",
 		[]need{verbs("create")}, func(s *session) {
 			obj := s.object()
 			obj.SetName(s.create().GetName())
@@ -68,7 +68,7 @@ var nameChecks = []Check{
 				s.errorf("the details are %+v, want the name and the kind", status.Details)
 			}
 		}},
-	{"names/free-again", Required, concepts,
+	{"names/reused", Required, concepts,
 		"The name of a deleted object can be used again, by an object with another uid.",
 		[]need{verbs("create", "delete")}, func(s *session) {
 			old := s.create()
@@ -153,7 +153,7 @@ func (s *session) deleteAndWait(obj *unstructured.Unstructured) {
 }
 
 var createChecks = []Check{
-	{"create/answer", Required, concepts,
+	{"create/response", Required, concepts,
 		"A create returns 201 with the object and its kind.", []need{offers("create")},
 		func(s *session) {
 			if s.r.discovered.uncreated != "" {
@@ -371,7 +371,7 @@ func (s *session) managed(obj *unstructured.Unstructured, manager, operation str
 }
 
 var updateChecks = []Check{
-	{"update/answer", Required, concepts, "An update returns 200 with the new object.",
+	{"update/response", Required, concepts, "An update returns 200 with the new object.",
 		[]need{verbs("create", "update")}, func(s *session) {
 			obj := s.update(s.create(), labelled("updated", "yes"))
 			if obj.GetLabels()["updated"] != "yes" || s.get(obj).GetLabels()["updated"] != "yes" {
@@ -386,7 +386,7 @@ var updateChecks = []Check{
 				s.errorf("the resourceVersion is still %s", obj.GetResourceVersion())
 			}
 		}},
-	{"update/nothing", Required, concepts, "An update that changes nothing keeps the resourceVersion.",
+	{"update/no-change", Required, concepts, "An update that changes nothing keeps the resourceVersion.",
 		[]need{verbs("create", "update")}, func(s *session) {
 			s.expectNoChange(s.create(), func(obj *unstructured.Unstructured) *response {
 				return s.do("PUT",

@@ -49,7 +49,7 @@ func TestEmbeddedEtcd(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := info.Mode().Perm(); got != 0o700 {
-				t.Errorf("mode of the directory: got %o, want 700, since etcd lets everybody use its socket", got)
+				t.Errorf("mode of the directory: got %o, want 700, since etcd lets every user use its socket", got)
 			}
 			if got, want := endpoint, "unix://"+filepath.Join(dir, "etcd.sock"); got != want {
 				t.Errorf("endpoint: got %s, want %s", got, want)
@@ -93,7 +93,7 @@ func TestDataDirInUse(t *testing.T) {
 		t.Fatal("second server: still waiting after 5 s, want it refused at once")
 	}
 	if _, err := etcdClient(t, first).Put(t.Context(), "key", "value"); err != nil {
-		t.Errorf("first server after the second: %v, want it to go on", err)
+		t.Errorf("first server after the second: %v, want it to continue", err)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestDataDirUnusable(t *testing.T) {
 	_, _, _, err := Server{}.Start(t.Context(), filepath.Join(file, "data"))
 	if err == nil || !strings.HasPrefix(err.Error(), "create --data-dir: ") ||
 		!strings.HasSuffix(err.Error(), "choose a directory that this user can write") {
-		t.Errorf("got error %v, want one that says to choose another directory", err)
+		t.Errorf("got error %v, want one with the hint to choose another directory", err)
 	}
 }
 

@@ -27,8 +27,8 @@ func wantError(t *testing.T, err error, want ...string) {
 	}
 }
 
-// TestStartRefusesGivenBinaries: Start rejects a KUBEBUILDER_ASSETS without kube-apiserver.
-func TestStartRefusesGivenBinaries(t *testing.T) {
+// TestStartRejectsIncompleteAssets: Start rejects a KUBEBUILDER_ASSETS without kube-apiserver.
+func TestStartRejectsIncompleteAssets(t *testing.T) {
 	t.Setenv("KUBEBUILDER_ASSETS", t.TempDir())
 	_, err := Start(t.Context(), Options{})
 	wantError(t, err, "it has no kube-apiserver")
@@ -117,7 +117,7 @@ func TestControllersFail(t *testing.T) {
 			e.ControllersStarted(), e.Failure())
 	}
 	if !strings.Contains(progress.String(), "Without it, namespaces are not deleted") {
-		t.Errorf("got the progress\n%s\nwant that it says what is missing", progress.String())
+		t.Errorf("got the progress\n%s\nwant that it reports what is missing", progress.String())
 	}
 }
 
@@ -128,14 +128,14 @@ func TestControllersLater(t *testing.T) {
 	var progress bytes.Buffer
 	e := New(t, Options{Progress: io.MultiWriter(os.Stderr, &progress)})
 	if e.ControllersStarted() {
-		t.Error("the controllers run already, want that their build begins when the API is there")
+		t.Error("the controllers run already, want that their build begins when the API is available")
 	}
 	if err := e.WaitControllers(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(progress.String(),
 		"kube-controller-manager is being built. Until it runs, namespaces are not deleted") {
-		t.Errorf("got the progress\n%s\nwant that it says what is missing", progress.String())
+		t.Errorf("got the progress\n%s\nwant that it reports what is missing", progress.String())
 	}
 	if given, err := filepath.Glob(filepath.Join(empty, "controlplane", "*", "kube-apiserver")); err != nil ||
 		len(given) > 0 {

@@ -129,12 +129,12 @@ func (e *Environment) runKubeAPIServer(ctx context.Context, k *KubeAPIServer, na
 		if err != nil {
 			return err
 		}
-		return askReady(ctx, config)
+		return requestReadyz(ctx, config)
 	})
 }
 
-// askReady requests /readyz of a server and returns its failed checks as an error.
-func askReady(ctx context.Context, config *rest.Config) error {
+// requestReadyz requests /readyz of a server and returns its failed checks as an error.
+func requestReadyz(ctx context.Context, config *rest.Config) error {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return err

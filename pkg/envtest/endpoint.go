@@ -59,7 +59,7 @@ func (e Endpoint) Open(t testing.TB, method, path string, header http.Header, bo
 }
 
 // Do sends a request and reads the response. A connection error fails the test.
-func (e Endpoint) Do(t testing.TB, method, path string, header http.Header, body []byte) Answer {
+func (e Endpoint) Do(t testing.TB, method, path string, header http.Header, body []byte) Response {
 	t.Helper()
 	resp := e.Open(t, method, path, header, body)
 	defer resp.Body.Close()
@@ -67,11 +67,11 @@ func (e Endpoint) Do(t testing.TB, method, path string, header http.Header, body
 	if err != nil {
 		t.Fatalf("%s %s: read the response: %v", method, path, err)
 	}
-	return Answer{resp.StatusCode, resp.Header, data}
+	return Response{resp.StatusCode, resp.Header, data}
 }
 
 // Must is Do for requests that prepare a test: a response other than 2xx fails the test.
-func (e Endpoint) Must(t testing.TB, method, path string, header http.Header, body []byte) Answer {
+func (e Endpoint) Must(t testing.TB, method, path string, header http.Header, body []byte) Response {
 	t.Helper()
 	a := e.Do(t, method, path, header, body)
 	if a.Status/100 != 2 {
@@ -81,22 +81,22 @@ func (e Endpoint) Must(t testing.TB, method, path string, header http.Header, bo
 }
 
 // Get is Must with the method GET.
-func (e Endpoint) Get(t testing.TB, path string, header http.Header) Answer {
+func (e Endpoint) Get(t testing.TB, path string, header http.Header) Response {
 	t.Helper()
 	return e.Must(t, http.MethodGet, path, header, nil)
 }
 
-// Answer is an unmodified response.
-type Answer struct {
+// Response is an unmodified response.
+type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-func (a Answer) String() string { return fmt.Sprintf("%d %.500s", a.Status, a.Body) }
+func (a Response) String() string { return fmt.Sprintf("%d %.500s", a.Status, a.Body) }
 
 // Failure decodes the Status of an error response.
-func (a Answer) Failure(t testing.TB) metav1.Status {
+func (a Response) Failure(t testing.TB) metav1.Status {
 	t.Helper()
 	var status metav1.Status
 	if err := json.Unmarshal(a.Body, &status); err != nil || status.Kind != "Status" || int(status.Code) != a.Status {
@@ -106,7 +106,7 @@ func (a Answer) Failure(t testing.TB) metav1.Status {
 }
 
 // List decodes a list.
-func (a Answer) List(t testing.TB) *unstructured.UnstructuredList {
+func (a Response) List(t testing.TB) *unstructured.UnstructuredList {
 	t.Helper()
 	list := &unstructured.UnstructuredList{}
 	if err := list.UnmarshalJSON(a.Body); err != nil || a.Status != http.StatusOK {
@@ -122,7 +122,7 @@ type WatchEvent struct {
 }
 
 // Events decodes the events of a watch that has ended.
-func (a Answer) Events(t testing.TB) []WatchEvent {
+func (a Response) Events(t testing.TB) []WatchEvent {
 	t.Helper()
 	if a.Status != http.StatusOK {
 		t.Fatalf("got %s, want 200 and a watch", a)

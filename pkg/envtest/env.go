@@ -43,6 +43,7 @@ type Environment struct {
 	node      *host // with konnectivity: the host of agents and extension API servers
 	etcd      *etcd
 	external  *etcd        // the etcd of the extension API servers; nil if it is embedded
+	noStorage bool         // the extension API servers have no etcd
 	agents    atomic.Int32 // the number of konnectivity agents that were created
 	// users contains the kubeconfigs that were created.
 	users struct {

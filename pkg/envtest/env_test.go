@@ -49,8 +49,8 @@ func parent(how string) {
 	select {} // until killed
 }
 
-// TestNothingSurvives: child processes exit when their parent panics or is killed.
-func TestNothingSurvives(t *testing.T) {
+// TestChildProcessesExit: child processes exit when their parent panics or is killed.
+func TestChildProcessesExit(t *testing.T) {
 	for _, how := range []string{"panic", "kill"} {
 		t.Run(how, func(t *testing.T) {
 			cmd := exec.Command(os.Args[0])
@@ -65,7 +65,7 @@ func TestNothingSurvives(t *testing.T) {
 			line, err := bufio.NewReader(stdout).ReadString('\n')
 			dir := strings.TrimSpace(line)
 			if err != nil || dir == "" {
-				t.Fatalf("the parent did not tell its directory: %q, %v", line, err)
+				t.Fatalf("the parent did not print its directory: %q, %v", line, err)
 			}
 			defer os.RemoveAll(dir)
 			if how == "kill" {
@@ -108,8 +108,9 @@ func processesWith(t *testing.T, dir string) []string {
 	return found
 }
 
-// TestChildDies: the exit of a child process is reported at once, with the end of its log.
-func TestChildDies(t *testing.T) {
+// TestChildProcessExitReported: the exit of a child process is reported at once, with the end of
+// its log.
+func TestChildProcessExitReported(t *testing.T) {
 	t.Run("at start", func(t *testing.T) {
 		began := time.Now()
 		_, err := Start(t.Context(), Options{KubeAPIServerArgs: []string{"--no-such-flag"}})
@@ -144,9 +145,9 @@ func TestChildDies(t *testing.T) {
 	})
 }
 
-// TestPartEnds: if a process exits during the start of the environment, the error contains the
-// end of its log, and not only the failed step.
-func TestPartEnds(t *testing.T) {
+// TestProcessExitsDuringStart: if a process exits during the start of the environment, the error
+// contains the end of its log, and not only the failed step.
+func TestProcessExitsDuringStart(t *testing.T) {
 	dir, _ := giveBinaries(t)
 	ends := "#!/bin/sh\n[ \"$1\" = --version ] && exec echo Kubernetes v" + Minor() +
 		".0\necho it lacks a tool >&2\nexit 3\n"
@@ -165,8 +166,9 @@ func TestPartEnds(t *testing.T) {
 	}
 }
 
-// TestPartHangs: the error for a process that is not ready in time contains the end of its log.
-func TestPartHangs(t *testing.T) {
+// TestProcessHangsDuringStart: the error for a process that is not ready in time contains the end
+// of its log.
+func TestProcessHangsDuringStart(t *testing.T) {
 	ps := processes{logDir: t.TempDir(), fail: func(error) {}}
 	p, err := ps.start(loopbackHost(&ports{}), "part", []string{"/bin/sh", "-c",
 		`printf "it waits for a %s\n" tool; exec sleep 600`})
@@ -186,9 +188,9 @@ func TestPartHangs(t *testing.T) {
 	wantError(t, err, "wait for part: timed out after 1ms: not ready; the end of "+p.log, "it waits for a tool")
 }
 
-// TestSeveralAtOnce: concurrent environments use different ports and directories, and a directory
-// can be used by only one environment at a time.
-func TestSeveralAtOnce(t *testing.T) {
+// TestConcurrentEnvironments: concurrent environments use different ports and directories, and a
+// directory can be used by only one environment at a time.
+func TestConcurrentEnvironments(t *testing.T) {
 	var group sync.WaitGroup
 	environments := make([]*Environment, 2)
 	errs := make([]error, 2)
@@ -205,7 +207,7 @@ func TestSeveralAtOnce(t *testing.T) {
 	}
 	if _, err := Start(t.Context(), Options{Dir: first.Dir}); err == nil ||
 		!strings.Contains(err.Error(), "in use by another run") {
-		t.Errorf("start on a directory in use: %v, want an error that says so", err)
+		t.Errorf("start on a directory in use: %v, want an error that reports it", err)
 	}
 	for _, e := range environments {
 		if err := e.Stop(); err != nil {
@@ -297,7 +299,7 @@ func TestServer(t *testing.T) {
 	gadget.SetGroupVersionKind(gv.WithKind("Gadget"))
 	gadget.SetName("ruler")
 	if _, err := gadgets.Create(t.Context(), gadget, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("create without rights: %v, want that it is forbidden", err)
+		t.Errorf("create as an unprivileged user: %v, want that it is forbidden", err)
 	}
 	if err := e.Grant(t.Context(), "jane", rbacv1.PolicyRule{APIGroups: []string{gv.Group},
 		Resources: []string{"gadgets", "identityreviews"}, Verbs: []string{"create"}}); err != nil {
@@ -322,8 +324,8 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestBadServer: an invalid server is rejected with the error of go or of the file system.
-func TestBadServer(t *testing.T) {
+// TestInvalidServer: an invalid server is rejected with the error of go or of the file system.
+func TestInvalidServer(t *testing.T) {
 	for server, want := range map[string]string{
 		"../../docs":         "no Go files in",
 		"example.org/nobody": "example.org/nobody",

@@ -22,9 +22,9 @@ const (
 	embeddedEtcd = "go.etcd.io/etcd/server/v3/embed"
 )
 
-// TestForeignModule: a separate project gets the kit from a module proxy without a checkout, and
+// TestSeparateModule: a separate project gets the kit from a module proxy without a checkout, and
 // its server serves its own kind.
-func TestForeignModule(t *testing.T) {
+func TestSeparateModule(t *testing.T) {
 	proxy := scripttest.NewModuleProxy(t)
 	version := proxy.Publish(t, scripttest.CopyTree(t, filepath.Join("..", "..")))
 	dir := project(t, "notes.txtar")
@@ -37,7 +37,7 @@ func TestForeignModule(t *testing.T) {
 	run("go get " + kit + "@" + version + " && go mod tidy && go vet ./... && go build -o server .")
 
 	if out := run("go list -deps ."); strings.Contains(out, embeddedEtcd) {
-		t.Errorf("the server links %s, which it did not ask for", embeddedEtcd)
+		t.Errorf("the server links %s, which it did not import", embeddedEtcd)
 	}
 	if out := run("go list -deps -test ."); strings.Contains(out, embeddedEtcd) {
 		t.Errorf("the tests link %s", embeddedEtcd)
@@ -56,7 +56,7 @@ func TestForeignModule(t *testing.T) {
 	}
 	if out := run("./server serve 2>&1 || echo exit code $?"); !strings.Contains(out,
 		"--etcd-servers must be specified") || !strings.Contains(out, "exit code 2") {
-		t.Errorf("serve without flags: got %q, want exit code 2 and --etcd-servers asked for", out)
+		t.Errorf("serve without flags: got %q, want exit code 2 and an error about --etcd-servers", out)
 	}
 	controlPlane, err := filepath.EvalSymlinks(filepath.Join("..", "..", "bin", envtest.DefaultMinor))
 	if err != nil {

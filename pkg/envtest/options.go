@@ -47,7 +47,8 @@ type Options struct {
 	// They need EndpointRouting or ClusterIPRouting. Empty means that all hosts reach each other.
 	Tunnels []Tunnel
 	// Servers is the number of extension API servers behind the Service. Default: 1. Several
-	// servers need EndpointRouting or ClusterIPRouting, and share an external etcd.
+	// servers need EndpointRouting or ClusterIPRouting, and share an external etcd if they have a
+	// storage.
 	Servers int
 	// ExternalEtcd gives the extension API servers an etcd with TLS instead of the embedded one.
 	ExternalEtcd bool
@@ -65,9 +66,9 @@ type Options struct {
 	// absolute path of a file. Default: the server of the sample, which serves
 	// workshop.example.com. A server without an embedded etcd needs ExternalEtcd.
 	Server string
-	// ServerRights are granted to the servers in addition to the permissions of the manifests and
+	// ServerPermissions are granted to the servers in addition to the permissions of the manifests and
 	// of their API (apiserver.API's Permissions).
-	ServerRights []rbacv1.PolicyRule
+	ServerPermissions []rbacv1.PolicyRule
 	// Unregistered makes Start return before the API is registered, for tests of the time before.
 	Unregistered bool
 	// Progress receives a line for each step. Default: none, except that builds, which can take

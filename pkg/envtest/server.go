@@ -3,11 +3,13 @@
 package envtest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -43,11 +45,14 @@ const ServerName = ServiceName + "." + Namespace + ".svc"
 
 // startServers grants only the permissions of the manifests and starts the servers with a
 // ServiceAccount token.
-func (e *Environment) startServers() error {
+func (e *Environment) startServers() (err error) {
 	if err := e.step("permissions of the server", func() error { return e.grant(e.ctx) }); err != nil {
 		return err
 	}
-	if e.options.ExternalEtcd {
+	if e.noStorage, err = e.hasNoStorage(); err != nil {
+		return err
+	}
+	if e.options.ExternalEtcd && !e.noStorage {
 		if err := e.step("etcd of the server", func() error {
 			h, err := e.newHost("workshop-etcd", 10)
 			if err == nil {
@@ -70,8 +75,21 @@ func (e *Environment) startServers() error {
 	return nil
 }
 
+// hasNoStorage returns whether the server has no flags for a storage, because no kind is stored in
+// etcd.
+func (e *Environment) hasNoStorage() (bool, error) {
+	help, err := exec.CommandContext(e.ctx, e.server, "serve", "--help").Output() //nolint:gosec // it was built for the test
+	if err != nil {
+		return false, fmt.Errorf("read the flags of %s: %w", e.server, err)
+	}
+	return !bytes.Contains(help, []byte("--etcd-servers")), nil
+}
+
 // storageArgs returns the flags that locate the storage of a server.
 func (e *Environment) storageArgs(number int) []string {
+	if e.noStorage {
+		return nil
+	}
 	if e.external == nil {
 		return []string{"--data-dir=" + filepath.Join(e.Dir, fmt.Sprintf("data-%d", number))}
 	}

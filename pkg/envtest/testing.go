@@ -94,9 +94,9 @@ func (e *Environment) Eventually(t testing.TB, what string, timeout time.Duratio
 	}
 }
 
-// Patience is the timeout for a condition on a busy machine. Tests continue as soon as the
+// WaitTimeout is the timeout for a condition on a busy machine. Tests continue as soon as the
 // condition is true.
-const Patience = time.Minute
+const WaitTimeout = time.Minute
 
 // FreePort returns a loopback port for a process of the test. The port is reserved until the
 // environment stops: no other environment gets it, and Linux does not use it for outgoing

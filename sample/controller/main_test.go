@@ -60,16 +60,16 @@ func TestController(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leastRights(t, newClient(t, config).WorkshopV1().Widgets(metav1.NamespaceDefault), admin)
+	leastPermissions(t, newClient(t, config).WorkshopV1().Widgets(metav1.NamespaceDefault), admin)
 	conflict(t, config, admin)
 	t.Run("process", func(t *testing.T) { process(t, e, kubeconfig, admin) })
 }
 
-// leastRights checks that the permissions of the manifest allow writing the status and nothing
+// leastPermissions checks that the permissions of the manifest allow writing the status and nothing
 // else.
-func leastRights(t *testing.T, controller, admin workshopv1.WidgetInterface) {
+func leastPermissions(t *testing.T, controller, admin workshopv1.WidgetInterface) {
 	t.Helper()
-	w := create(t, admin, "rights")
+	w := create(t, admin, "permissions")
 	w.Spec.Replicas = new(int32(5))
 	other := &v1.Widget{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: w.Spec}
 	for what, try := range map[string]func() error{
@@ -78,7 +78,7 @@ func leastRights(t *testing.T, controller, admin workshopv1.WidgetInterface) {
 		"delete": func() error { return controller.Delete(t.Context(), w.Name, metav1.DeleteOptions{}) },
 	} {
 		if err := try(); !apierrors.IsForbidden(err) {
-			t.Errorf("%s with the rights of the controller: %v, want Forbidden", what, err)
+			t.Errorf("%s with the permissions of the controller: %v, want Forbidden", what, err)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func conflict(t *testing.T, config *rest.Config, admin workshopv1.WidgetInterfac
 		})
 	})
 	c := newController(newClient(t, config))
-	// Fill the cache by hand, so that it is out of date.
+	// Fill the cache manually, so that it is out of date.
 	store := c.factory.Workshop().V1().Widgets().Informer().GetIndexer()
 	current := func() *v1.Widget {
 		t.Helper()
@@ -143,7 +143,7 @@ func process(t *testing.T, e *envtest.Environment, kubeconfig string, admin work
 	stop := start(t, kubeconfig)
 	follow := func(when string, want int32) {
 		t.Helper()
-		e.Eventually(t, "the status "+when, envtest.Patience,
+		e.Eventually(t, "the status "+when, envtest.WaitTimeout,
 			func(ctx context.Context) error { return ready(ctx, admin, w, want) })
 	}
 	follow("of a widget from before", 2)
@@ -168,13 +168,13 @@ func process(t *testing.T, e *envtest.Environment, kubeconfig string, admin work
 	if err := e.RestartServer(t.Context(), e.Servers[0]); err != nil {
 		t.Fatal(err)
 	}
-	e.Eventually(t, "a write after the restart of our server", envtest.Patience,
+	e.Eventually(t, "a write after the restart of our server", envtest.WaitTimeout,
 		func(ctx context.Context) error { return tryReplicas(ctx, admin, w, 4) })
 	follow("after a restart of our server", 4)
 	if err := e.RestartKubeAPIServer(t.Context(), e.KubeAPIServers[0]); err != nil {
 		t.Fatal(err)
 	}
-	e.Eventually(t, "a write after the restart of kube-apiserver", envtest.Patience,
+	e.Eventually(t, "a write after the restart of kube-apiserver", envtest.WaitTimeout,
 		func(ctx context.Context) error { return tryReplicas(ctx, admin, w, 5) })
 	follow("after a restart of kube-apiserver", 5)
 	stop()
@@ -217,8 +217,8 @@ func start(t *testing.T, kubeconfig string) (stop func()) {
 			if ended != nil {
 				t.Errorf("the controller after SIGTERM: %v, want exit code 0", ended)
 			}
-		case <-time.After(envtest.Patience):
-			t.Errorf("the controller still runs %s after SIGTERM", envtest.Patience)
+		case <-time.After(envtest.WaitTimeout):
+			t.Errorf("the controller still runs %s after SIGTERM", envtest.WaitTimeout)
 		}
 	}
 }

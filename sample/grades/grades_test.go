@@ -37,7 +37,8 @@ func attributes(resource, subresource string, widget, old *v1.Widget) admission.
 		widget.Name, v1.SchemeGroupVersion.WithResource(resource), subresource, operation, nil, false, nil)
 }
 
-// TestValidate runs the plugin on Namespaces that the informer knows, and on "new", which only kube-apiserver knows.
+// TestValidate runs the plugin on Namespaces that the informer has, and on "new", which only
+// kube-apiserver has.
 func TestValidate(t *testing.T) {
 	known := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	for _, ns := range []*corev1.Namespace{namespace("one", "Standard"), namespace("two", "Standard, Premium"),

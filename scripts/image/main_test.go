@@ -137,7 +137,7 @@ func TestWriteTwice(t *testing.T) {
 	}
 }
 
-func TestWriteRefuses(t *testing.T) {
+func TestWriteErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*options)
 		want   string

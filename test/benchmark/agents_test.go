@@ -58,7 +58,7 @@ func BenchmarkAgents(b *testing.B) {
 				for i := range changes {
 					create(b, admin, fmt.Sprintf("change-%d-%d", time.Now().UnixNano(), i), "")
 				}
-				e.Eventually(b, "all events", envtest.Patience, func(context.Context) error {
+				e.Eventually(b, "all events", envtest.WaitTimeout, func(context.Context) error {
 					if got, want := events.Load(), int64(agents*changes); got < want {
 						return fmt.Errorf("%d of %d events", got, want)
 					}

@@ -10,5 +10,6 @@
 //	for round in $(seq 10); do
 //	  go test ./test/benchmark -run '^$' -bench Requests -benchtime 1000x -servers=/tmp/a,/tmp/b
 //	done >/tmp/requests
-//	go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da -col /server /tmp/requests
+//	go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da \
+//	  -col /server /tmp/requests
 package benchmark

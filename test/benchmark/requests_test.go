@@ -165,7 +165,7 @@ func (s *sender) watches(b *testing.B) {
 		s.send(b, http.MethodPatch, s.path("v1", "listed-2"), fmt.Sprintf(`{"spec":{"replicas":%d}}`, i%2+1))
 		select {
 		case <-got:
-		case <-time.After(envtest.Patience):
+		case <-time.After(envtest.WaitTimeout):
 			b.Fatalf("%d events, want %d for each change", events.Load(), watchers)
 		}
 		i++

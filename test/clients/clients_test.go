@@ -152,10 +152,10 @@ func run(t *testing.T, dir string, command []string, kubeconfig string, r resour
 	return inDir(t, dir, kubeconfig, slices.Concat(command, []string{kubeconfig, string(told)})...)
 }
 
-// inDir runs a command in dir, with a time limit of three times envtest.Patience.
+// inDir runs a command in dir, with a time limit of three times envtest.WaitTimeout.
 func inDir(t *testing.T, dir, kubeconfig string, command ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*envtest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*envtest.WaitTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir, cmd.WaitDelay = dir, time.Second

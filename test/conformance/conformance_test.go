@@ -160,7 +160,7 @@ func TestCalibration(t *testing.T) {
 				report.Count("", conformance.Skipped))
 			asExpected(t, report, target.Resource, expectations(t, "expected.yaml"))
 			if n := created.n.Load(); report.Seconds > 180 || n == 0 || n > 5000 {
-				t.Errorf("the run took %.0f s and made %d objects, want at most 3 minutes and 5,000", report.Seconds, n)
+				t.Errorf("the run took %.0f s and created %d objects, want at most 3 minutes and 5,000", report.Seconds, n)
 			}
 		})
 	}
@@ -273,13 +273,13 @@ func TestDocs(t *testing.T) {
 	for _, check := range conformance.SecurityChecks() {
 		fmt.Fprintf(&text, "| [%s](%s) | %s |", check.ID, check.Source, check.Text)
 		for _, target := range []string{"widgets.v1.workshop.example.com", "flunders.v1alpha1.wardle.example.com"} {
-			verdict := "passes"
+			summary := "passes"
 			for _, entry := range entries {
 				if slices.Contains(entry.Targets, target) && slices.Contains(entry.Checks, check.ID) {
-					verdict = "fails: " + entry.Because
+					summary = "fails: " + entry.Because
 				}
 			}
-			fmt.Fprintf(&text, " %s |", verdict)
+			fmt.Fprintf(&text, " %s |", summary)
 		}
 		text.WriteString("\n")
 	}

@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -94,7 +95,7 @@ func setRequestBody(req *http.Request, data []byte) {
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
 }
 
-func answer(req *http.Request, code int, data []byte) *http.Response {
+func respond(req *http.Request, code int, data []byte) *http.Response {
 	return &http.Response{StatusCode: code, Status: strconv.Itoa(code), Proto: "HTTP/1.1", ProtoMajor: 1,
 		ProtoMinor: 1, Request: req,
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(data)),
@@ -179,8 +180,8 @@ func drops(fields ...string) fault {
 	})}
 }
 
-// says replaces a status code by another, like a server that maps errors wrongly.
-func says(from, to int) fault {
+// replaceCode replaces a status code by another, like a server that maps errors wrongly.
+func replaceCode(from, to int) fault {
 	return fault{response: func(_ *http.Request, resp *http.Response) {
 		if resp.StatusCode == from {
 			resp.StatusCode = to
@@ -243,21 +244,26 @@ func dropped(map[string]any) []map[string]any { return nil }
 
 // faults holds servers by name, each with one fault. Real servers had such faults.
 var faults = map[string]fault{
-	"accepts whatever is refused": {response: func(req *http.Request, resp *http.Response) {
+	"accepts invalid requests": {response: func(req *http.Request, resp *http.Response) {
 		if resp.StatusCode < 400 || resp.StatusCode == 404 && req.Method == http.MethodGet {
 			return
 		}
 		data := []byte(`{"kind":"Widget","apiVersion":"workshop.example.com/v1","metadata":{"name":"x","namespace":"default","uid":"1","resourceVersion":"1"},"items":[]}`)
-		*resp = *answer(req, map[bool]int{true: 201, false: 200}[req.Method == http.MethodPost], data)
+		*resp = *respond(req, map[bool]int{true: 201, false: 200}[req.Method == http.MethodPost], data)
 	}},
-	"finds whatever is missing": {response: func(req *http.Request, resp *http.Response) {
+	"finds missing objects": {response: func(req *http.Request, resp *http.Response) {
 		if resp.StatusCode == 404 || resp.StatusCode == 405 {
-			*resp = *answer(req, 200, []byte(`{"kind":"Widget","apiVersion":"workshop.example.com/v1","metadata":{"name":"x","uid":"1"},"items":[]}`))
+			*resp = *respond(req, 200, []byte(`{"kind":"Widget","apiVersion":"workshop.example.com/v1","metadata":{"name":"x","uid":"1"},"items":[]}`))
 		}
 	}},
+	"another uid each time": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+		if metadata, ok := obj["metadata"].(map[string]any); ok && metadata["uid"] != nil {
+			metadata["uid"] = uuid.NewString()
+		}
+	})},
 	"errors without a Status": {response: func(req *http.Request, resp *http.Response) {
 		if resp.StatusCode >= 400 {
-			*resp = *answer(req, resp.StatusCode, []byte("it failed"))
+			*resp = *respond(req, resp.StatusCode, []byte("it failed"))
 			resp.Header.Set("Content-Type", "text/plain")
 		}
 	}},
@@ -269,25 +275,25 @@ var faults = map[string]fault{
 				obj["message"] = "it failed"
 			}
 		})},
-	"422 is 500": says(422, 500), "400 is 500": says(400, 500), "404 is 500": says(404, 500),
-	"409 is 500": says(409, 500), "403 is 500": says(403, 500),
-	"405 is 404": says(405, 404), "415 is 400": says(415, 400), "406 is 400": says(406, 400),
-	"413 is 500": says(413, 500), "201 is 200": says(201, 200),
-	"504 is 500": says(504, 500), "304 is 200": says(304, 200),
-	"no dry run":                {request: without("dryRun")},
-	"no field validation":       {request: without("fieldValidation")},
-	"no label selectors":        {request: without("labelSelector")},
-	"no field selectors":        {request: without("fieldSelector")},
-	"no limit":                  {request: without("limit", "continue")},
-	"tokens are forgotten":      {request: without("continue")},
-	"no resource versions":      {request: without("resourceVersion", "resourceVersionMatch")},
-	"matches are not looked at": {request: without("resourceVersionMatch")},
-	"no initial events":         {request: without("sendInitialEvents", "resourceVersionMatch")},
-	"no bookmarks":              ofType("BOOKMARK", dropped),
-	"bookmarks always":          {request: func(req *http.Request) { always(req, "allowWatchBookmarks", "true") }},
-	"no watch timeout":          {request: without("timeoutSeconds")},
-	"no propagation policy":     {request: without("propagationPolicy")},
-	"no field manager":          {request: without("fieldManager")},
+	"422 is 500": replaceCode(422, 500), "400 is 500": replaceCode(400, 500), "404 is 500": replaceCode(404, 500),
+	"409 is 500": replaceCode(409, 500), "403 is 500": replaceCode(403, 500),
+	"405 is 404": replaceCode(405, 404), "415 is 400": replaceCode(415, 400), "406 is 400": replaceCode(406, 400),
+	"413 is 500": replaceCode(413, 500), "201 is 200": replaceCode(201, 200),
+	"504 is 500": replaceCode(504, 500), "304 is 200": replaceCode(304, 200),
+	"no dry run":            {request: without("dryRun")},
+	"no field validation":   {request: without("fieldValidation")},
+	"no label selectors":    {request: without("labelSelector")},
+	"no field selectors":    {request: without("fieldSelector")},
+	"no limit":              {request: without("limit", "continue")},
+	"tokens are ignored":    {request: without("continue")},
+	"no resource versions":  {request: without("resourceVersion", "resourceVersionMatch")},
+	"matches are ignored":   {request: without("resourceVersionMatch")},
+	"no initial events":     {request: without("sendInitialEvents", "resourceVersionMatch")},
+	"no bookmarks":          ofType("BOOKMARK", dropped),
+	"bookmarks always":      {request: func(req *http.Request) { always(req, "allowWatchBookmarks", "true") }},
+	"no watch timeout":      {request: without("timeoutSeconds")},
+	"no propagation policy": {request: without("propagationPolicy")},
+	"no field manager":      {request: without("fieldManager")},
 	"force always": {request: func(req *http.Request) {
 		onApply(req,
 			func() { always(req, "force", "true") })
@@ -298,14 +304,14 @@ var faults = map[string]fault{
 		resp.Header.Del("Warning")
 	}},
 	"JSON only":            {request: func(req *http.Request) { req.Header.Set("Accept", "application/json") }},
-	"no tables":            {request: func(req *http.Request) { noForm(req, "as=Table") }},
-	"no metadata":          {request: func(req *http.Request) { noForm(req, "as=PartialObjectMetadata") }},
-	"no YAML":              {request: func(req *http.Request) { noForm(req, "yaml") }},
-	"no protobuf":          {request: func(req *http.Request) { noForm(req, "protobuf") }},
+	"no tables":            {request: func(req *http.Request) { withoutMediaType(req, "as=Table") }},
+	"no metadata":          {request: func(req *http.Request) { withoutMediaType(req, "as=PartialObjectMetadata") }},
+	"no YAML":              {request: func(req *http.Request) { withoutMediaType(req, "yaml") }},
+	"no protobuf":          {request: func(req *http.Request) { withoutMediaType(req, "protobuf") }},
 	"rows without objects": {request: func(req *http.Request) { always(req, "includeObject", "None") }},
 	"never compressed":     {request: func(req *http.Request) { req.Header.Set("Accept-Encoding", "identity") }},
 	"not indented":         {request: without("pretty")},
-	"everybody may do everything": {request: func(req *http.Request) {
+	"no authorization": {request: func(req *http.Request) {
 		req.Header.Del(
 			"Impersonate-User")
 		req.Header.Del("Impersonate-Group")
@@ -363,10 +369,10 @@ var faults = map[string]fault{
 		obj map[string]any) {
 		delete(obj, "kind")
 	})},
-	"the content is not answered": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+	"responses without content": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
 		each(obj, func(o map[string]any) { delete(o, "spec") })
 	})},
-	"the status is not answered": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
+	"responses without status": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
 		each(obj, func(o map[string]any) { delete(o, "status") })
 	})},
 	"lists in reverse": {response: onObject(func(_ *http.Request, _ *http.Response, obj map[string]any) {
@@ -394,7 +400,7 @@ var faults = map[string]fault{
 			req.URL.Path = strings.TrimSuffix(req.URL.Path, "/status") + "/status"
 		}
 	}},
-	"writes are not done": {instead: func(req *http.Request, next http.RoundTripper) *http.Response {
+	"writes have no effect": {instead: func(req *http.Request, next http.RoundTripper) *http.Response {
 		if req.Method != http.MethodPut && req.Method != http.MethodPatch {
 			return nil
 		}
@@ -407,12 +413,12 @@ var faults = map[string]fault{
 		}
 		return resp
 	}},
-	"deletions are not done": {instead: func(req *http.Request, _ http.RoundTripper) *http.Response {
+	"deletions have no effect": {instead: func(req *http.Request, _ http.RoundTripper) *http.Response {
 		if req.Method != http.MethodDelete || req.URL.Query().Get("propagationPolicy") == "Background" &&
 			strings.Contains(req.URL.Path, "none") {
 			return nil
 		}
-		return answer(req, 200, []byte(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
+		return respond(req, 200, []byte(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
 	}},
 	"deletions do not wait": {instead: func(req *http.Request, next http.RoundTripper) *http.Response {
 		if req.Method != http.MethodDelete || req.URL.Query().Get("dryRun") != "" {
@@ -435,7 +441,7 @@ var faults = map[string]fault{
 	"deletions are lost":  ofType("DELETED", dropped),
 	"every second is lost": events(
 		func(n int, e map[string]any) []map[string]any { return map[bool][]map[string]any{true: {e}}[n%2 == 0] }),
-	"additions come twice": ofType("ADDED", func(e map[string]any) []map[string]any { return []map[string]any{e, e} }),
+	"additions are duplicated": ofType("ADDED", func(e map[string]any) []map[string]any { return []map[string]any{e, e} }),
 	"bookmarks are plain": ofType("BOOKMARK", func(e map[string]any) []map[string]any {
 		inMetadata(e["object"].(map[string]any), func(m map[string]any) { delete(m, "annotations") })
 		return []map[string]any{e}
@@ -447,8 +453,8 @@ var faults = map[string]fault{
 		})
 		return []map[string]any{e}
 	}),
-	"watches begin anew": {request: func(req *http.Request) { onWatch(req, without("resourceVersion")) }},
-	"watches see only news": {request: func(req *http.Request) {
+	"watches ignore the resourceVersion": {request: func(req *http.Request) { onWatch(req, without("resourceVersion")) }},
+	"watches without initial events": {request: func(req *http.Request) {
 		onWatch(req, func(req *http.Request) { always(req, "resourceVersion", "9000000") })
 	}},
 	"one namespace": {request: func(req *http.Request) {
@@ -457,7 +463,7 @@ var faults = map[string]fault{
 	"one version": {request: func(req *http.Request) {
 		req.URL.Path = strings.Replace(req.URL.Path, "/v1alpha1/", "/v1/", 1)
 	}},
-	"names of the client": {request: onBody(func(req *http.Request, obj map[string]any) {
+	"generated names are equal": {request: onBody(func(req *http.Request, obj map[string]any) {
 		inMetadata(obj, func(metadata map[string]any) {
 			if prefix, ok := metadata["generateName"].(string); ok && req.Method == http.MethodPost {
 				metadata["name"] = prefix + "fixed"
@@ -495,21 +501,21 @@ var faults = map[string]fault{
 				}
 			}
 		})},
-	"a deletion of nothing is an error": refusesQuery(func(req *http.Request) bool {
+	"a deletion of nothing is an error": rejectsQuery(func(req *http.Request) bool {
 		return req.Method == http.MethodDelete && req.URL.Query().Has("labelSelector") && !req.URL.Query().Has("dryRun")
 	}),
-	"matches of any version are errors": refusesQuery(func(req *http.Request) bool {
+	"matches of any version are errors": rejectsQuery(func(req *http.Request) bool {
 		return req.URL.Query().Get("resourceVersion") == "0" && req.URL.Query().Has("resourceVersionMatch")
 	}),
-	"updates want a resourceVersion": {instead: func(req *http.Request, _ http.RoundTripper) *http.Response {
+	"updates require a resourceVersion": {instead: func(req *http.Request, _ http.RoundTripper) *http.Response {
 		data := content(&req.Body)
 		setRequestBody(req, data)
 		if req.Method != http.MethodPut || bytes.Contains(data, []byte(`"resourceVersion"`)) {
 			return nil
 		}
-		return answer(req, 409, []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","message":"no","code":409}`))
+		return respond(req, 409, []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","message":"no","code":409}`))
 	}},
-	"unknown parameters are errors": refusesQuery(func(req *http.Request) bool {
+	"unknown parameters are errors": rejectsQuery(func(req *http.Request) bool {
 		return req.URL.Query().Has("noSuchParameter")
 	}),
 	"discovery without preferred version": {response: onObject(
@@ -603,7 +609,7 @@ var faults = map[string]fault{
 			obj["definitions"] = map[string]any{}
 		}
 	})},
-	"a body in other words": {response: func(_ *http.Request,
+	"another content type": {response: func(_ *http.Request,
 		resp *http.Response) {
 		resp.Header.Set("Content-Type", "text/plain")
 	}},
@@ -611,23 +617,23 @@ var faults = map[string]fault{
 		if req.Method != http.MethodPost || !strings.HasPrefix(req.URL.Path, "/apis/admissionregistration.k8s.io/") {
 			return nil
 		}
-		return answer(req, http.StatusCreated, content(&req.Body))
+		return respond(req, http.StatusCreated, content(&req.Body))
 	}},
 	"webhooks fail closed always": onWebhook("failurePolicy", "Fail"),
 	"webhooks fail open always":   onWebhook("failurePolicy", "Ignore"),
 	"webhooks see one version":    onWebhook("matchPolicy", "Exact"),
-	"webhooks are asked about the object": {everywhere: true,
+	"webhooks are called for the object": {everywhere: true,
 		request: onBody(func(req *http.Request, obj map[string]any) {
 			onWebhooks(req, obj, func(hook map[string]any) {
 				rule := hook["rules"].([]any)[0].(map[string]any)
 				rule["resources"] = append(rule["resources"].([]any), "widgets")
 			})
 		})},
-	"no health": refusesQuery(func(req *http.Request) bool {
+	"no health": rejectsQuery(func(req *http.Request) bool {
 		return req.URL.Path == "/livez" ||
 			req.URL.Path == "/readyz"
 	}),
-	"no metrics of its own": {response: onMetrics(func(_ int64, line string) string {
+	"no request metrics": {response: onMetrics(func(_ int64, line string) string {
 		return map[bool]string{true: "# " + line, false: line}[strings.HasPrefix(line, "apiserver_")]
 	})},
 	"everything leaks": {fresh: func() fault {
@@ -645,11 +651,11 @@ var faults = map[string]fault{
 	"other audit IDs": {response: func(_ *http.Request, resp *http.Response) {
 		resp.Header.Set("Audit-Id", "another")
 	}},
-	"events of the past are wrong": events(func(_ int, event map[string]any) []map[string]any {
+	"old events are wrong": events(func(_ int, event map[string]any) []map[string]any {
 		switch event["type"] {
 		case "ERROR":
 			event["object"] = map[string]any{"kind": "Status", "code": 500, "reason": "InternalError"}
-		case "ADDED": // a server that remembers all objects
+		case "ADDED": // a server that stores all objects
 			event["type"] = "MODIFIED"
 		}
 		return []map[string]any{event}
@@ -659,8 +665,8 @@ var faults = map[string]fault{
 			req.URL.Path = "/apis/workshop.example.com/v1/widgets"
 		}
 	}},
-	"clients are anonymous": {request: func(req *http.Request) { req.Header.Set("User-Agent", "proxy/v1") }},
-	"reads of yesterday": {request: func(req *http.Request) {
+	"another User-Agent": {request: func(req *http.Request) { req.Header.Set("User-Agent", "proxy/v1") }},
+	"outdated reads": {request: func(req *http.Request) {
 		if req.Method == http.MethodGet && req.URL.Query().Get("watch") == "" {
 			stale(req)
 		}
@@ -684,12 +690,12 @@ func onWebhook(field, value string) fault {
 
 // onMetrics changes the lines of metrics; n is the number of the response, from 1.
 func onMetrics(change func(n int64, line string) string) func(*http.Request, *http.Response) {
-	var answers atomic.Int64
+	var responses atomic.Int64
 	return func(req *http.Request, resp *http.Response) {
 		if req.URL.Path != "/metrics" {
 			return
 		}
-		n, out := answers.Add(1), []string{}
+		n, out := responses.Add(1), []string{}
 		for line := range strings.Lines(string(content(&resp.Body))) {
 			out = append(out, change(n, strings.TrimSuffix(line, "\n")))
 		}
@@ -699,13 +705,13 @@ func onMetrics(change func(n int64, line string) string) func(*http.Request, *ht
 	}
 }
 
-// refusesQuery responds with 400 to some requests.
-func refusesQuery(some func(*http.Request) bool) fault {
+// rejectsQuery responds with 400 to some requests.
+func rejectsQuery(some func(*http.Request) bool) fault {
 	return fault{instead: func(req *http.Request, _ http.RoundTripper) *http.Response {
 		if !some(req) {
 			return nil
 		}
-		return answer(req, 400, []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"BadRequest","message":"no","code":400}`))
+		return respond(req, 400, []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"BadRequest","message":"no","code":400}`))
 	}}
 }
 
@@ -727,7 +733,7 @@ func onWatch(req *http.Request, do func(*http.Request)) {
 	}
 }
 
-func noForm(req *http.Request, part string) {
+func withoutMediaType(req *http.Request, part string) {
 	if strings.Contains(req.Header.Get("Accept"), part) {
 		req.Header.Set("Accept", "application/json")
 	}
@@ -821,9 +827,9 @@ func TestEachCheckFails(t *testing.T) {
 	}
 }
 
-// TestEachGivenCheckFails checks that the checks of an existing object pass if no object can be
+// TestEachExistingCheckFails checks that the checks of an existing object pass if no object can be
 // created, and that each of them detects a fault.
-func TestEachGivenCheckFails(t *testing.T) {
+func TestEachExistingCheckFails(t *testing.T) {
 	e := envtest.New(t, envtest.Options{})
 	target := one(t, nil, "widgets.v1.workshop.example.com")
 	complete(t, e, &target, nil, auditLogs{})
@@ -832,41 +838,56 @@ func TestEachGivenCheckFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	object := target.Sample.DeepCopy()
-	object.SetName("given")
+	object.SetName("existing")
 	widgets := client.Resource(schema.GroupVersionResource{Group: "workshop.example.com", Version: "v1",
 		Resource: "widgets"}).Namespace(e.NewNamespace(t))
 	if target.Sample, err = widgets.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	target.Only = []string{"given"}
+	target.Only = []string{"existing"}
 	target.Config = rest.CopyConfig(target.Config)
 	target.Config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return faulty{fault{instead: func(req *http.Request, _ http.RoundTripper) *http.Response {
 			if req.Method != http.MethodPost {
 				return nil
 			}
-			return answer(req, 403, []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"read only","code":403}`))
+			return respond(req, 403, []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"read only","code":403}`))
 		}}, next}
 	})
-	report, err := conformance.Execute(t.Context(), target)
-	if err != nil {
+	readOnly := target
+	readOnly.Resource = "parts.v1.workshop.example.com"
+	if readOnly.Sample, err = conformance.ReadSample("../../sample/objects/part.yaml"); err != nil {
 		t.Fatal(err)
 	}
-	for _, result := range report.Results {
-		if result.Outcome != conformance.Passed {
-			t.Errorf("without a fault: %s %s: %s", result.ID, result.Outcome, strings.Join(result.Messages, "; "))
+	for _, target := range []conformance.Target{target, readOnly} {
+		report, err := conformance.Execute(t.Context(), target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, result := range report.Results {
+			writable := target.Resource != readOnly.Resource && result.ID == "existing/read-only"
+			if result.Outcome != conformance.Passed && !writable {
+				t.Errorf("%s without a fault: %s %s: %s", target.Resource, result.ID, result.Outcome,
+					strings.Join(result.Messages, "; "))
+			}
 		}
 	}
 	for id, name := range map[string]string{
-		"given/get": "no kind", "given/yaml": "no YAML", "given/protobuf": "no protobuf", "given/table": "no tables",
-		"given/metadata": "no metadata",
-		"given/list":     "lists lose the last", "given/list-table": "no tables",
-		"given/label-selector": "no label selectors",
-		"given/field-selector": "no field selectors", "given/missing": "finds whatever is missing",
-		"given/kubectl": "404 is 500",
+		"existing/get": "no kind", "existing/yaml": "no YAML", "existing/protobuf": "no protobuf",
+		"existing/table":    "no tables",
+		"existing/metadata": "no metadata",
+		"existing/list":     "lists lose the last", "existing/list-table": "no tables",
+		"existing/label-selector": "no label selectors",
+		"existing/field-selector": "no field selectors", "existing/missing": "finds missing objects",
+		"existing/kubectl": "404 is 500", "existing/uid": "another uid each time",
+		"existing/pages": "tokens are ignored", "existing/watch": "watches without initial events",
+		"existing/watch-list": "no bookmarks", "existing/read-only": "finds missing objects",
 	} {
 		t.Run(id, func(t *testing.T) {
 			target := target
+			if id == "existing/read-only" {
+				target = readOnly
+			}
 			target.Only, target.CheckTimeout = []string{id}, 6*time.Second
 			report, err := with(t, target, name)
 			if err != nil {
@@ -889,7 +910,7 @@ func passes(t *testing.T, target conformance.Target) {
 	}
 	asExpected(t, report, target.Resource, expectations(t, "expected.yaml"))
 	for _, result := range report.Results {
-		if result.Outcome == conformance.Skipped && !strings.HasPrefix(result.ID, "given/") {
+		if result.Outcome == conformance.Skipped && !strings.HasPrefix(result.ID, "existing/") {
 			t.Errorf("%s is skipped: %s", result.ID, strings.Join(result.Messages, "; "))
 		}
 	}
@@ -910,8 +931,8 @@ func matrix(t *testing.T) (finds map[string]string, without []string) {
 	entries := expectations(t, "expected.yaml")
 	ids := map[string]bool{}
 	for _, check := range conformance.Checks() {
-		if check.Area() == "given" {
-			continue // TestEachGivenCheckFails covers these
+		if check.Area() == "existing" {
+			continue // TestEachExistingCheckFails covers these
 		}
 		ids[check.ID] = true
 		fails := slices.ContainsFunc(entries, func(e expectation) bool { return slices.Contains(e.Checks, check.ID) })

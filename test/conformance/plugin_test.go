@@ -81,8 +81,8 @@ func TestPlugin(t *testing.T) {
 	}
 
 	t.Run("text", func(t *testing.T) {
-		stdout, stderr := run(t, 0, "--sample=gadget.yaml", "--only=names,forms/cbor")
-		contains(t, stdout, "FAILED forms/cbor (optional)", "kep",
+		stdout, stderr := run(t, 0, "--sample=gadget.yaml", "--only=names,representations/cbor")
+		contains(t, stdout, "FAILED representations/cbor (optional)", "kep",
 			"gadgets.v1.workshop.example.com (Gadget) on Kubernetes v1.", "AREA",
 			"skipped 3: the resource is not namespaced")
 		contains(t, stderr, "12 of 12: ")
@@ -106,13 +106,13 @@ func TestPlugin(t *testing.T) {
 		}
 	})
 	t.Run("html", func(t *testing.T) {
-		stdout, _ := run(t, 0, "--sample=gadget.yaml", "--only=forms/cbor,names/taken", "-o=html")
-		contains(t, stdout, "<h1>Conformance of gadgets.v1.workshop.example.com</h1>", `<h3 id="forms/cbor">`,
-			"Accept: application/cbor", "406", "names/taken")
+		stdout, _ := run(t, 0, "--sample=gadget.yaml", "--only=representations/cbor,names/already-exists", "-o=html")
+		contains(t, stdout, "<h1>Conformance of gadgets.v1.workshop.example.com</h1>", `<h3 id="representations/cbor">`,
+			"Accept: application/cbor", "406", "names/already-exists")
 	})
 	t.Run("refused sample", func(t *testing.T) {
 		stdout, _ := run(t, 3, "--sample=refused.yaml", "--only=create,list,discovery")
-		contains(t, stdout, "FAILED create/answer (required)",
+		contains(t, stdout, "FAILED create/response (required)",
 			"cannot create an object like the sample: got 422 Invalid", "discovery ")
 	})
 	t.Run("unknown action", func(t *testing.T) {
@@ -127,9 +127,9 @@ func TestPlugin(t *testing.T) {
 		stdout, _ := run(t, 0, "--sample=review.yaml", "--only=names,discovery")
 		contains(t, stdout, "the resource has no verb get")
 	})
-	t.Run("no rights", func(t *testing.T) {
+	t.Run("unprivileged user", func(t *testing.T) {
 		stdout, _ := run(t, 3, "--sample=gadget.yaml", "--as=nobody", "--only=create,discovery")
-		contains(t, stdout, "FAILED create/answer (required)",
+		contains(t, stdout, "FAILED create/response (required)",
 			"cannot create an object like the sample: got 403 Forbidden", "discovery ")
 	})
 	t.Run("security", func(t *testing.T) {
@@ -149,9 +149,9 @@ func TestPlugin(t *testing.T) {
 		contains(t, stderr, "reach the server's own port: GET https://127.0.0.1:1/: ", "connection refused")
 	})
 	t.Run("known", func(t *testing.T) {
-		stdout, _ := run(t, 3, "--sample=gadget.yaml", "--only=names/taken,forms/cbor",
-			"--known=names/taken,forms/cbor")
-		contains(t, stdout, "failed forms/cbor (optional), known", "PASSED names/taken (required)",
+		stdout, _ := run(t, 3, "--sample=gadget.yaml", "--only=names/already-exists,representations/cbor",
+			"--known=names/already-exists,representations/cbor")
+		contains(t, stdout, "failed representations/cbor (optional), known", "PASSED names/already-exists (required)",
 			"the check is known to fail, but passed")
 	})
 	t.Run("wrong target", func(t *testing.T) {
@@ -233,9 +233,9 @@ func nothingLeft(t *testing.T, e *envtest.Environment) {
 // respond.
 func hangingDiscovery(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	asked := make(chan struct{}, 100)
+	received := make(chan struct{}, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
-		asked <- struct{}{}
+		received <- struct{}{}
 		<-req.Context().Done()
 	}))
 	defer server.Close()
@@ -249,7 +249,7 @@ func hangingDiscovery(t *testing.T, cmd *exec.Cmd) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	<-asked
+	<-received
 	done := make(chan struct{})
 	go func() {
 		_ = cmd.Wait() // its result is checked below

@@ -63,7 +63,7 @@ func TestSecurity(t *testing.T) {
 
 // sloppy starts a server that accepts everything: any client certificate, any TLS version, any
 // request head. It always responds with answer, which is a complete HTTP response.
-func sloppy(t *testing.T, answer string) *conformance.Direct {
+func sloppy(t *testing.T, response string) *conformance.Direct {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -106,7 +106,7 @@ func sloppy(t *testing.T, answer string) *conformance.Direct {
 						return
 					}
 					if line == "\r\n" {
-						if _, err := io.WriteString(conn, answer); err != nil {
+						if _, err := io.WriteString(conn, response); err != nil {
 							return
 						}
 					}
@@ -138,27 +138,27 @@ func TestEachSecurityCheckFails(t *testing.T) {
 			if req.Header.Get("X-Remote-User") == "" {
 				return nil
 			}
-			return answer(req, 200, []byte("{}"))
+			return respond(req, 200, []byte("{}"))
 		}}, next}
 	})
 	user := pair(t, e, "client-ca", "somebody")
-	const tokensTaken, foreignOrigin = "tokens/rights", "transport/foreign-origin"
+	const tokensTaken, foreignOrigin = "tokens/accepted", "transport/foreign-origin"
 	for name, tc := range map[string]struct {
-		answer string
-		only   []string
-		fails  func(id string) bool
+		response string
+		only     []string
+		fails    func(id string) bool
 	}{
-		"believes everybody": {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nLocation: //evil.example.com\r\n\r\n{}",
+		"trusts every client": {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nLocation: //evil.example.com\r\n\r\n{}",
 			nil, func(id string) bool { return id != tokensTaken && id != foreignOrigin }},
-		"upgrades for everybody": {"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " +
+		"upgrades every request": {"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " +
 			"websocket\r\n\r\n", []string{foreignOrigin}, func(string) bool { return true }},
-		"believes nobody": {"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n", []string{tokensTaken},
+		"trusts no client": {"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n", []string{tokensTaken},
 			func(string) bool { return true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := target
 			target.Only = tc.only
-			target.Direct = sloppy(t, tc.answer)
+			target.Direct = sloppy(t, tc.response)
 			target.Direct.FrontProxy, target.Direct.User = pair(t, e, certs.FrontProxyCADir, certs.FrontProxyUser),
 				&user
 			report, err := conformance.ExecuteSecurity(t.Context(), target)

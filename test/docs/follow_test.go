@@ -42,8 +42,9 @@ func newReader(t *testing.T) *reader {
 	return &reader{docs: filepath.Join(checkout, "docs"), dir: checkout}
 }
 
-// follow runs the commands of a page, or of those of its sections that are named, and compares what they print with
-// the page. It commits what each block changes, and ends what the page left running.
+// follow runs the commands of a page, or of the given sections of it, and compares their output
+// with the page. It commits the changes of each block, and ends the processes that the page
+// started.
 func (r *reader) follow(t *testing.T, page string, sections ...string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(r.docs, page))
@@ -81,8 +82,8 @@ var (
 	failure = regexp.MustCompile(`(?m)^(Error|The .* is invalid:)`)
 )
 
-// run runs the commands of a step. If the last line is "make run", it stops the make run before it, and
-// starts this one in the background.
+// run runs the commands of a step. If the last line is "make run", it stops the previous make run,
+// and starts this one in the background.
 func (r *reader) run(t *testing.T, step scripttest.Step) (out string) {
 	t.Helper()
 	commands, serve := strings.CutSuffix(step.Commands, "make run\n")

@@ -22,9 +22,9 @@ import (
 	"example.com/extension-apiserver/internal/scripttest"
 )
 
-// TestKonnectivityDoc makes certificates as docs/konnectivity/install.md does, and runs the commands of
-// docs/konnectivity/rotate.md for other CAs on them: each side gets a bundle of the old CA and the new one, which
-// certgen verify accepts.
+// TestKonnectivityDoc creates certificates as docs/konnectivity/install.md does, and runs the
+// commands of docs/konnectivity/rotate.md that replace the CAs: each side gets a bundle of the old
+// CA and the new CA, which certgen verify accepts.
 func TestKonnectivityDoc(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
@@ -65,8 +65,8 @@ func TestKonnectivityDoc(t *testing.T) {
 	scripttest.Shell(t, dir, "certgen verify pki && certgen verify pki-new")
 }
 
-// TestKonnectivityExpiry runs the daily check of docs/konnectivity/operate.md on the files of a node: it reports each
-// certificate of the set before its end, that of the server's kubeconfig too.
+// TestKonnectivityExpiry runs the daily check of docs/konnectivity/operate.md on the files of a
+// node: it reports each certificate before it expires, including that of the server's kubeconfig.
 func TestKonnectivityExpiry(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
@@ -115,9 +115,9 @@ func TestKonnectivityExpiry(t *testing.T) {
 }
 
 // TestKonnectivityJoin packs the files of a control plane node and unpacks them on another, as
-// docs/konnectivity/operate.md says before kubeadm join: owners and modes stay, and the socket, which belongs to a
-// server, does not come along. The server's image is there before kubelet starts it, and kubeadm starts kube-apiserver
-// when the server has an agent.
+// docs/konnectivity/operate.md does before kubeadm join. Owners and modes are kept. The socket is
+// not packed, because it belongs to a server. The server's image exists before kubelet starts it,
+// and kubeadm starts kube-apiserver when the server has an agent.
 func TestKonnectivityJoin(t *testing.T) {
 	dir := t.TempDir()
 	const socket = "etc/kubernetes/konnectivity-server/konnectivity-server.socket"
@@ -145,7 +145,7 @@ func TestKonnectivityJoin(t *testing.T) {
 	for _, program := range []string{"crictl", "kubeadm"} {
 		stub(t, dir, program, "echo "+program+" \"$@\" >>log\n")
 	}
-	// The server is ready when it was asked twice.
+	// The server is ready at the second request.
 	stub(t, dir, "curl", "echo curl \"$@\" >>log\n[ \"$(grep -c curl log)\" = 2 ]\n")
 	for _, block := range blocks(t, "docs/konnectivity/operate.md") {
 		switch {
@@ -186,14 +186,16 @@ kubeadm join --config kubeadm.yaml --skip-phases preflight,control-plane-prepare
 	}
 }
 
-// switchBlocks returns the commands of the pages that switch kube-apiserver over and back, among others.
+// switchBlocks returns the commands of the pages that change kube-apiserver's manifest, among
+// others.
 func switchBlocks(t *testing.T) []string {
 	t.Helper()
 	return slices.Concat(blocks(t, "docs/konnectivity/install.md"), blocks(t, "docs/konnectivity/operate.md"))
 }
 
-// TestKonnectivitySwitch runs the commands of switchBlocks, which have kubeadm write kube-apiserver's manifest again:
-// address and port stay those of this kube-apiserver, which are not those that kubeadm would take by itself.
+// TestKonnectivitySwitch runs the commands of switchBlocks in which kubeadm writes kube-apiserver's
+// manifest again: address and port remain those of this kube-apiserver, which differ from kubeadm's
+// defaults.
 func TestKonnectivitySwitch(t *testing.T) {
 	type configuration struct {
 		Kind             string
@@ -257,8 +259,8 @@ func TestKonnectivitySwitch(t *testing.T) {
 	}
 }
 
-// TestKonnectivitySwitchStops: without the cluster's configuration kubeadm would write a kube-apiserver with its
-// defaults.
+// TestKonnectivitySwitchStops checks that the commands stop without the cluster's configuration,
+// because kubeadm would write a kube-apiserver with its defaults.
 func TestKonnectivitySwitchStops(t *testing.T) {
 	tried := 0
 	for _, block := range switchBlocks(t) {
@@ -284,7 +286,7 @@ func TestKonnectivitySwitchStops(t *testing.T) {
 	}
 }
 
-// stub puts a program into a directory, which comes first in the path, instead of the one that is none of the test's.
+// stub writes a program into a directory that comes first in the path, instead of a real program.
 func stub(t *testing.T, dir, name, script string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o700); err != nil { //nolint:gosec // G306: it is run

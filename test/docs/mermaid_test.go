@@ -44,7 +44,7 @@ func diagrams(t *testing.T) []diagram {
 	return out
 }
 
-// coloured is what would be right in one of GitHub's themes, light and dark, and not in the other.
+// coloured matches colours, which fit only one of GitHub's themes, light or dark.
 var coloured = regexp.MustCompile(
 	`(?m)%%{|^\s*(style|classDef|linkStyle|rect|box)\b|#[0-9a-fA-F]{3,8}\b|rgba?\(|fill:|stroke:`)
 
@@ -64,7 +64,7 @@ func TestMermaid(t *testing.T) {
 	wrong := parseMermaid(t, texts)
 	for i, d := range all {
 		if wrong[i] != nil {
-			t.Errorf("%s: Mermaid says %s of:\n%s", d.page, *wrong[i], d.text)
+			t.Errorf("%s: Mermaid reports %s for:\n%s", d.page, *wrong[i], d.text)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func parseMermaid(t *testing.T, texts []string) []*string {
 	}
 	var wrong []*string
 	if err := json.Unmarshal(out, &wrong); err != nil || len(wrong) != len(texts) {
-		t.Fatalf("%d answers to %d diagrams: %v\n%s", len(wrong), len(texts), err, out)
+		t.Fatalf("%d results for %d diagrams: %v\n%s", len(wrong), len(texts), err, out)
 	}
 	return wrong
 }

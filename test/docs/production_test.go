@@ -13,8 +13,9 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestBackupDoc runs the commands of "Embedded etcd under make run" in docs/operate/backup-and-restore.md: saves a
-// running server, loses an object, restores.
+// TestBackupDoc runs the commands of "Embedded etcd under make run" in
+// docs/operate/backup-and-restore.md: it backs up a running server, deletes an object, and restores
+// it.
 func TestBackupDoc(t *testing.T) {
 	dir := scripttest.CopyTree(t, filepath.Join("..", ".."))
 	blocks := scripttest.Blocks(scripttest.Section(t, filepath.Join(dir, "docs", "operate", "backup-and-restore.md"),

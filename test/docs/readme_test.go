@@ -25,7 +25,8 @@ kubectl explain widget.spec
 kubectl create -f sample/objects/identityreview.yaml -o yaml
 `
 
-// TestRun: `make run` serves the sample, finds its objects again after Ctrl-C, and make run-clean deletes them.
+// TestRun checks that `make run` serves the sample and finds its objects again after Ctrl-C, and
+// that make run-clean deletes them.
 func TestRun(t *testing.T) {
 	dir := scripttest.CopyTree(t, filepath.Join("..", ".."))
 	first := scripttest.MakeRun(t, dir, "make run")

@@ -15,8 +15,8 @@ import (
 	tunnel "example.com/extension-apiserver/internal/konnectivity/live"
 )
 
-// TestRules: the pages have the tables of findings as they are in the code, each with an empty line after it, and no id
-// has two meanings.
+// TestRules checks that the pages have the tables of findings as the code has them, each followed
+// by an empty line, and that no ID has two meanings.
 func TestRules(t *testing.T) {
 	meanings := map[string]string{}
 	for name, tc := range map[string]struct {

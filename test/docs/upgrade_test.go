@@ -13,9 +13,9 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// guardTest is a test of the project: pages of other origins cannot open a connection. It needs nothing of the
-// project's own.
-const guardTest = `package backup
+// originTest is a test that the project runs. It checks that pages of other origins cannot open a
+// connection, and uses nothing of the project's own.
+const originTest = `package backup
 
 import (
 	"net/http"
@@ -26,7 +26,7 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-func TestGuard(t *testing.T) {
+func TestForeignOriginUpgrade(t *testing.T) {
 	e := envtest.New(t, envtest.Options{Server: "./cmd/backup-apiserver"})
 	config, err := e.AdminConfig()
 	if err != nil {
@@ -54,13 +54,14 @@ func TestGuard(t *testing.T) {
 }
 `
 
-// TestUpgrade: a fix in the server's guards, one in a manifest, and other libraries of Kubernetes arrive in a project
-// that was made with the version before, by make upgrade and nothing else. What the team edited is kept.
+// TestUpgrade checks that make upgrade alone brings a fix in the server's filters, one in a
+// manifest, and newer Kubernetes libraries to a project that the previous version generated. The
+// upgrade keeps the team's changes.
 func TestUpgrade(t *testing.T) {
 	proxy := scripttest.NewModuleProxy(t)
 	root := filepath.Join("..", "..")
 
-	// The version before lacks a guard and a setting.
+	// The previous version lacks a filter and a setting.
 	tree := scripttest.CopyTree(t, root)
 	const hardened = "readOnlyRootFilesystem: true"
 	scripttest.Shell(t, tree, `sed -i 's/req.Header.Values("Origin") {/req.Header.Values("Origin")[:0] {/' internal/filters/origin.go && grep -q 'Origin")\[:0\]' internal/filters/origin.go`)
@@ -75,17 +76,17 @@ func TestUpgrade(t *testing.T) {
 	}
 	in(parent, "go run "+kit+"/cmd/scaffold@"+made+" new --dir=backup --module=git.example.org/platform/backup "+
 		"--group=backup.example.org --kind=BackupPlan --subresources=status")
-	scripttest.Write(t, filepath.Join(dir, "guard_test.go"), guardTest)
+	scripttest.Write(t, filepath.Join(dir, "origin_test.go"), originTest)
 	scripttest.Shell(t, dir, "echo '# ours' >>kit/scripts/kind.yaml")
 	scripttest.Commit(t, dir)
-	const guarded = "make controlplane >/dev/null && if go test -count=1 -run TestGuard . ; then echo guarded; else " +
-		"echo open; fi"
-	if out := in(dir, guarded); !strings.Contains(out, "\nopen\n") || !strings.Contains(out, "want 403") {
-		t.Errorf("before the upgrade: got %q, want that the guard is missing", out)
+	const check = "make controlplane >/dev/null && if go test -count=1 -run TestForeignOriginUpgrade . ; " +
+		"then echo filtered; else echo open; fi"
+	if out := in(dir, check); !strings.Contains(out, "\nopen\n") || !strings.Contains(out, "want 403") {
+		t.Errorf("before the upgrade: got %q, want that the filter is missing", out)
 	}
 
-	// It had other libraries, those of the first patch of their minor. Nothing is built with them, which would take
-	// minutes.
+	// The project had older libraries, those of the first patch release of their minor version.
+	// Nothing is built with them, because this would take minutes.
 	scripttest.Shell(t, tree, "scripts/libraries.sh "+envtest.DefaultMinor+".0")
 	old := proxy.Publish(t, tree)
 	const list = "go list -m -f '{{.Version}}' k8s.io/apimachinery"
@@ -107,8 +108,8 @@ func TestUpgrade(t *testing.T) {
 		"Upgraded the kit from "+old+" to "+version,
 		"changed go.mod", "changed kit/manifests/base/deployment.yaml")
 	scripttest.Commit(t, dir)
-	if out := in(dir, guarded); !strings.Contains(out, "\nguarded\n") {
-		t.Errorf("after the upgrade: got %q, want that the guard is there", out)
+	if out := in(dir, check); !strings.Contains(out, "\nfiltered\n") {
+		t.Errorf("after the upgrade: got %q, want that the filter exists", out)
 	}
 	in(dir, "grep -q '"+hardened+"' kit/manifests/base/deployment.yaml && grep -q '# ours' kit/scripts/kind.yaml && "+
 		"make test")

@@ -43,19 +43,19 @@ func TestAccess(t *testing.T) {
 	})
 	p.run(commands[0])
 	p.run(forwarder)
-	p.awaitRight("forwarder", authorizationv1.SubjectAccessReviewSpec{
+	p.awaitPermission("forwarder", authorizationv1.SubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Resource: "pods",
 			Subresource: "portforward", Verb: "create"},
 	})
-	p.awaitRight("system:serviceaccount:default:caller", authorizationv1.SubjectAccessReviewSpec{
+	p.awaitPermission("system:serviceaccount:default:caller", authorizationv1.SubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Group: widgets.Group, Version: widgets.Version,
 			Resource: widgets.Resource, Verb: "list"},
 	})
 	p.runForCodes(strings.NewReplacer("8443", freePort(p.cluster), "kubectl port-forward",
 		"kubectl port-forward --as forwarder").Replace(commands[1]))
 	// The last command writes this file.
-	answer, err := os.ReadFile(filepath.Join(p.dir, "answer.json"))
-	if err != nil || !strings.Contains(string(answer), `"WidgetList"`) {
-		t.Errorf("got %q, %v, want a WidgetList", answer, err)
+	response, err := os.ReadFile(filepath.Join(p.dir, "answer.json"))
+	if err != nil || !strings.Contains(string(response), `"WidgetList"`) {
+		t.Errorf("got %q, %v, want a WidgetList", response, err)
 	}
 }

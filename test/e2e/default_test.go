@@ -35,7 +35,7 @@ func TestDefault(t *testing.T) {
 	}{
 		{"kinds", kinds},
 		{"identity", identity},
-		{"stranger", stranger},
+		{"unprivileged user", unprivileged},
 		{"pods", pods},
 		{"certificates", certificates},
 		{"certificates from a laptop", fromALaptop},
@@ -76,8 +76,8 @@ func identity(c cluster) {
 	}
 }
 
-// stranger checks that an unprivileged user is forbidden to list widgets.
-func stranger(c cluster) {
+// unprivileged checks that an unprivileged user is forbidden to list widgets.
+func unprivileged(c cluster) {
 	config := rest.CopyConfig(c.config)
 	config.Impersonate.UserName = "stranger"
 	client, err := dynamic.NewForConfig(config)
@@ -86,7 +86,7 @@ func stranger(c cluster) {
 	}
 	if _, err := client.Resource(widgets).Namespace(metav1.NamespaceDefault).List(c.Context(),
 		metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		c.Errorf("a stranger lists widgets: got %v, want Forbidden", err)
+		c.Errorf("an unprivileged user lists widgets: got %v, want Forbidden", err)
 	}
 }
 

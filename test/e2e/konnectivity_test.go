@@ -110,7 +110,7 @@ func withoutAgents(c cluster) {
 	c.eventually("requests to our API to fail without agents", func(ctx context.Context) error {
 		switch err := read(ctx); {
 		case err == nil:
-			return errors.New("it answered")
+			return errors.New("it responded")
 		case !apierrors.IsServiceUnavailable(err) && !apierrors.IsInternalError(err):
 			return fmt.Errorf("got %w, want that the service is unavailable", err)
 		}
@@ -123,7 +123,7 @@ func withoutAgents(c cluster) {
 	scaleAgents(c, 2)
 	began := time.Now()
 	c.eventually("our API, with agents again", read)
-	c.Logf("answers again %s after the agents were asked for", time.Since(began).Round(time.Second))
+	c.Logf("responds again %s after the agents were created", time.Since(began).Round(time.Second))
 }
 
 func scaleAgents(c cluster, replicas int32) {

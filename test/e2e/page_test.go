@@ -88,12 +88,12 @@ func (p page) runForCodes(commands string) {
 	}
 }
 
-// awaitRight waits until kube-apiserver grants a permission that was just bound. Servers cache a
-// denial for some seconds.
-func (c cluster) awaitRight(user string, spec authorizationv1.SubjectAccessReviewSpec) {
+// awaitPermission waits until kube-apiserver grants a permission that was just bound. Servers cache
+// a denial for some seconds.
+func (c cluster) awaitPermission(user string, spec authorizationv1.SubjectAccessReviewSpec) {
 	c.Helper()
 	spec.User = user
-	c.eventually("a right of "+user, func(ctx context.Context) error {
+	c.eventually("a permission of "+user, func(ctx context.Context) error {
 		review, err := c.core.AuthorizationV1().SubjectAccessReviews().Create(ctx,
 			&authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 		if err == nil && !review.Status.Allowed {

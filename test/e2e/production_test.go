@@ -100,14 +100,14 @@ func underLoad(c cluster, prefix string, tolerate func(method string, err error)
 	c.Helper()
 	// Just after a restart kube-apiserver uses the state of the API that it stored before, and
 	// then the result of its first own check, which may fail.
-	answers := 0
+	responses := 0
 	c.eventually("the API after the restart of kube-apiserver", func(ctx context.Context) error {
 		if _, err := c.dynamic.Resource(widgets).List(ctx, metav1.ListOptions{}); err != nil {
-			answers = 0
+			responses = 0
 			return err
 		}
-		if answers++; answers < 20 {
-			return fmt.Errorf("%d answers in a row, want 20", answers)
+		if responses++; responses < 20 {
+			return fmt.Errorf("%d responses in a row, want 20", responses)
 		}
 		return nil
 	})

@@ -40,7 +40,7 @@ func TestScheduler(t *testing.T) {
 		{"a pod with a volume", schedulesVolume},
 		{"read its metrics", metrics},
 		{"let it schedule the server", schedulesServer},
-		{"what each right is for", withoutRights},
+		{"what each permission is for", withoutPermissions},
 		{"a role of its own", ownRole},
 	} {
 		// Each step depends on the one before.
@@ -178,7 +178,7 @@ func scheduledBy(c cluster, pod *corev1.Pod, want string) {
 func metrics(p page) {
 	commands := p.section("Read its metrics").commands(2)
 	p.run(commands[0])
-	p.awaitRight("system:serviceaccount:"+scheduler+":monitoring", authorizationv1.SubjectAccessReviewSpec{
+	p.awaitPermission("system:serviceaccount:"+scheduler+":monitoring", authorizationv1.SubjectAccessReviewSpec{
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
 	})
 	port := freePort(p.cluster)

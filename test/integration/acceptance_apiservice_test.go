@@ -59,16 +59,16 @@ func testRegistration(t *testing.T, e *envtest.Environment) {
 	if err := services.DeleteCollection(t.Context(), metav1.DeleteOptions{}, selected); err != nil {
 		t.Fatalf("delete the collection: %v", err)
 	}
-	e.Eventually(t, "the APIService to be gone", envtest.Patience, func(ctx context.Context) error {
+	e.Eventually(t, "the APIService to be gone", envtest.WaitTimeout, func(ctx context.Context) error {
 		list, err := services.List(ctx, selected)
 		if err == nil && len(list.Items) > 0 {
 			err = fmt.Errorf("there are %d", len(list.Items))
 		}
 		return err
 	})
-	e.Eventually(t, "the API to be gone from the cluster", envtest.Patience, func(ctx context.Context) error {
+	e.Eventually(t, "the API to be gone from the cluster", envtest.WaitTimeout, func(ctx context.Context) error {
 		if _, err := gadgets.Get(ctx, "g", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return errors.Join(errors.New("get is not answered with NotFound"), err)
+			return errors.Join(errors.New("get does not return NotFound"), err)
 		}
 		for _, gv := range install.GroupVersions() {
 			_, err := openapi3.NewRoot(e.Client(t).Discovery().OpenAPIV3()).GVSpec(gv)

@@ -30,21 +30,21 @@ import (
 func testClientCAs(t *testing.T, e *envtest.Environment) {
 	kube, ours := e.Admin(t), e.Servers[0].Config(e)
 	var before []string
-	e.Eventually(t, "the same CA names at both", envtest.Patience, func(ctx context.Context) error {
+	e.Eventually(t, "the same CA names at both", envtest.WaitTimeout, func(ctx context.Context) error {
 		var err error
 		if before, err = requestedCAs(ctx, kube); err != nil || len(before) == 0 {
-			return errors.Join(err, fmt.Errorf("kube-apiserver asks for %q", before))
+			return errors.Join(err, fmt.Errorf("kube-apiserver requests %q", before))
 		}
 		got, err := requestedCAs(ctx, ours)
 		if diff := cmp.Diff(before, got); diff != "" {
-			err = errors.Join(err, fmt.Errorf("our server asks for others (-kube-apiserver +ours):\n%s", diff))
+			err = errors.Join(err, fmt.Errorf("our server requests others (-kube-apiserver +ours):\n%s", diff))
 		}
 		return err
 	})
 
 	// Wait until a controller has run: kube-controller-manager exits if its certificate stops
 	// being trusted while it starts. It builds all controllers before it runs one.
-	e.Eventually(t, "the controllers", envtest.Patience, func(ctx context.Context) error {
+	e.Eventually(t, "the controllers", envtest.WaitTimeout, func(ctx context.Context) error {
 		_, err := e.Client(t).CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
@@ -65,7 +65,7 @@ func testClientCAs(t *testing.T, e *envtest.Environment) {
 		}
 	}
 	slices.Sort(after)
-	e.Eventually(t, "kube-apiserver to ask for the new CAs only", envtest.Patience, func(ctx context.Context) error {
+	e.Eventually(t, "kube-apiserver to request the new CAs only", envtest.WaitTimeout, func(ctx context.Context) error {
 		got, err := requestedCAs(ctx, kube)
 		slices.Sort(got)
 		if diff := cmp.Diff(after, got); diff != "" {
@@ -74,7 +74,7 @@ func testClientCAs(t *testing.T, e *envtest.Environment) {
 		return err
 	})
 	union := slices.Sorted(slices.Values(slices.Concat(before, after)))
-	e.Eventually(t, "our server to ask for the old and the new CAs", envtest.Patience, func(ctx context.Context) error {
+	e.Eventually(t, "our server to request the old and the new CAs", envtest.WaitTimeout, func(ctx context.Context) error {
 		got, err := requestedCAs(ctx, ours)
 		slices.Sort(got)
 		if diff := cmp.Diff(union, got); diff != "" {
@@ -101,9 +101,9 @@ func requestedCAs(ctx context.Context, config *rest.Config) ([]string, error) {
 		return nil, err
 	}
 	var names []string
-	var asked bool
+	var requested bool
 	tlsConfig.GetClientCertificate = func(request *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		asked = true
+		requested = true
 		for _, der := range request.AcceptableCAs {
 			var name pkix.RDNSequence
 			if _, err := asn1.Unmarshal(der, &name); err != nil {
@@ -118,8 +118,8 @@ func requestedCAs(ctx context.Context, config *rest.Config) ([]string, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	if !asked {
-		return nil, errors.New("the server did not ask for a certificate")
+	if !requested {
+		return nil, errors.New("the server did not request a certificate")
 	}
 	return names, nil
 }

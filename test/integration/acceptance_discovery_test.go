@@ -18,9 +18,9 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// asks holds the front-proxy headers of an unprivileged user. Discovery is open to every
-// authenticated user.
-var asks = http.Header{"X-Remote-User": {"somebody"}, "X-Remote-Group": {"system:authenticated"}}
+// unprivilegedHeaders holds the front-proxy headers of an unprivileged user. Discovery is open to
+// every authenticated user.
+var unprivilegedHeaders = http.Header{"X-Remote-User": {"somebody"}, "X-Remote-Group": {"system:authenticated"}}
 
 // TestDirectDiscovery checks the discovery of the extension API server itself: one group, its
 // versions in the configured order, and the kinds of each version. The discovery of the whole
@@ -29,7 +29,7 @@ func TestDirectDiscovery(t *testing.T) {
 	proxy := issue(t, readCA(t, shared, certs.FrontProxyCADir), certs.FrontProxyUser)
 	read := func(path string, into any) {
 		t.Helper()
-		status, body := directRequest(t, shared, shared.Servers[0].URL, proxy, http.MethodGet, path, asks, nil)
+		status, body := directRequest(t, shared, shared.Servers[0].URL, proxy, http.MethodGet, path, unprivilegedHeaders, nil)
 		if err := json.Unmarshal([]byte(body), into); err != nil || status != http.StatusOK {
 			t.Fatalf("GET %s: %d %s (%v)", path, status, body, err)
 		}
@@ -111,7 +111,7 @@ func TestDiscoveryETag(t *testing.T) {
 		config  *rest.Config
 		headers http.Header
 	}{
-		"our server":     {direct, asks},
+		"our server":     {direct, unprivilegedHeaders},
 		"kube-apiserver": {shared.Admin(t), nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -98,7 +98,7 @@ func TestFrontProxy(t *testing.T) {
 					},
 				})
 			}
-			e.Eventually(t, "one check for each request", envtest.Patience, func(context.Context) error {
+			e.Eventually(t, "one check for each request", envtest.WaitTimeout, func(context.Context) error {
 				got, err := auditedChecks(log, want.Username)
 				if diff := cmp.Diff(checks, got); err == nil && len(got) >= len(checks) && diff != "" {
 					t.Fatalf("authorization checks for the user (-want +got):\n%s", diff)
@@ -153,15 +153,15 @@ func robot(t *testing.T, e *envtest.Environment) (*corev1.ServiceAccount, *rest.
 	}
 	// Query kube-apiserver, which would itself reject the request until it has processed the
 	// binding.
-	e.Eventually(t, "the rights of the robot", envtest.Patience, func(ctx context.Context) error {
+	e.Eventually(t, "the permissions of the robot", envtest.WaitTimeout, func(ctx context.Context) error {
 		for _, rule := range role.Rules {
-			answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+			accessReview, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
 				&authorizationv1.SelfSubjectAccessReview{
 					Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 						Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: rule.Verbs[0],
 					}},
 				}, metav1.CreateOptions{})
-			if err != nil || !answer.Status.Allowed {
+			if err != nil || !accessReview.Status.Allowed {
 				return errors.Join(fmt.Errorf("may not %s %s", rule.Verbs[0], rule.Resources[0]), err)
 			}
 		}
@@ -185,7 +185,7 @@ func auditedChecks(log, user string) ([]authorizationv1.SubjectAccessReviewSpec,
 			return nil, fmt.Errorf("an event that is not whole: %w", err)
 		}
 		if event.RequestObject == nil {
-			return nil, fmt.Errorf("an event without what was asked: %s", line)
+			return nil, fmt.Errorf("an event without the request: %s", line)
 		}
 		if err := json.Unmarshal(event.RequestObject.Raw, &review); err != nil {
 			return nil, err

@@ -96,7 +96,7 @@ func testReasons(t *testing.T, e *envtest.Environment) {
 			undiscoverable[tc.gv] = tc.service.Name != envtest.ServiceName || olderMinor() && tc.gv == other("ca")
 			want := regexp.MustCompile("^" + regexp.MustCompile(`"NS"`).ReplaceAllString(tc.message,
 				strconv.Quote(namespace)) + "$")
-			e.Eventually(t, "the reason "+tc.reason, envtest.Patience, func(ctx context.Context) error {
+			e.Eventually(t, "the reason "+tc.reason, envtest.WaitTimeout, func(ctx context.Context) error {
 				got, err := services.Get(ctx, service, metav1.GetOptions{})
 				if err != nil {
 					return err
@@ -115,7 +115,7 @@ func testReasons(t *testing.T, e *envtest.Environment) {
 		})
 	}
 
-	e.Eventually(t, "discovery that lists the broken versions and no others", envtest.Patience,
+	e.Eventually(t, "discovery that lists the broken versions and no others", envtest.WaitTimeout,
 		func(context.Context) error {
 			failed, err := undiscovered(t, e)
 			if err != nil {
@@ -145,7 +145,7 @@ func testReasons(t *testing.T, e *envtest.Environment) {
 // discoveryHeals waits until discovery of the whole cluster returns no error.
 func discoveryHeals(t *testing.T, e *envtest.Environment) {
 	t.Helper()
-	e.Eventually(t, "discovery without an error", envtest.Patience, func(context.Context) error {
+	e.Eventually(t, "discovery without an error", envtest.WaitTimeout, func(context.Context) error {
 		_, _, err := e.Client(t).Discovery().ServerGroupsAndResources()
 		return err
 	})

@@ -46,7 +46,7 @@ func testRedirect(t *testing.T, e *envtest.Environment) {
 	port := int32(backend.Listener.Addr().(*net.TCPAddr).Port) //nolint:gosec // a port fits
 	name := register(t, e, gv, apiregistrationv1.ServiceReference{Namespace: namespace, Name: "redirect", Port: &port},
 		ca)
-	e.Eventually(t, "the backend to be available", envtest.Patience, func(ctx context.Context) error {
+	e.Eventually(t, "the backend to be available", envtest.WaitTimeout, func(ctx context.Context) error {
 		service, err := apiServices(t, e).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -75,7 +75,7 @@ func testRedirect(t *testing.T, e *envtest.Environment) {
 		}
 		return resp.StatusCode, string(body)
 	}
-	e.Eventually(t, "an answer of the backend", envtest.Patience, func(context.Context) error {
+	e.Eventually(t, "a response of the backend", envtest.WaitTimeout, func(context.Context) error {
 		if status, body := get("/stay"); status != http.StatusOK {
 			return fmt.Errorf("%d %s", status, body)
 		}

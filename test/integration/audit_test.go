@@ -151,7 +151,7 @@ func auditIDs(config *rest.Config) *[]string {
 func eventsOf(t *testing.T, e *envtest.Environment, log string, ids []string) []*auditv1.Event {
 	t.Helper()
 	events := make([]*auditv1.Event, len(ids))
-	e.Eventually(t, "the event of the last request", envtest.Patience, func(context.Context) error {
+	e.Eventually(t, "the event of the last request", envtest.WaitTimeout, func(context.Context) error {
 		data, err := os.ReadFile(log)
 		if err != nil {
 			return err

@@ -71,7 +71,7 @@ func TestCalibration(t *testing.T) {
 	if err := e.CrashServer(t.Context(), e.Servers[0]); err != nil {
 		t.Fatal(err)
 	}
-	e.Eventually(t, "the calibration after a crash", envtest.Patience, func(ctx context.Context) error {
+	e.Eventually(t, "the calibration after a crash", envtest.WaitTimeout, func(ctx context.Context) error {
 		w, err := widgets.Get(ctx, "w", metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -85,8 +85,8 @@ func nextTyped(t *testing.T, events watch.Interface, want watch.EventType) runti
 			t.Fatalf("watch: %s %v, want %s", event.Type, event.Object, want)
 		}
 		return event.Object
-	case <-time.After(envtest.Patience):
-		t.Fatalf("watch: nothing within %s, want %s", envtest.Patience, want)
+	case <-time.After(envtest.WaitTimeout):
+		t.Fatalf("watch: nothing within %s, want %s", envtest.WaitTimeout, want)
 	}
 	return nil
 }

@@ -37,11 +37,11 @@ func TestWidgetConsole(t *testing.T) {
 	t.Run("server ends", func(t *testing.T) {
 		c := console.Open(t.Context(), t, config, namespace, "w")
 		c.Say(t, "echo tick")
-		c.Answer(t, c.Out, "tick")
+		c.ExpectLine(t, c.Out, "tick")
 		c.Say(t, "nonsense")
-		c.Answer(t, c.ErrOut, `unknown command "nonsense"`)
+		c.ExpectLine(t, c.ErrOut, `unknown command "nonsense"`)
 		c.Say(t, "show")
-		c.Answer(t, c.Out, namespace+"/w: model ")
+		c.ExpectLine(t, c.Out, namespace+"/w: model ")
 		c.Say(t, "exit")
 		go drain(c.ErrOut)
 		if err := c.End(t); err != nil {
@@ -51,7 +51,7 @@ func TestWidgetConsole(t *testing.T) {
 	t.Run("client ends its input", func(t *testing.T) {
 		c := console.Open(t.Context(), t, config, namespace, "w")
 		c.Say(t, "echo last")
-		c.Answer(t, c.Out, "last")
+		c.ExpectLine(t, c.Out, "last")
 		if err := c.In.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +63,7 @@ func TestWidgetConsole(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		c := console.Open(ctx, t, config, namespace, "w")
 		c.Say(t, "echo x")
-		c.Answer(t, c.Out, "x")
+		c.ExpectLine(t, c.Out, "x")
 		leave()
 		if err := c.End(t); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, want that the client left", err)
@@ -73,7 +73,7 @@ func TestWidgetConsole(t *testing.T) {
 		newWidget(t, namespace, "short-lived")
 		c := console.Open(t.Context(), t, config, namespace, "short-lived")
 		c.Say(t, "echo x")
-		c.Answer(t, c.Out, "x")
+		c.ExpectLine(t, c.Out, "x")
 		if err := widgetCase.client(t, config, namespace).Delete(t.Context(), "short-lived",
 			metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -98,23 +98,23 @@ func TestWidgetConsoleStaysOpen(t *testing.T) {
 	newWidget(t, namespace, "w")
 	c := console.Open(t.Context(), t, shared.Admin(t), namespace, "w")
 	c.Say(t, "echo begin")
-	c.Answer(t, c.Out, "begin")
+	c.ExpectLine(t, c.Out, "begin")
 	select {
 	case err := <-c.Ended:
 		t.Fatalf("the console ended: %v, want it open for more than 70 s", err)
 	case <-time.After(72 * time.Second):
 	}
 	c.Say(t, "echo still here")
-	c.Answer(t, c.Out, "still here")
+	c.ExpectLine(t, c.Out, "still here")
 	c.Say(t, "exit")
 	if err := c.End(t); err != nil {
 		t.Errorf("after exit: %v, want success", err)
 	}
 }
 
-// TestWidgetConsoleRights checks that the permission to read opens no console, although a
+// TestWidgetConsolePermissions checks that the permission to read opens no console, although a
 // WebSocket begins with a GET.
-func TestWidgetConsoleRights(t *testing.T) {
+func TestWidgetConsolePermissions(t *testing.T) {
 	admin := shared.Client(t)
 	namespace := shared.NewNamespace(t)
 	newWidget(t, namespace, "w")
@@ -125,7 +125,7 @@ func TestWidgetConsoleRights(t *testing.T) {
 		want  string
 	}{
 		{"read", []string{"get", "list", "watch"}, apierrors.IsForbidden, "Forbidden"},
-		{"connect", []string{"get", "create"}, apierrors.IsBadRequest, "BadRequest, for it asked without an upgrade"},
+		{"connect", []string{"get", "create"}, apierrors.IsBadRequest, "BadRequest, because the request was no upgrade"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			user := tc.name + "-of-" + namespace
@@ -148,7 +148,7 @@ func TestWidgetConsoleRights(t *testing.T) {
 				t.Fatal(err)
 			}
 			client := widgetCase.client(t, config, namespace)
-			shared.Eventually(t, "the RoleBinding to take effect", envtest.Patience, func(ctx context.Context) error {
+			shared.Eventually(t, "the RoleBinding to take effect", envtest.WaitTimeout, func(ctx context.Context) error {
 				_, err := client.Get(ctx, "w", metav1.GetOptions{})
 				return err
 			})
@@ -176,6 +176,6 @@ func TestWidgetConsoleRights(t *testing.T) {
 func TestWidgetConsoleMissing(t *testing.T) {
 	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	if _, err := client.Get(t.Context(), "nobody", metav1.GetOptions{}, "console"); !apierrors.IsNotFound(err) {
-		t.Errorf("console of a widget that is not there: %v, want NotFound", err)
+		t.Errorf("console of a widget that does not exist: %v, want NotFound", err)
 	}
 }

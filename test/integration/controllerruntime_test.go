@@ -155,7 +155,7 @@ func TestWidgetControllerRuntimeCache(t *testing.T) {
 	generic := &unstructured.Unstructured{}
 	generic.SetGroupVersionKind(v1.SchemeGroupVersion.WithKind("Widget"))
 	for _, obj := range []client.Object{&v1.Widget{}, partial, generic} {
-		shared.Eventually(t, fmt.Sprintf("b as %T in the cache", obj), envtest.Patience,
+		shared.Eventually(t, fmt.Sprintf("b as %T in the cache", obj), envtest.WaitTimeout,
 			func(ctx context.Context) error {
 				if err := reader.Get(ctx, client.ObjectKeyFromObject(b), obj); err != nil {
 					return err
@@ -187,9 +187,9 @@ func TestWidgetControllerRuntimeCache(t *testing.T) {
 	if err := c.Delete(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	shared.Eventually(t, "the deletion in the cache", envtest.Patience, func(ctx context.Context) error {
+	shared.Eventually(t, "the deletion in the cache", envtest.WaitTimeout, func(ctx context.Context) error {
 		if err := reader.Get(ctx, client.ObjectKeyFromObject(b), &v1.Widget{}); !apierrors.IsNotFound(err) {
-			return errors.Join(errors.New("it is not answered with NotFound"), err)
+			return errors.Join(errors.New("the response is not NotFound"), err)
 		}
 		return nil
 	})
@@ -221,10 +221,10 @@ func startCache(t *testing.T, namespace string) client.Reader {
 			t.Errorf("the cache ended: %v", err)
 		}
 	})
-	synced, stop := context.WithTimeout(ctx, envtest.Patience)
+	synced, stop := context.WithTimeout(ctx, envtest.WaitTimeout)
 	defer stop()
 	if !widgets.WaitForCacheSync(synced) {
-		t.Fatalf("the cache is not synced within %s", envtest.Patience)
+		t.Fatalf("the cache is not synced within %s", envtest.WaitTimeout)
 	}
 	return widgets
 }

@@ -64,7 +64,7 @@ func TestDiscovery(t *testing.T) {
 			ignoreHash := cmpopts.IgnoreFields(metav1.APIResource{}, "StorageVersionHash")
 			if diff := cmp.Diff(resources, list.APIResources, ignoreHash); diff != "" ||
 				list.GroupVersion != gv.String() {
-				t.Errorf("%s: resources of %s, which says it is %s (-want +got):\n%s", side, gv,
+				t.Errorf("%s: resources of %s, which is %s (-want +got):\n%s", side, gv,
 					list.GroupVersion, diff)
 			}
 			// The hash tells the storage version migrator which resources share a stored

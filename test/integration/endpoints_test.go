@@ -54,7 +54,7 @@ func TestServingCertificateReload(t *testing.T) {
 	if err := leaf.Write(filepath.Join(shared.PKI(), certs.ServingDir), certs.Bundle{ca.Certificate}); err != nil {
 		t.Fatal(err)
 	}
-	shared.Eventually(t, "the new certificate", envtest.Patience, func(ctx context.Context) error {
+	shared.Eventually(t, "the new certificate", envtest.WaitTimeout, func(ctx context.Context) error {
 		dialer := tls.Dialer{Config: &tls.Config{
 			RootCAs: certs.Bundle{ca.Certificate}.Pool(), ServerName: service.ServerName(),
 			MinVersion: tls.VersionTLS12,

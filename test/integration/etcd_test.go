@@ -112,7 +112,7 @@ func testExpired(t *testing.T, e *envtest.Environment) {
 	compactEtcd(t, e, now)
 	// The server serves old states from its watch cache until it detects the compaction. Every 15
 	// s it reads the key that all servers that compact the same etcd write.
-	e.Eventually(t, "410 for the compacted resource version", envtest.Patience, func(context.Context) error {
+	e.Eventually(t, "410 for the compacted resource version", envtest.WaitTimeout, func(context.Context) error {
 		if a := r.Do(t, http.MethodGet, atThePage, nil, nil); a.Status != http.StatusGone {
 			return fmt.Errorf("got %d %s", a.Status, a.Body)
 		}
@@ -124,7 +124,7 @@ func testExpired(t *testing.T, e *envtest.Environment) {
 	if err := e.RestartServer(t.Context(), e.Servers[0]); err != nil {
 		t.Fatal(err)
 	}
-	e.Eventually(t, "the API after the restart", envtest.Patience, func(ctx context.Context) error {
+	e.Eventually(t, "the API after the restart", envtest.WaitTimeout, func(ctx context.Context) error {
 		_, err := client.List(ctx, metav1.ListOptions{})
 		return err
 	})
@@ -205,7 +205,7 @@ func checkWatchExpired(t *testing.T, r envtest.Endpoint, collection string, page
 		if len(events) != 1 || events[0].Type != watch.Error {
 			t.Fatalf("watch from the past%s: got %s, want one event ERROR", query, events)
 		}
-		if status := (envtest.Answer{Status: http.StatusGone, Body: events[0].Object}).Failure(
+		if status := (envtest.Response{Status: http.StatusGone, Body: events[0].Object}).Failure(
 			t); status.Reason != metav1.StatusReasonExpired {
 			t.Errorf("watch from the past%s: got reason %s, want Expired", query, status.Reason)
 		}

@@ -47,7 +47,7 @@ func TestFlowControl(t *testing.T) {
 	expectSchema := func(server envtest.Endpoint, want flowcontrolv1.FlowSchema) {
 		t.Helper()
 		wantLevel := level(want.Spec.PriorityLevelConfiguration.Name)
-		shared.Eventually(t, "requests to be classified by "+want.Name, envtest.Patience, func(context.Context) error {
+		shared.Eventually(t, "requests to be classified by "+want.Name, envtest.WaitTimeout, func(context.Context) error {
 			header := server.Get(t, path, nil).Header
 			// Through kube-apiserver the response has two values: first kube-apiserver's, then
 			// the extension API server's.

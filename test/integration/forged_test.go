@@ -66,11 +66,11 @@ func TestForgedHeaders(t *testing.T) {
 			if tc.authenticator != "RequestHeader" {
 				for _, group := range got.UserInfo.Groups {
 					if group == "system:masters" {
-						t.Error("the forged group was believed")
+						t.Error("the forged group was accepted")
 					}
 				}
 				if got.UserInfo.UID == "1" || len(got.UserInfo.Extra["scope"]) > 0 {
-					t.Errorf("forged UID or extra was believed: %+v", got.UserInfo)
+					t.Errorf("forged UID or extra was accepted: %+v", got.UserInfo)
 				}
 			}
 		})
@@ -110,17 +110,17 @@ func directReview(t *testing.T, e *envtest.Environment, pair *certs.KeyPair,
 	status, body := directRequest(t, e, e.Servers[0].URL, pair, http.MethodPost,
 		"/apis/"+gv+"/identityreviews", headers,
 		[]byte(`{"apiVersion":"`+gv+`","kind":"IdentityReview"}`))
-	var answer identity.IdentityReview
-	if err := json.Unmarshal([]byte(body), &answer); err != nil && status == http.StatusCreated {
+	var response identity.IdentityReview
+	if err := json.Unmarshal([]byte(body), &response); err != nil && status == http.StatusCreated {
 		t.Fatalf("%v: %s", err, body)
 	}
-	return status, answer.Status
+	return status, response.Status
 }
 
 // directRequest sends a request to a server's own port, bypassing kube-apiserver. It returns
 // status 0 if the server does not listen yet.
 func directRequest(t *testing.T, e *envtest.Environment, url string, pair *certs.KeyPair, method, path string,
-	headers http.Header, body []byte) (status int, answer string) {
+	headers http.Header, body []byte) (status int, response string) {
 	t.Helper()
 	config := e.Servers[0].Config(e)
 	if pair != nil {

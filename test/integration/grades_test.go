@@ -15,7 +15,8 @@ import (
 	"example.com/extension-apiserver/sample/grades"
 )
 
-// TestWidgetGrades: an admission plugin restricts the grades of Widgets to those that their Namespace permits.
+// TestWidgetGrades checks that an admission plugin restricts the grades of Widgets to those that
+// their Namespace permits.
 func TestWidgetGrades(t *testing.T) {
 	t.Parallel()
 	namespace := shared.NewNamespace(t)
@@ -38,7 +39,7 @@ func TestWidgetGrades(t *testing.T) {
 	// deny waits for the server to read the annotation.
 	deny := func(grade string) {
 		t.Helper()
-		shared.Eventually(t, "Widgets with the grade "+grade+" to be rejected", envtest.Patience,
+		shared.Eventually(t, "Widgets with the grade "+grade+" to be rejected", envtest.WaitTimeout,
 			func(context.Context) error {
 				if err := create("denied", grade, dryRun); !apierrors.IsForbidden(err) {
 					return fmt.Errorf("got %w, want it forbidden", err)

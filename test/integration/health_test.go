@@ -119,12 +119,12 @@ func TestHealthWithoutEtcd(t *testing.T) {
 		"--etcd-readycheck-timeout=1s")
 	server := direct(t, shared)
 	server.URL = s.url
-	shared.Eventually(t, "the server to be ready", envtest.Patience, existing(server, "/readyz"))
+	shared.Eventually(t, "the server to be ready", envtest.WaitTimeout, existing(server, "/readyz"))
 
 	if err := etcd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	shared.Eventually(t, "the server to notice that etcd is frozen", envtest.Patience, func(context.Context) error {
+	shared.Eventually(t, "the server to notice that etcd is frozen", envtest.WaitTimeout, func(context.Context) error {
 		if a := server.Do(t, http.MethodGet, "/readyz", nil, nil); a.Status != http.StatusInternalServerError ||
 			!strings.Contains(string(a.Body),
 				"[-]etcd failed: reason withheld\n[-]etcd-readiness failed: reason withheld\n") {
@@ -142,7 +142,7 @@ func TestHealthWithoutEtcd(t *testing.T) {
 	if err := etcd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	shared.Eventually(t, "the server to be ready again", envtest.Patience, existing(server, "/readyz"))
+	shared.Eventually(t, "the server to be ready again", envtest.WaitTimeout, existing(server, "/readyz"))
 }
 
 func freeAddress(t *testing.T) string {

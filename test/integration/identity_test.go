@@ -156,9 +156,9 @@ func review(t *testing.T, config *rest.Config) identity.IdentityReviewStatus {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var answer identity.IdentityReview
-	if err := json.Unmarshal(data, &answer); err != nil {
+	var identityReview identity.IdentityReview
+	if err := json.Unmarshal(data, &identityReview); err != nil {
 		t.Fatal(err)
 	}
-	return answer.Status
+	return identityReview.Status
 }

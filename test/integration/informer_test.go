@@ -75,10 +75,10 @@ func observe(t *testing.T, e *envtest.Environment, kind string, watchList bool, 
 	done := make(chan struct{})
 	go func() { defer close(done); o.RunWithContext(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
-	synced, stop := context.WithTimeout(ctx, envtest.Patience)
+	synced, stop := context.WithTimeout(ctx, envtest.WaitTimeout)
 	defer stop()
 	if !cache.WaitForCacheSync(synced.Done(), o.HasSynced) {
-		t.Fatalf("%s: not synced within %s; requests: %q", o.name, envtest.Patience, o.traffic.list())
+		t.Fatalf("%s: not synced within %s; requests: %q", o.name, envtest.WaitTimeout, o.traffic.list())
 	}
 	return o
 }
@@ -112,13 +112,13 @@ func (o *observer) OnDelete(obj any) {
 func (o *observer) expect(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
-	deadline := time.After(envtest.Patience)
+	deadline := time.After(envtest.WaitTimeout)
 	for len(got) < len(want) {
 		select {
 		case event := <-o.events:
 			got = append(got, event)
 		case <-deadline:
-			t.Fatalf("%s: within %s got %q, want %q; requests: %q", o.name, envtest.Patience, got, want,
+			t.Fatalf("%s: within %s got %q, want %q; requests: %q", o.name, envtest.WaitTimeout, got, want,
 				o.traffic.list())
 		}
 	}

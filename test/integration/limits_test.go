@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestObjectLimits: the server rejects an object that would take the library minutes to validate. The response names
-// the reason.
+// TestObjectLimits checks that the server rejects an object that would take the library minutes to
+// validate. The response contains the reason.
 func TestObjectLimits(t *testing.T) {
 	const jsonType, patchType, applyType = "application/json", "application/json-patch+json",
 		"application/apply-patch+yaml"
@@ -83,14 +83,14 @@ func TestObjectLimits(t *testing.T) {
 		{"controllers", http.MethodPut, "/w", jsonType, widget(`,"ownerReferences":`+many(controller, 2), ""),
 			http.StatusUnprocessableEntity, "only one reference can have controller set to true"},
 	} {
-		answer := server.Do(t, tc.method, collection+tc.path, http.Header{"Content-Type": {tc.contentType}},
+		response := server.Do(t, tc.method, collection+tc.path, http.Header{"Content-Type": {tc.contentType}},
 			[]byte(tc.body))
 		var status struct{ Message string }
-		if err := json.Unmarshal(answer.Body, &status); err != nil {
+		if err := json.Unmarshal(response.Body, &status); err != nil {
 			t.Fatal(err)
 		}
-		if answer.Status != tc.want || !strings.Contains(status.Message, tc.message) {
-			t.Errorf("%s: got %d %.300s, want %d %s", tc.name, answer.Status, status.Message, tc.want, tc.message)
+		if response.Status != tc.want || !strings.Contains(status.Message, tc.message) {
+			t.Errorf("%s: got %d %.300s, want %d %s", tc.name, response.Status, status.Message, tc.want, tc.message)
 		}
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestLongHeads checks that kube-apiserver, which accepts heads of 1 MiB, responds itself to
+// TestLongHeaders checks that kube-apiserver, which accepts heads of 1 MiB, responds itself to
 // those that are too long for the extension API server.
-func TestLongHeads(t *testing.T) {
+func TestLongHeaders(t *testing.T) {
 	server := aggregator(t, shared)
 	groups := func(n int) http.Header {
 		header := http.Header{"Impersonate-User": {"somebody"}, "Impersonate-Group": {"system:masters"}}
@@ -35,10 +35,10 @@ func TestLongHeads(t *testing.T) {
 		"1,500 groups":        {groups(1500), "", http.StatusServiceUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			answer := server.Do(t, http.MethodGet, "/apis/workshop.example.com/v1/gadgets"+tc.query, tc.header, nil)
-			if answer.Status != tc.want || tc.want != http.StatusOK &&
-				!strings.Contains(string(answer.Body), "request header list larger than peer's advertised limit") {
-				t.Errorf("got %s, want %d", answer, tc.want)
+			response := server.Do(t, http.MethodGet, "/apis/workshop.example.com/v1/gadgets"+tc.query, tc.header, nil)
+			if response.Status != tc.want || tc.want != http.StatusOK &&
+				!strings.Contains(string(response.Body), "request header list larger than peer's advertised limit") {
+				t.Errorf("got %s, want %d", response, tc.want)
 			}
 		})
 	}

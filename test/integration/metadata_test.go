@@ -173,7 +173,7 @@ func customKind(t *testing.T) schema.GroupVersionResource {
 		}
 	})
 	probes := schema.GroupVersionResource{Group: "metadata.example.com", Version: "v1", Resource: "probes"}
-	shared.Eventually(t, "the custom resource", envtest.Patience, func(ctx context.Context) error {
+	shared.Eventually(t, "the custom resource", envtest.WaitTimeout, func(ctx context.Context) error {
 		_, err := client.Resource(probes).List(ctx, metav1.ListOptions{})
 		return err
 	})

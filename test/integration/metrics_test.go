@@ -73,7 +73,7 @@ func TestMetricsAccess(t *testing.T) {
 	}
 	if a := envtest.NewEndpoint(t, shared.Servers[0].ConfigAs(shared, other)).Do(t, http.MethodGet, "/metrics", nil,
 		nil); a.Status != http.StatusForbidden {
-		t.Errorf("/metrics without the right: %d, want 403", a.Status)
+		t.Errorf("/metrics without the permission: %d, want 403", a.Status)
 	}
 }
 
@@ -165,7 +165,7 @@ func testStorageMetrics(t *testing.T, e *envtest.Environment) {
 		}
 		server := direct(t, e)
 		resource := map[string]string{"group": k.resource.Group, "resource": k.resource.Resource}
-		e.Eventually(t, "the count of "+k.resource.Resource, envtest.Patience, func(context.Context) error {
+		e.Eventually(t, "the count of "+k.resource.Resource, envtest.WaitTimeout, func(context.Context) error {
 			objects, bytes := metric(t, server, "apiserver_resource_objects", resource),
 				metric(t, server, "apiserver_resource_size_estimate_bytes", resource)
 			if objects < 3 || bytes < 450_000 {

@@ -17,9 +17,9 @@ import (
 // which Kubernetes serves since 1.36 (KEP-3962).
 func olderMinor() bool { return envtest.Minor() < "1.36" }
 
-// TestOlderMinor checks that a feature that the control plane lacks is disabled and logged once,
-// and that objects can be written without it.
-func TestOlderMinor(t *testing.T) {
+// TestOlderMinorVersion checks that a feature that the control plane lacks is disabled and logged
+// once, and that objects can be written without it.
+func TestOlderMinorVersion(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(shared.Dir, "logs", "extension-apiserver.log"))
 	if err != nil {
 		t.Fatal(err)

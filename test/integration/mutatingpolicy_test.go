@@ -114,7 +114,7 @@ var mutatingPolicies = []mutating{
 // kube-apiserver, which fetched it from the server.
 func TestWidgetMutatingPolicy(t *testing.T) {
 	if olderMinor() {
-		t.Skip("TestOlderMinor")
+		t.Skip("TestOlderMinorVersion")
 	}
 	allowParams(t, shared)
 	namespace := shared.NewNamespace(t)
@@ -128,7 +128,7 @@ func TestWidgetMutatingPolicy(t *testing.T) {
 	}
 	// Policies take effect each second, the schema is read every 5 s, and parameters are read
 	// when they are first needed.
-	shared.Eventually(t, "the policies to be in effect", envtest.Patience, func(context.Context) error {
+	shared.Eventually(t, "the policies to be in effect", envtest.WaitTimeout, func(context.Context) error {
 		_, paramErr := create(t, "param", nil)
 		got, err := create(t, "last", nil)
 		if err == nil && got.GetLabels()["in"] != "effect" {
@@ -175,7 +175,7 @@ func TestWidgetMutatingPolicy(t *testing.T) {
 	t.Run("invalid", func(t *testing.T) {
 		_, err := create(t, "invalid", nil)
 		if diff := cmp.Diff([]string{"spec.replicas"}, invalidFields(t, err)); diff != "" {
-			t.Errorf("fields with errors of what the policy made (-want +got):\n%s", diff)
+			t.Errorf("fields with errors in the policy's result (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("unknown", func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestWidgetMutatingPolicy(t *testing.T) {
 			"-unknown' denied request: error applying patch: " +
 			"failed to convert patch object to typed object: .spec.colour: field not declared in schema"
 		if apierrors.ReasonForError(err) != metav1.StatusReasonInvalid || err.Error() != want {
-			t.Errorf("policy that sets a field that is not there: %v, want Invalid: %s", err, want)
+			t.Errorf("policy that sets a field that does not exist: %v, want Invalid: %s", err, want)
 		}
 	})
 	t.Run("updates", func(t *testing.T) { mutateUpdates(t, namespace) })

@@ -51,7 +51,7 @@ func TestNetworks(t *testing.T) {
 				}
 				stopOthers(t, e, s)
 				client := gadgetCase.client(t, e.Admin(t), "")
-				e.Eventually(t, fmt.Sprintf("server %d to answer alone", i+1), envtest.Patience,
+				e.Eventually(t, fmt.Sprintf("server %d to respond alone", i+1), envtest.WaitTimeout,
 					func(ctx context.Context) error {
 						_, err := client.Get(ctx, "through-0", metav1.GetOptions{})
 						return err

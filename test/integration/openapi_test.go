@@ -54,7 +54,7 @@ func TestOpenAPIDeterministic(t *testing.T) {
 	s := serve(t, "--kubeconfig="+sharedKubeconfig(t))
 	first := direct(t, shared)
 	second := envtest.Endpoint{Client: first.Client, URL: s.url}
-	shared.Eventually(t, "the second server", envtest.Patience, existing(second, "/readyz"))
+	shared.Eventually(t, "the second server", envtest.WaitTimeout, existing(second, "/readyz"))
 	index := openAPIIndex(t, first)
 	if diff := cmp.Diff(index, openAPIIndex(t, second)); diff != "" {
 		t.Errorf("index (-first server +second):\n%s", diff)

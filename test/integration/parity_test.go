@@ -135,7 +135,7 @@ func TestWidgetSameErrors(t *testing.T) {
 		immutable.compare(t, "update of the immutable model", err, k)
 		after, err := client.Get(t.Context(), valid.GetName(), metav1.GetOptions{})
 		if err != nil || after.GetResourceVersion() != valid.GetResourceVersion() {
-			t.Errorf("after what was refused: %v, resourceVersion %s, want %s as before", err,
+			t.Errorf("after the rejected request: %v, resourceVersion %s, want %s as before", err,
 				after.GetResourceVersion(), valid.GetResourceVersion())
 		}
 	})

@@ -52,13 +52,13 @@ func FuzzPatches(f *testing.F) {
 		if patchType == types.ApplyYAMLPatchType {
 			uri += "&force=true&fieldManager=fuzz"
 		}
-		answer := server.Do(t, http.MethodPatch, uri, http.Header{"Content-Type": {string(patchType)}}, body)
+		response := server.Do(t, http.MethodPatch, uri, http.Header{"Content-Type": {string(patchType)}}, body)
 		var got map[string]any
-		if err := utiljson.Unmarshal(answer.Body, &got); err != nil || answer.Status >= 500 || answer.Status >= 300 &&
+		if err := utiljson.Unmarshal(response.Body, &got); err != nil || response.Status >= 500 || response.Status >= 300 &&
 			got["kind"] != "Status" {
-			t.Fatalf("%s %s %s: %d %s", patchType, target.path, body, answer.Status, answer.Body)
+			t.Fatalf("%s %s %s: %d %s", patchType, target.path, body, response.Status, response.Body)
 		}
-		if answer.Status >= 300 || patchType == types.JSONPatchType {
+		if response.Status >= 300 || patchType == types.JSONPatchType {
 			return
 		}
 		var sent map[string]any
@@ -66,14 +66,14 @@ func FuzzPatches(f *testing.F) {
 			t.Fatal(err)
 		}
 		if where := notStored(target.part, withNumbers(t, body)[target.part], got[target.part]); where != "" {
-			t.Fatalf("%s is not stored as it was sent: %s %s %s: %s", where, patchType, target.path, body, answer.Body)
+			t.Fatalf("%s is not stored as it was sent: %s %s %s: %s", where, patchType, target.path, body, response.Body)
 		}
 		if patchType != types.StrategicMergePatchType || path.Base(target.path) == "scale" {
 			return
 		}
 		if want := merge(t, scheme, target.object, sent)[target.part]; !reflect.DeepEqual(want, got[target.part]) {
 			t.Fatalf("got %v, the library merges to %v: %s %s: %s", got[target.part], want, target.path,
-				body, answer.Body)
+				body, response.Body)
 		}
 	})
 }
@@ -110,13 +110,13 @@ func patchTargets(f *testing.F) (envtest.Endpoint, []patchTarget) {
 		for _, gv := range install.GroupVersions() {
 			at := path.Join(k.collection(gv, namespace), name)
 			for subresource, part := range map[string]string{"": "spec", "status": "status", "scale": "spec"} {
-				answer := server.Do(f, http.MethodGet, path.Join(at, subresource), nil, nil)
-				if answer.Status == http.StatusNotFound {
+				response := server.Do(f, http.MethodGet, path.Join(at, subresource), nil, nil)
+				if response.Status == http.StatusNotFound {
 					continue
 				}
 				var object map[string]any
-				if err := utiljson.Unmarshal(answer.Body, &object); err != nil || answer.Status != http.StatusOK {
-					f.Fatalf("get %s: %d %s", path.Join(at, subresource), answer.Status, answer.Body)
+				if err := utiljson.Unmarshal(response.Body, &object); err != nil || response.Status != http.StatusOK {
+					f.Fatalf("get %s: %d %s", path.Join(at, subresource), response.Status, response.Body)
 				}
 				targets = append(targets, patchTarget{path.Join(at, subresource), object, part})
 			}

@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestPatchesThatDoNotFit checks that a patch whose content does not match the type gets a 422
+// TestPatchesOfWrongType checks that a patch whose content does not match the type gets a 422
 // response that names the field, and changes nothing.
-func TestPatchesThatDoNotFit(t *testing.T) {
+func TestPatchesOfWrongType(t *testing.T) {
 	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	if _, err := client.Create(t.Context(), widgetCase.object(t, "w"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -113,8 +113,8 @@ func TestPatchesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// TestPatchesThatFit checks that each type of patch accepts what built-in kinds accept.
-func TestPatchesThatFit(t *testing.T) {
+// TestValidPatches checks that each type of patch accepts what built-in kinds accept.
+func TestValidPatches(t *testing.T) {
 	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	if _, err := client.Create(t.Context(), widgetCase.object(t, "w"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -177,9 +177,9 @@ func TestPatchesThatFit(t *testing.T) {
 	}
 }
 
-// TestPatchesThatDoNotMerge checks that a patch that matches the type but cannot be merged into
+// TestUnmergeablePatches checks that a patch that matches the type but cannot be merged into
 // the object gets a 422 response, in dry runs too.
-func TestPatchesThatDoNotMerge(t *testing.T) {
+func TestUnmergeablePatches(t *testing.T) {
 	client := widgetCase.client(t, shared.Admin(t), shared.NewNamespace(t))
 	widget := widgetCase.object(t, "w")
 	unstructured.RemoveNestedField(widget.Object, "spec", "parts")
@@ -197,7 +197,7 @@ func TestPatchesThatDoNotMerge(t *testing.T) {
 			metav1.PatchOptions{DryRun: dryRun})
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(),
 			"cannot be merged into the object: no elements") {
-			t.Errorf("dry run %v: %v, want Invalid that says why", dryRun, err)
+			t.Errorf("dry run %v: %v, want Invalid with the reason", dryRun, err)
 		}
 	}
 	if got := failures() - before; got != 0 {

@@ -35,13 +35,13 @@ func TestMissingPermission(t *testing.T) {
 	t.Parallel()
 	// Authentication and authorization use other credentials, so only the permissions of
 	// --kubeconfig matter.
-	kubeconfig, delegated := newAccount(t, "few-rights"), sharedKubeconfig(t)
+	kubeconfig, delegated := newAccount(t, "few-permissions"), sharedKubeconfig(t)
 	s := serve(t, "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+delegated,
 		"--authorization-kubeconfig="+delegated)
-	rights := manifestRights(t)
+	permissions := manifestPermissions(t)
 	if olderMinor() {
 		// These are permissions for an API that is not served.
-		rights = slices.DeleteFunc(rights, func(r right) bool {
+		permissions = slices.DeleteFunc(permissions, func(r permission) bool {
 			return strings.Contains(r.name, " mutatingadmissionpolic")
 		})
 	}
@@ -55,10 +55,10 @@ func TestMissingPermission(t *testing.T) {
 	// refused waits for a 503 response that names exactly these permissions.
 	refused := func(when string, want ...string) {
 		t.Helper()
-		shared.Eventually(t, "an answer to a write "+when, envtest.Patience, func(context.Context) error {
+		shared.Eventually(t, "a response to a write "+when, envtest.WaitTimeout, func(context.Context) error {
 			status, body := write()
-			if diff := cmp.Diff(want, missingRights(body)); diff != "" || status != http.StatusServiceUnavailable {
-				return fmt.Errorf("%d %s, want 503; missing rights (-want +got):\n%s", status, body, diff)
+			if diff := cmp.Diff(want, missingPermissions(body)); diff != "" || status != http.StatusServiceUnavailable {
+				return fmt.Errorf("%d %s, want 503; missing permissions (-want +got):\n%s", status, body, diff)
 			}
 			return nil
 		})
@@ -74,11 +74,11 @@ func TestMissingPermission(t *testing.T) {
 		}
 	}
 
-	names := make([]string, len(rights))
-	for i, right := range rights {
-		names[i] = right.name
+	names := make([]string, len(permissions))
+	for i, permission := range permissions {
+		names[i] = permission.name
 	}
-	refused("without any right", names...)
+	refused("without any permission", names...)
 	for _, name := range names {
 		if !strings.Contains(s.String(), name+" (for ") {
 			t.Errorf("the log does not name %s:\n%s", name, s)
@@ -86,13 +86,13 @@ func TestMissingPermission(t *testing.T) {
 	}
 	// In each step one permission is missing, so the server checks every second. All others are
 	// granted.
-	set := grantTo(t, "few-rights")
-	for i, right := range rights {
-		set(slices.Delete(slices.Clone(rights), i, i+1))
-		refused("without "+right.name, right.name)
+	set := grantTo(t, "few-permissions")
+	for i, permission := range permissions {
+		set(slices.Delete(slices.Clone(permissions), i, i+1))
+		refused("without "+permission.name, permission.name)
 	}
-	set(rights)
-	shared.Eventually(t, "the server to be ready after the grant", 2*envtest.Patience, func(context.Context) error {
+	set(permissions)
+	shared.Eventually(t, "the server to be ready after the grant", 2*envtest.WaitTimeout, func(context.Context) error {
 		if status, body := directRequest(t, shared, s.url, nil, http.MethodGet, "/readyz?verbose", nil,
 			nil); status != http.StatusOK {
 			return fmt.Errorf("%d %s", status, body)
@@ -104,16 +104,16 @@ func TestMissingPermission(t *testing.T) {
 	}
 }
 
-// right is the permission for one verb on one resource.
-type right struct {
+// permission is the permission for one verb on one resource.
+type permission struct {
 	// name is the server's name for the permission.
 	name string
 	rule rbacv1.PolicyRule
 }
 
-// manifestRights returns the permissions of the roles in the manifests, one by one, sorted by
+// manifestPermissions returns the permissions of the roles in the manifests, one by one, sorted by
 // name, for an account in the namespace default.
-func manifestRights(t *testing.T) []right {
+func manifestPermissions(t *testing.T) []permission {
 	t.Helper()
 	var data []byte
 	for _, file := range []string{"manifests/base/rbac.yaml", "sample/manifests/api/apiservices.yaml"} {
@@ -123,7 +123,7 @@ func manifestRights(t *testing.T) []right {
 		}
 		data = append(append(data, "\n---\n"...), text...)
 	}
-	var rights []right
+	var permissions []permission
 	for doc := range strings.SplitSeq(string(data), "\n---\n") {
 		var role rbacv1.ClusterRole
 		if err := yaml.Unmarshal([]byte(doc), &role); err != nil {
@@ -139,7 +139,7 @@ func manifestRights(t *testing.T) []right {
 		for _, rule := range role.Rules {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
-					rights = append(rights, right{
+					permissions = append(permissions, permission{
 						strings.Join(append([]string{verb,
 							schema.GroupResource{Group: rule.APIGroups[0], Resource: resource}.String()}, rule.ResourceNames...), " ") + namespace,
 						rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: []string{resource},
@@ -149,17 +149,18 @@ func manifestRights(t *testing.T) []right {
 			}
 		}
 	}
-	if len(rights) == 0 {
-		t.Fatal("no rights in manifests/base/rbac.yaml")
+	if len(permissions) == 0 {
+		t.Fatal("no permissions in manifests/base/rbac.yaml")
 	}
-	slices.SortFunc(rights, func(a, b right) int { return strings.Compare(a.name, b.name) })
-	return slices.CompactFunc(rights, func(a, b right) bool { return a.name == b.name })
+	slices.SortFunc(permissions, func(a, b permission) int { return strings.Compare(a.name, b.name) })
+	return slices.CompactFunc(permissions, func(a, b permission) bool { return a.name == b.name })
 }
 
-// TestEnvtestRights checks that a server of envtest has exactly the permissions of the options.
-func TestEnvtestRights(t *testing.T) {
+// TestEnvtestPermissions checks that a server of envtest has exactly the permissions of the
+// options.
+func TestEnvtestPermissions(t *testing.T) {
 	t.Parallel()
-	e := envtest.New(t, envtest.Options{ServerRights: []rbacv1.PolicyRule{
+	e := envtest.New(t, envtest.Options{ServerPermissions: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}}}})
 	kubeconfig, err := e.AccountKubeconfig(t.Context(), envtest.Namespace, "extension-apiserver")
 	if err != nil {
@@ -178,9 +179,9 @@ func TestEnvtestRights(t *testing.T) {
 	}
 }
 
-// missingRights returns the permissions that the Status says are missing, sorted. It returns nil
-// if the body is no such Status.
-func missingRights(body string) []string {
+// missingPermissions returns the permissions that the Status reports as missing, sorted. It returns
+// nil if the body is not such a Status.
+func missingPermissions(body string) []string {
 	var status metav1.Status
 	if err := json.Unmarshal([]byte(body), &status); err != nil {
 		return nil
@@ -201,7 +202,7 @@ func missingRights(body string) []string {
 
 // grantTo binds a ClusterRole to a ServiceAccount in the namespace default. It returns a function
 // that sets the role's permissions.
-func grantTo(t *testing.T, account string) func([]right) {
+func grantTo(t *testing.T, account string) func([]permission) {
 	t.Helper()
 	rbac := shared.Client(t).RbacV1()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: account}}
@@ -216,11 +217,11 @@ func grantTo(t *testing.T, account string) func([]right) {
 	if _, err := rbac.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	return func(rights []right) {
+	return func(permissions []permission) {
 		t.Helper()
 		role.Rules = nil
-		for _, right := range rights {
-			role.Rules = append(role.Rules, right.rule)
+		for _, permission := range permissions {
+			role.Rules = append(role.Rules, permission.rule)
 		}
 		if _, err := rbac.ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)

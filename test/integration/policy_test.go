@@ -130,7 +130,7 @@ func waitForPolicies(t *testing.T, e *envtest.Environment, namespace string) {
 	}}
 	defer last.apply(t, e)()
 	client := newLabelled(t, e, widgetCase, namespace, "last")
-	e.Eventually(t, "the policies to be in effect", envtest.Patience, func(context.Context) error {
+	e.Eventually(t, "the policies to be in effect", envtest.WaitTimeout, func(context.Context) error {
 		_, err := client.create("w", nil, dryRun)
 		return denial{policy: last.name, message: "in effect"}.check(err)
 	})

@@ -68,14 +68,14 @@ func TestWidgetPolicyParams(t *testing.T) {
 	if status, body := directRequest(t, shared, shared.Servers[0].URL, nil, http.MethodGet, "/readyz?verbose", nil,
 		nil); status != http.StatusOK {
 		t.Errorf("/readyz while parameters cannot be read: %d %s, want 200: requests that the policy is not about "+
-			"are answered", status, body)
+			"get responses", status, body)
 	}
 
 	allowParams(t, shared)
 	limit := func(label string, most int64) {
 		t.Helper()
 		refused := denial{policy: namespace + "-" + label, message: fmt.Sprintf("at most %d", most)}
-		shared.Eventually(t, fmt.Sprintf("the limit of %d in case %s", most, label), envtest.Patience,
+		shared.Eventually(t, fmt.Sprintf("the limit of %d in case %s", most, label), envtest.WaitTimeout,
 			func(context.Context) error {
 				if err := create(label, most); err != nil {
 					return err
@@ -93,7 +93,7 @@ func TestWidgetPolicyParams(t *testing.T) {
 	for _, f := range remove {
 		f()
 	}
-	shared.Eventually(t, "the removed policies to be out of effect", envtest.Patience,
+	shared.Eventually(t, "the removed policies to be out of effect", envtest.WaitTimeout,
 		func(context.Context) error { return create("named", 9) })
 	setParam(t, namespace, "limit", "4")
 	withParams(namespace, "again", admissionregistrationv1.Fail, named).apply(t, shared)
@@ -136,7 +136,7 @@ func TestWidgetPolicyParamsNotFound(t *testing.T) {
 	waitForPolicies(t, shared, namespace)
 	for _, tc := range cases {
 		// The informer of the parameters starts with the first policy that needs them.
-		shared.Eventually(t, "case "+tc.name, envtest.Patience, func(context.Context) error {
+		shared.Eventually(t, "case "+tc.name, envtest.WaitTimeout, func(context.Context) error {
 			_, err := newLabelled(t, shared, widgetCase, namespace, tc.name).create("w",
 				map[string]any{"replicas": int64(3)}, dryRun)
 			return denial{policy: namespace + "-" + tc.name, message: tc.want}.check(err)
@@ -213,7 +213,7 @@ func TestWidgetPolicyOwnParams(t *testing.T) {
 		"params.spec.precision", Message: "at most the precision"}}
 	v.apply(t, shared)
 	waitForPolicies(t, shared, namespace)
-	shared.Eventually(t, "the limit of the gadget", envtest.Patience, func(context.Context) error {
+	shared.Eventually(t, "the limit of the gadget", envtest.WaitTimeout, func(context.Context) error {
 		create := func(replicas int64) error {
 			_, err := newLabelled(t, shared, widgetCase, namespace, "own").create("w",
 				map[string]any{"replicas": replicas}, dryRun)

@@ -114,8 +114,8 @@ func nextEvent(t *testing.T, events watch.Interface) watch.Event {
 			t.Fatal("watch: got its end, want an event")
 		}
 		return event
-	case <-time.After(envtest.Patience):
-		t.Fatalf("watch: got nothing within %s, want an event", envtest.Patience)
+	case <-time.After(envtest.WaitTimeout):
+		t.Fatalf("watch: got nothing within %s, want an event", envtest.WaitTimeout)
 		return watch.Event{}
 	}
 }
@@ -134,8 +134,8 @@ func expect(t *testing.T, events watch.Interface, want watch.EventType, obj *uns
 		if diff := cmp.Diff(obj, event.Object); diff != "" {
 			t.Errorf("watch: the object of %s is not what the write returned (-write +watch):\n%s", want, diff)
 		}
-	case <-time.After(envtest.Patience):
-		t.Fatalf("watch: nothing within %s, want %s", envtest.Patience, want)
+	case <-time.After(envtest.WaitTimeout):
+		t.Fatalf("watch: nothing within %s, want %s", envtest.WaitTimeout, want)
 	}
 }
 

@@ -29,7 +29,7 @@ func TestWidgetReflectors(t *testing.T) {
 	client := widgetCase.client(t, e.Admin(t), namespace)
 	create := func(name string) {
 		t.Helper()
-		e.Eventually(t, "widget "+name, envtest.Patience, func(ctx context.Context) error {
+		e.Eventually(t, "widget "+name, envtest.WaitTimeout, func(ctx context.Context) error {
 			_, err := client.Create(ctx, widgetCase.object(t, name), metav1.CreateOptions{})
 			return err
 		})
@@ -68,7 +68,7 @@ func TestWidgetReflectors(t *testing.T) {
 	}
 	// kube-apiserver may not have noticed the restart yet. Its 503 response would make an
 	// informer list instead of continuing its watch.
-	e.Eventually(t, "the API after the restart", envtest.Patience, func(ctx context.Context) error {
+	e.Eventually(t, "the API after the restart", envtest.WaitTimeout, func(ctx context.Context) error {
 		_, err := client.List(ctx, metav1.ListOptions{Limit: 1})
 		return err
 	})
@@ -78,7 +78,7 @@ func TestWidgetReflectors(t *testing.T) {
 	for _, o := range observers {
 		o.expect(t, "missed the deletion of "+namespace+"/a", "add d")
 		if !o.traffic.received("too old resource version") {
-			t.Errorf("%s: was never told that its resourceVersion is too old; requests: %q", o.name, o.traffic.list())
+			t.Errorf("%s: never received that its resourceVersion is too old; requests: %q", o.name, o.traffic.list())
 		}
 		keys := o.GetStore().ListKeys()
 		slices.Sort(keys)
@@ -90,11 +90,11 @@ func TestWidgetReflectors(t *testing.T) {
 
 // traffic records the traffic between a client and kube-apiserver, and can interrupt it.
 type traffic struct {
-	next     http.RoundTripper
-	mu       sync.Mutex
-	requests []string
-	answers  bytes.Buffer
-	open     []io.Closer
+	next      http.RoundTripper
+	mu        sync.Mutex
+	requests  []string
+	responses bytes.Buffer
+	open      []io.Closer
 	// gate blocks requests while it is not nil. held is closed when the first request is blocked.
 	gate, held chan struct{}
 }
@@ -168,13 +168,13 @@ func (f *traffic) pass(req *http.Request) error {
 func (f *traffic) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.answers.Write(p)
+	return f.responses.Write(p)
 }
 
 func (f *traffic) received(text string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return strings.Contains(f.answers.String(), text)
+	return strings.Contains(f.responses.String(), text)
 }
 
 func (f *traffic) list() []string {
@@ -191,13 +191,13 @@ func (f *traffic) cut(t *testing.T) {
 	held, open := f.held, f.open
 	f.open = nil
 	f.mu.Unlock()
-	for _, answer := range open {
-		_ = answer.Close()
+	for _, stream := range open {
+		_ = stream.Close()
 	}
 	select {
 	case <-held:
-	case <-time.After(envtest.Patience):
-		t.Fatalf("no request within %s after the traffic was cut; before: %q", envtest.Patience, f.list())
+	case <-time.After(envtest.WaitTimeout):
+		t.Fatalf("no request within %s after the traffic was cut; before: %q", envtest.WaitTimeout, f.list())
 	}
 }
 

@@ -39,7 +39,7 @@ func TestRestarts(t *testing.T) {
 				if err := step.do(); err != nil {
 					t.Fatalf("%s: %v", step.name, err)
 				}
-				e.Eventually(t, "the object after the "+step.name, envtest.Patience, func(ctx context.Context) error {
+				e.Eventually(t, "the object after the "+step.name, envtest.WaitTimeout, func(ctx context.Context) error {
 					got, err := client.Get(ctx, "g", metav1.GetOptions{})
 					if err == nil {
 						if diff := cmp.Diff(want, got); diff != "" {
@@ -50,7 +50,7 @@ func TestRestarts(t *testing.T) {
 				})
 				obj := gadgetCase.object(t, "")
 				obj.SetGenerateName("after-")
-				e.Eventually(t, "a write after the "+step.name, envtest.Patience, func(ctx context.Context) error {
+				e.Eventually(t, "a write after the "+step.name, envtest.WaitTimeout, func(ctx context.Context) error {
 					_, err := client.Create(ctx, obj, metav1.CreateOptions{})
 					return err
 				})

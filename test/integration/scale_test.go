@@ -71,19 +71,19 @@ func TestWidgetAutoscaler(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The controller checks every 15 s.
-	shared.Eventually(t, "the autoscaler to scale the widget", 2*envtest.Patience, func(ctx context.Context) error {
+	shared.Eventually(t, "the autoscaler to scale the widget", 2*envtest.WaitTimeout, func(ctx context.Context) error {
 		widget, err := client.Get(ctx, "w", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		if replicas, _, _ := unstructured.NestedInt64(widget.Object, "spec", "replicas"); replicas != 3 {
 			hpa, err := autoscalers.Get(ctx, "w", metav1.GetOptions{})
-			return errors.Join(fmt.Errorf("%d replicas, want 3; the autoscaler says %+v", replicas,
+			return errors.Join(fmt.Errorf("%d replicas, want 3; the autoscaler reports %+v", replicas,
 				hpa.Status.Conditions), err)
 		}
 		return nil
 	})
-	shared.Eventually(t, "the autoscaler to say so", envtest.Patience, func(ctx context.Context) error {
+	shared.Eventually(t, "the autoscaler to say so", envtest.WaitTimeout, func(ctx context.Context) error {
 		hpa, err := autoscalers.Get(ctx, "w", metav1.GetOptions{})
 		if err != nil {
 			return err

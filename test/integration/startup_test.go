@@ -25,7 +25,7 @@ import (
 // TestRefusesToStart checks that the server reports a problem and its remedy within 10 s, and
 // exits.
 func TestRefusesToStart(t *testing.T) {
-	account := newAccount(t, "no-rights")
+	account := newAccount(t, "no-permissions")
 	kubeconfig := sharedKubeconfig(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -50,7 +50,7 @@ func TestRefusesToStart(t *testing.T) {
 		},
 		"trust unreadable": {
 			[]string{"--kubeconfig=" + account},
-			`kubectl create rolebinding .* -n kube-system --role=extension-apiserver-authentication-reader --serviceaccount=default:no-rights`,
+			`kubectl create rolebinding .* -n kube-system --role=extension-apiserver-authentication-reader --serviceaccount=default:no-permissions`,
 		},
 		"data directory in use": {
 			[]string{"--kubeconfig=" + kubeconfig, "--data-dir=" + filepath.Join(shared.Dir, "data-1")},

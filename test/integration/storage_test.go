@@ -165,7 +165,7 @@ func checkRestored(t *testing.T, e *envtest.Environment, k kindCase, namespace s
 	t.Helper()
 	client := k.client(t, e.Admin(t), namespace)
 	var got *unstructured.UnstructuredList
-	e.Eventually(t, "the API after the restore", envtest.Patience, func(ctx context.Context) (err error) {
+	e.Eventually(t, "the API after the restore", envtest.WaitTimeout, func(ctx context.Context) (err error) {
 		got, err = client.List(ctx, metav1.ListOptions{})
 		return err
 	})

@@ -16,8 +16,9 @@ import (
 	"example.com/extension-apiserver/sample/apis/workshop/install"
 )
 
-// TestStored checks that each kind is stored in etcd in the same encoding as built-in kinds.
-func TestStored(t *testing.T) {
+// TestStoredEncoding checks that each kind is stored in etcd in the same encoding as built-in
+// kinds.
+func TestStoredEncoding(t *testing.T) {
 	for _, k := range kindCases {
 		t.Run(k.resource.Resource, func(t *testing.T) {
 			client := k.client(t, shared.Admin(t), shared.NewNamespace(t))

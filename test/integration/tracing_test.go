@@ -111,7 +111,7 @@ func testTracing(t *testing.T, e *envtest.Environment, c *collector) {
 
 	var request *tracev1.Span
 	var names []string
-	e.Eventually(t, "the spans of the request", envtest.Patience, func(context.Context) error {
+	e.Eventually(t, "the spans of the request", envtest.WaitTimeout, func(context.Context) error {
 		request, names = nil, nil
 		for _, span := range c.spans(trace) {
 			names = append(names, span.Name)
@@ -130,7 +130,7 @@ func testTracing(t *testing.T, e *envtest.Environment, c *collector) {
 			got, path, parent)
 	}
 	for _, want := range []string{"Create", "etcdserverpb.KV/Txn"} {
-		e.Eventually(t, "the span "+want, envtest.Patience,
+		e.Eventually(t, "the span "+want, envtest.WaitTimeout,
 			func(context.Context) error { return below(c.spans(trace), request, want) })
 	}
 	c.mu.Lock()

@@ -38,7 +38,7 @@ func TestFrontProxyCAChanges(t *testing.T) {
 	}
 
 	writeTrust(t, e, certs.Bundle{oldCA.Certificate, newCA.Certificate})
-	e.Eventually(t, "the new CA to be trusted", envtest.Patience, func(context.Context) error {
+	e.Eventually(t, "the new CA to be trusted", envtest.WaitTimeout, func(context.Context) error {
 		if got := status(newProxy); got != http.StatusCreated {
 			return fmt.Errorf("status %d", got)
 		}
@@ -55,7 +55,7 @@ func TestFrontProxyCAChanges(t *testing.T) {
 	// kube-apiserver adds CAs to the ConfigMap and removes none before it expires. Removing one
 	// is an administrator's step.
 	admin := e.Client(t)
-	e.Eventually(t, "the old CA to be refused", envtest.Patience, func(ctx context.Context) error {
+	e.Eventually(t, "the old CA to be refused", envtest.WaitTimeout, func(ctx context.Context) error {
 		cm, err := admin.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "extension-apiserver-authentication",
 			metav1.GetOptions{})
 		if err != nil {
@@ -74,7 +74,7 @@ func TestFrontProxyCAChanges(t *testing.T) {
 		return nil
 	})
 	// The aggregator itself now uses the new certificate.
-	e.Eventually(t, "a request through kube-apiserver", envtest.Patience, func(ctx context.Context) error {
+	e.Eventually(t, "a request through kube-apiserver", envtest.WaitTimeout, func(ctx context.Context) error {
 		_, err := gadgetCase.client(t, e.Admin(t), "").List(ctx, metav1.ListOptions{})
 		return err
 	})

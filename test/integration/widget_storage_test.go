@@ -149,7 +149,7 @@ func runDocumented(t *testing.T, e *envtest.Environment, page, command string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Eventually(t, run+" to succeed", envtest.Patience, func(ctx context.Context) error {
+	e.Eventually(t, run+" to succeed", envtest.WaitTimeout, func(ctx context.Context) error {
 		cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", run)
 		cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "PATH="+bin+":"+os.Getenv("PATH"))
 		if out, err := cmd.CombinedOutput(); err != nil {

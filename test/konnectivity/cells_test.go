@@ -64,7 +64,7 @@ func TestTunnels(t *testing.T) {
 			if i > 0 {
 				setTunnel(t, e, c.tunnel)
 			}
-			answers(t, e, e.Admin(t))
+			responds(t, e, e.Admin(t))
 			noRoute(t, e)
 			user := fmt.Sprintf("jane-%d", i)
 			before, err := count(t.Context(), e)
@@ -97,10 +97,10 @@ func TestTunnels(t *testing.T) {
 	// The measurements of the cells must detect a kube-apiserver that connects by itself.
 	t.Run("past the tunnel", func(t *testing.T) {
 		setTunnel(t, e, envtest.Tunnel{Network: envtest.EndpointRouting, Routed: true})
-		answers(t, e, e.Admin(t))
+		responds(t, e, e.Admin(t))
 		use(t, userConfig(t, e, "past"), func() {})
 		if err := carried(t.Context(), t, e, envtest.GRPCOverUDS, counts{}); err == nil {
-			t.Error("the metrics say that a tunnel carried what went past it")
+			t.Error("the metrics show that a tunnel carried requests that bypassed it")
 		}
 	})
 }
@@ -180,12 +180,12 @@ func unavailable(t *testing.T, e *envtest.Environment, reason string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Eventually(t, "our API to be unavailable", envtest.Patience, func(ctx context.Context) error {
-		answer := get(ctx, e.Admin(t), gadgets+"?limit=1")
-		if answer == nil {
+	e.Eventually(t, "our API to be unavailable", envtest.WaitTimeout, func(ctx context.Context) error {
+		failure := get(ctx, e.Admin(t), gadgets+"?limit=1")
+		if failure == nil {
 			return errors.New("a request succeeded, want that none does")
 		}
-		if strings.Contains(answer.Error(), reason) {
+		if strings.Contains(failure.Error(), reason) {
 			return nil
 		}
 		service, err := client.APIServices().Get(ctx, "v1.workshop.example.com", metav1.GetOptions{})
@@ -198,7 +198,7 @@ func unavailable(t *testing.T, e *envtest.Environment, reason string) {
 				return nil
 			}
 		}
-		return fmt.Errorf("got %w and conditions %v, want FailedDiscoveryCheck with %q", answer,
+		return fmt.Errorf("got %w and conditions %v, want FailedDiscoveryCheck with %q", failure,
 			service.Status.Conditions, reason)
 	})
 }

@@ -42,24 +42,24 @@ func endpoint(t *testing.T, e *envtest.Environment) {
 			if err != nil {
 				return // closed
 			}
-			go answer(conn)
+			go respond(conn)
 		}
 	}()
 }
 
-func answer(conn net.Conn) {
+func respond(conn net.Conn) {
 	defer conn.Close()
-	said := make([]byte, len("flood"))
+	received := make([]byte, len("flood"))
 	for {
-		n, err := conn.Read(said)
+		n, err := conn.Read(received)
 		if err != nil {
 			return
 		}
-		answer := said[:n]
-		if string(answer) == "flood" {
-			answer = bytes.Repeat([]byte("x"), stalled)
+		data := received[:n]
+		if string(data) == "flood" {
+			data = bytes.Repeat([]byte("x"), stalled)
 		}
-		if _, err := conn.Write(answer); err != nil {
+		if _, err := conn.Write(data); err != nil {
 			return
 		}
 	}
@@ -124,20 +124,20 @@ func httpConnect(ctx context.Context, socket, address string) (net.Conn, error) 
 // echoes returns the number of tunnels that echo a byte within two seconds.
 func echoes(t *testing.T, all []net.Conn) int {
 	t.Helper()
-	answered := make(chan error, len(all))
+	responded := make(chan error, len(all))
 	for _, conn := range all {
 		if _, err := conn.Write([]byte("x")); err != nil {
 			t.Fatalf("a tunnel is closed: %v", err)
 		}
 		go func() { // until the tunnel ends: connections of konnectivity's client have no deadline
 			_, err := io.ReadFull(conn, make([]byte, 1))
-			answered <- err
+			responded <- err
 		}()
 	}
 	timeout := time.After(requestTimeout)
 	for count := range all {
 		select {
-		case err := <-answered:
+		case err := <-responded:
 			if err != nil {
 				t.Errorf("a tunnel is closed: %v", err)
 			}

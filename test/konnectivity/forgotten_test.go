@@ -32,30 +32,30 @@ const (
 	rounds, tunnels, earlier = 5, 10, 40
 )
 
-// forgotten makes a server forget tunnels.
-type forgotten struct {
+// lostTunnels causes a server to lose tunnels.
+type lostTunnels struct {
 	e    *envtest.Environment
 	mode envtest.Mode
 	dialer
 	agents cable
 }
 
-// TestMeasureForgotten measures a known bug: an agent loses its connection and opens another with
+// TestMeasureLostTunnels measures a known bug: an agent loses its connection and opens another with
 // the same ID, while the server still tries to send data of the first to a stalled reader. When
 // that ends, the server forgets all tunnels of the agent
 // (https://github.com/kubernetes-sigs/apiserver-network-proxy/pull/888). HTTP CONNECT behaves the
 // same over a socket and over TCP.
-func TestMeasureForgotten(t *testing.T) {
+func TestMeasureLostTunnels(t *testing.T) {
 	for _, mode := range []envtest.Mode{envtest.GRPCOverUDS, envtest.HTTPConnectOverUDS} {
 		t.Run(string(mode), func(t *testing.T) {
 			e := start(t, envtest.Options{Network: envtest.EndpointRouting, Unregistered: true,
 				Tunnels: []envtest.Tunnel{{Mode: mode}}})
-			(&forgotten{e: e, mode: mode, dialer: newDialer(e, mode)}).measure(t)
+			(&lostTunnels{e: e, mode: mode, dialer: newDialer(e, mode)}).measure(t)
 		})
 	}
 }
 
-func (f *forgotten) measure(t *testing.T) {
+func (f *lostTunnels) measure(t *testing.T) {
 	endpoint(t, f.e)
 	listener, err := f.e.ListenOnNode(balancerPort)
 	if err != nil {
@@ -72,7 +72,7 @@ func (f *forgotten) measure(t *testing.T) {
 		all = append(all, f.round(t)...)
 		t.Logf("%s: round %d: %s", f.mode, n+1, f.held(t))
 		took := recovered(t, []*rest.Config{f.e.Admin(t)}, time.Now())
-		t.Logf("%s: round %d: our API answers %.1f s later; %s", f.mode, n+1, took[0].Seconds(), f.held(t))
+		t.Logf("%s: round %d: our API responds %.1f s later; %s", f.mode, n+1, took[0].Seconds(), f.held(t))
 	}
 	agent.Kill()
 	f.eventually(t, "the server to have no agent", func(metrics testutil.Metrics) error {
@@ -100,8 +100,8 @@ func (f *forgotten) measure(t *testing.T) {
 	t.Logf("%s: after their clients closed them: %s", f.mode, f.held(t))
 }
 
-// round makes the server forget tunnels, and returns those of the test, which are still open.
-func (f *forgotten) round(t *testing.T) []net.Conn {
+// round causes the server to lose tunnels, and returns those of the test, which are still open.
+func (f *lostTunnels) round(t *testing.T) []net.Conn {
 	t.Helper()
 	for range earlier {
 		if err := f.dial(t).Close(); err != nil {
@@ -129,11 +129,11 @@ func (f *forgotten) round(t *testing.T) []net.Conn {
 	if f.mode != envtest.GRPCOverUDS {
 		// With gRPC kube-apiserver is not notified that a tunnel is lost. Its ping fails after 45
 		// s, and its client closes a tunnel whose reader stalls after 10 s.
-		answered := recovered(t, []*rest.Config{f.e.Admin(t)}, began)[0]
-		t.Logf("%s: our API answers %.1f s after the connection was lost", f.mode, answered.Seconds())
+		responded := recovered(t, []*rest.Config{f.e.Admin(t)}, began)[0]
+		t.Logf("%s: our API responds %.1f s after the connection was lost", f.mode, responded.Seconds())
 	}
 	_ = slow.Close() // with gRPC it fails, because there is no response
-	f.eventually(t, "the server to forget the tunnels", func(metrics testutil.Metrics) error {
+	f.eventually(t, "the server to lose the tunnels", func(metrics testutil.Metrics) error {
 		if known := sum(metrics, serverMetric+"established_connections", nil); known >= tunnels {
 			return fmt.Errorf("it knows %v", known)
 		}
@@ -144,10 +144,10 @@ func (f *forgotten) round(t *testing.T) []net.Conn {
 }
 
 // reconnected opens tunnels through the agent's next connection.
-func (f *forgotten) reconnected(t *testing.T) []net.Conn {
+func (f *lostTunnels) reconnected(t *testing.T) []net.Conn {
 	t.Helper()
 	var open []net.Conn
-	f.e.Eventually(t, "the agent to be connected again", envtest.Patience, func(ctx context.Context) error {
+	f.e.Eventually(t, "the agent to be connected again", envtest.WaitTimeout, func(ctx context.Context) error {
 		conn, err := f.dialer(ctx)
 		if err == nil {
 			open = append(open, conn)
@@ -160,7 +160,7 @@ func (f *forgotten) reconnected(t *testing.T) []net.Conn {
 	return open
 }
 
-func (f *forgotten) metrics(t *testing.T) testutil.Metrics {
+func (f *lostTunnels) metrics(t *testing.T) testutil.Metrics {
 	t.Helper()
 	metrics, err := metricsOf(t.Context(), only(f.e).ProxyServer)
 	if err != nil {
@@ -169,9 +169,9 @@ func (f *forgotten) metrics(t *testing.T) testutil.Metrics {
 	return metrics
 }
 
-func (f *forgotten) eventually(t *testing.T, what string, check func(testutil.Metrics) error) {
+func (f *lostTunnels) eventually(t *testing.T, what string, check func(testutil.Metrics) error) {
 	t.Helper()
-	f.e.Eventually(t, what, envtest.Patience, func(ctx context.Context) error {
+	f.e.Eventually(t, what, envtest.WaitTimeout, func(ctx context.Context) error {
 		metrics, err := metricsOf(ctx, only(f.e).ProxyServer)
 		if err != nil {
 			return err
@@ -181,7 +181,7 @@ func (f *forgotten) eventually(t *testing.T, what string, check func(testutil.Me
 }
 
 // clients returns the number of connections of kube-apiserver and of the test to the server.
-func (f *forgotten) clients(metrics testutil.Metrics) float64 {
+func (f *lostTunnels) clients(metrics testutil.Metrics) float64 {
 	if f.mode == envtest.GRPCOverUDS {
 		return sum(metrics, serverMetric+"grpc_connections", labels{"service_method": "Proxy"})
 	}
@@ -189,7 +189,7 @@ func (f *forgotten) clients(metrics testutil.Metrics) float64 {
 }
 
 // held formats the number of tunnels that the server knows, and the resources that it holds.
-func (f *forgotten) held(t *testing.T) string {
+func (f *lostTunnels) held(t *testing.T) string {
 	t.Helper()
 	metrics := f.metrics(t)
 	return fmt.Sprintf("%v established, %v clients, %+v", sum(metrics, serverMetric+"established_connections", nil),

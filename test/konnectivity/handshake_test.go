@@ -97,7 +97,7 @@ func accepted(t *testing.T, e *envtest.Environment, g generation, want bool) {
 	for who, err := range map[string]error{"an agent": asAgent, "kube-apiserver": asAPIServer} {
 		if refused := err != nil && strings.Contains(err.Error(), "remote error: tls:"); refused == want ||
 			err != nil && !refused {
-			t.Errorf("the server answers %s with a certificate of %s: %v; want it accepted: %t", who, g, err, want)
+			t.Errorf("the server responds to %s with a certificate of %s: %v; want it accepted: %t", who, g, err, want)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func refusedByKubeAPIServer(t *testing.T, e *envtest.Environment, old generation
 	k, config := only(e), e.Admin(t)
 	refused(t, e, k, old, certs.KonnectivityServerDir, k.Log(), func(ctx context.Context) error {
 		if err := get(ctx, config, gadgets+"?limit=1"); err == nil {
-			return errors.New("our API answers, want that kube-apiserver does not reach it")
+			return errors.New("our API responds, want that kube-apiserver does not reach it")
 		}
 		return nil
 	})
@@ -142,7 +142,7 @@ func refused(t *testing.T, e *envtest.Environment, k *envtest.KubeAPIServer, old
 		t.Fatal(err)
 	}
 	const says = "certificate signed by unknown authority"
-	e.Eventually(t, "the client of "+pair+" to refuse it", envtest.Patience, func(ctx context.Context) error {
+	e.Eventually(t, "the client of "+pair+" to refuse it", envtest.WaitTimeout, func(ctx context.Context) error {
 		if err := effect(ctx); err != nil {
 			return err
 		}

@@ -74,7 +74,7 @@ func TestSecondControlPlaneNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	joined := call(t, configs[1])
-	e.Eventually(t, "calls through the second kube-apiserver", envtest.Patience,
+	e.Eventually(t, "calls through the second kube-apiserver", envtest.WaitTimeout,
 		func(context.Context) error { return joined.enough(50) })
 	joined.end(t)
 
@@ -83,7 +83,7 @@ func TestSecondControlPlaneNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	upgraded := call(t, configs[1])
-	e.Eventually(t, "calls through the upgraded kube-apiserver", envtest.Patience,
+	e.Eventually(t, "calls through the upgraded kube-apiserver", envtest.WaitTimeout,
 		func(context.Context) error { return upgraded.enough(50) })
 	upgraded.end(t)
 	counted(t, e, 2, agents)
@@ -134,7 +134,7 @@ func watchWidgets(t *testing.T, config *rest.Config) watch.Interface {
 func counted(t *testing.T, e *envtest.Environment, kubeAPIServers int, agents []*envtest.KonnectivityProcess) {
 	t.Helper()
 	began := time.Now()
-	e.Eventually(t, fmt.Sprintf("the agents to have %d servers", kubeAPIServers), envtest.Patience,
+	e.Eventually(t, fmt.Sprintf("the agents to have %d servers", kubeAPIServers), envtest.WaitTimeout,
 		func(ctx context.Context) error {
 			if found := live.Check(ctx, liveState(e, kubeAPIServers, agents...)); len(found) > 0 {
 				return fmt.Errorf("%+v", found)

@@ -28,7 +28,7 @@ func TestServerKubeconfig(t *testing.T) {
 		Tunnels: []envtest.Tunnel{{Mode: envtest.GRPCOverUDS}}})
 	flags := documentedKubeconfig(t, e)
 	if got, want := days(t, flags["lifetime"]), 365; got != want {
-		t.Errorf("docs/konnectivity/install.md makes a kubeconfig for %d days, want %d as konnectivity's other leaves", got,
+		t.Errorf("docs/konnectivity/install.md creates a kubeconfig for %d days, want %d as konnectivity's other leaves", got,
 			want)
 	}
 	for _, tc := range []struct {
@@ -168,7 +168,7 @@ func newAgent(t *testing.T, e *envtest.Environment) *envtest.KonnectivityProcess
 
 func agentAdmitted(t *testing.T, e *envtest.Environment) {
 	t.Helper()
-	e.Eventually(t, "the agent to have its server", envtest.Patience, newAgent(t, e).Ready)
+	e.Eventually(t, "the agent to have its server", envtest.WaitTimeout, newAgent(t, e).Ready)
 }
 
 // agentRefused starts an agent that must not get a server. The reason must be in the server's log
@@ -176,7 +176,7 @@ func agentAdmitted(t *testing.T, e *envtest.Environment) {
 func agentRefused(t *testing.T, e *envtest.Environment, seen int, reason string) {
 	t.Helper()
 	a := newAgent(t, e)
-	e.Eventually(t, "the server to refuse the agent", envtest.Patience, func(context.Context) error {
+	e.Eventually(t, "the server to refuse the agent", envtest.WaitTimeout, func(context.Context) error {
 		log, err := os.ReadFile(only(e).ProxyServer.Log())
 		if err == nil && !strings.Contains(string(log[seen:]), reason) {
 			err = fmt.Errorf("%s does not say %q", only(e).ProxyServer.Log(), reason)

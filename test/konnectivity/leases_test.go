@@ -20,7 +20,7 @@ func leased(t *testing.T, e *envtest.Environment) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Eventually(t, "the Lease of the konnectivity server", envtest.Patience, func(ctx context.Context) error {
+	e.Eventually(t, "the Lease of the konnectivity server", envtest.WaitTimeout, func(ctx context.Context) error {
 		leases, err := client.CoordinationV1().Leases(envtest.LeaseNamespace).List(ctx,
 			metav1.ListOptions{LabelSelector: "k8s-app=konnectivity-server"})
 		if err == nil && len(leases.Items) == 0 {

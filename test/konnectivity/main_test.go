@@ -25,7 +25,7 @@ import (
 // continue as soon as the condition is true.
 const patience = 3 * time.Minute
 
-// inside tells the test binary that it runs in its own namespaces.
+// inside is the environment variable of a test binary that runs in its own namespaces.
 const inside = "KONNECTIVITY_TEST_INSIDE"
 
 // noNamespaces is the reason why the tests are skipped, or empty.
@@ -100,12 +100,12 @@ func setTunnel(t *testing.T, e *envtest.Environment, tunnel envtest.Tunnel) {
 	t.Logf("another tunnel after %.1f s", time.Since(began).Seconds())
 }
 
-// answers waits until the API responds through the kube-apiserver of the config.
-func answers(t testing.TB, e *envtest.Environment, config *rest.Config) {
+// responds waits until the API responds through the kube-apiserver of the config.
+func responds(t testing.TB, e *envtest.Environment, config *rest.Config) {
 	t.Helper()
 	config = rest.CopyConfig(config)
 	config.Timeout = time.Second // so that a hanging request is soon retried
-	e.Eventually(t, "our API to answer", patience, func(ctx context.Context) error {
+	e.Eventually(t, "our API to respond", patience, func(ctx context.Context) error {
 		return get(ctx, config, gadgets+"?limit=1")
 	})
 }

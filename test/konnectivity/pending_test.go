@@ -32,7 +32,7 @@ func TestMeasurePending(t *testing.T) {
 				if err := k.Agents[0].Freeze(); err != nil {
 					t.Fatal(err)
 				}
-				e.Eventually(t, "the server to give its agent up", envtest.Patience, func(ctx context.Context) error {
+				e.Eventually(t, "the server to give its agent up", envtest.WaitTimeout, func(ctx context.Context) error {
 					metrics, err := metricsOf(ctx, k.ProxyServer)
 					if err == nil && sum(metrics, serverMetric+"ready_backends", nil) > 0 {
 						err = errors.New("it has one")

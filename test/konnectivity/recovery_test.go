@@ -16,8 +16,8 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// requestTimeout is the time after which a request is aborted and retried: a person would not wait
-// longer.
+// requestTimeout is the time after which a request is aborted and retried, because a user would not
+// wait longer.
 const requestTimeout = 2 * time.Second
 
 // fault breaks every tunnel of an environment, and repairs it.
@@ -94,7 +94,7 @@ func cut(t *testing.T, e *envtest.Environment) {
 		t.Fatal(err)
 	}
 	for _, k := range e.KubeAPIServers {
-		e.Eventually(t, "the server to give its agent up", envtest.Patience, func(ctx context.Context) error {
+		e.Eventually(t, "the server to give its agent up", envtest.WaitTimeout, func(ctx context.Context) error {
 			metrics, err := metricsOf(ctx, k.ProxyServer)
 			if err == nil && sum(metrics, serverMetric+"ready_backends", nil) > 0 {
 				err = errors.New("it has one")
@@ -115,7 +115,7 @@ func suffer(t *testing.T, e *envtest.Environment) {
 		t.Run(f.name, func(t *testing.T) {
 			f.inject(t, e)
 			for _, config := range configs {
-				e.Eventually(t, "a request to fail", envtest.Patience, func(ctx context.Context) error {
+				e.Eventually(t, "a request to fail", envtest.WaitTimeout, func(ctx context.Context) error {
 					ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 					defer cancel()
 					if err := get(ctx, config, gadgets+"?limit=1"); err == nil {
@@ -151,7 +151,7 @@ func recovered(t *testing.T, configs []*rest.Config, began time.Time) []time.Dur
 		all.Go(func() {
 			good := 0
 			var last error
-			err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 2*envtest.Patience, true,
+			err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 2*envtest.WaitTimeout, true,
 				func(ctx context.Context) (bool, error) {
 					ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 					defer cancel()

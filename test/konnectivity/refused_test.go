@@ -22,9 +22,9 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// TestRefused checks that a foreign agent gets no tunnel, and that no agent accepts a foreign
-// server. The agents of one kube-apiserver have tokens, those of the other certificates.
-func TestRefused(t *testing.T) {
+// TestForeignAgentsRejected checks that a foreign agent gets no tunnel, and that no agent accepts a
+// foreign server. The agents of one kube-apiserver have tokens, those of the other certificates.
+func TestForeignAgentsRejected(t *testing.T) {
 	t.Parallel()
 	e := start(t, envtest.Options{Network: envtest.EndpointRouting, Tunnels: []envtest.Tunnel{
 		{Mode: envtest.GRPCOverUDS, Agents: 1, ServerCount: 1},
@@ -81,7 +81,7 @@ func TestRefused(t *testing.T) {
 			if tc.server {
 				log, seen = tc.k.ProxyServer.Log(), len(before)
 			}
-			e.Eventually(t, "the agent to be refused", envtest.Patience, func(context.Context) error {
+			e.Eventually(t, "the agent to be refused", envtest.WaitTimeout, func(context.Context) error {
 				data, err := os.ReadFile(log)
 				if err == nil && !says.Match(data[seen:]) {
 					err = fmt.Errorf("%s does not say %q", log, tc.says)
@@ -143,7 +143,7 @@ func blackHole(t *testing.T, e *envtest.Environment) {
 	}
 	for i, k := range e.KubeAPIServers {
 		sent, slowest := 0, time.Duration(0)
-		e.Eventually(t, "the agent to give up a dial into the black hole", envtest.Patience,
+		e.Eventually(t, "the agent to give up a dial into the black hole", envtest.WaitTimeout,
 			func(ctx context.Context) error {
 				began := time.Now()
 				if err := get(ctx, configs[i], gadgets+"?limit=1"); err != nil {

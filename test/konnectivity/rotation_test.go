@@ -168,7 +168,7 @@ func (r *rotation) restart(t *testing.T, e *envtest.Environment) {
 		}
 		for i, took := range recovered(t, configs, began) {
 			if slices.Contains(r.restarts[i], part) {
-				t.Logf("after the restart of %s: %s answers after %.1f s", part, e.KubeAPIServers[i].URL,
+				t.Logf("after the restart of %s: %s responds after %.1f s", part, e.KubeAPIServers[i].URL,
 					took.Seconds())
 			}
 		}
@@ -210,7 +210,7 @@ func TestRotation(t *testing.T) {
 			before := shown(t, e, first, other)
 			r.install(t, e, first, next)
 			for _, config := range configs {
-				answers(t, e, config)
+				responds(t, e, config)
 			}
 			if now := shown(t, e, first, other); !slices.Equal(now, before) {
 				t.Errorf("the servers show certificates %v before any restart, want still %v", now, before)

@@ -56,7 +56,7 @@ func TestTwoServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The agent has as many servers as it expects, and looks for no more.
-	e.Eventually(t, "one kube-apiserver to have the agent and the other to have none", envtest.Patience,
+	e.Eventually(t, "one kube-apiserver to have the agent and the other to have none", envtest.WaitTimeout,
 		func(ctx context.Context) error {
 			var with, without int
 			for _, config := range configs {
@@ -69,7 +69,7 @@ func TestTwoServers(t *testing.T) {
 				}
 			}
 			if with != 1 || without != 1 {
-				return fmt.Errorf("%d answer and %d say that they have no agent", with, without)
+				return fmt.Errorf("%d respond and %d report that they have no agent", with, without)
 			}
 			return nil
 		})
@@ -107,7 +107,7 @@ func balanced(t *testing.T, e *envtest.Environment, servers float64) *envtest.Ko
 	if err := agent.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	e.Eventually(t, fmt.Sprintf("the agent to have %v servers", servers), envtest.Patience,
+	e.Eventually(t, fmt.Sprintf("the agent to have %v servers", servers), envtest.WaitTimeout,
 		func(ctx context.Context) error {
 			metrics, err := metricsOf(ctx, agent)
 			if err != nil {

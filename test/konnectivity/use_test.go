@@ -128,8 +128,8 @@ func expect(t *testing.T, events watch.Interface, want watch.EventType) {
 		if !open || event.Type != want {
 			t.Fatalf("watch: got %v (open: %t), want %s", event, open, want)
 		}
-	case <-time.After(envtest.Patience):
-		t.Fatalf("watch: no event after %s, want %s", envtest.Patience, want)
+	case <-time.After(envtest.WaitTimeout):
+		t.Fatalf("watch: no event after %s, want %s", envtest.WaitTimeout, want)
 	}
 }
 
@@ -184,7 +184,7 @@ func bigGet(t testing.TB, config *rest.Config) {
 // talk has a conversation with the console of the widget, and calls whileOpen in the middle of it.
 func talk(t *testing.T, config *rest.Config, whileOpen func()) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), envtest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), envtest.WaitTimeout)
 	defer cancel()
 	c := console.Open(ctx, t, config, "default", "w")
 	for i := range 3 {

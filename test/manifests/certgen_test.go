@@ -78,13 +78,13 @@ func testCertgen(c *cluster) {
 	}
 	c.testReplacedSecrets(text, kubeconfig, args)
 	c.rotateCA(kubeconfig)
-	c.compareRights(serverNamespace, certgenAccount, objects, map[string]string{
+	c.comparePermissions(serverNamespace, certgenAccount, objects, map[string]string{
 		"list endpointslices.discovery.k8s.io": "the Service has the name of a host here; the " +
 			"suite uninstall uses it on kind",
 		"get endpointslices.discovery.k8s.io /kubernetes": "a kube-apiserver on 127.0.0.1 does not enter " +
 			"itself; the suite uninstall uses it on kind",
 		"create secrets " + serverNamespace + "/" +
-			servingSecret: "kube-apiserver asks for it inside of a patch; testReplacedSecrets takes it away",
+			servingSecret: "kube-apiserver requires it for a patch; testReplacedSecrets removes it",
 	})
 	c.attackAPIServices(text, kubeconfig)
 	if _, stderr, err := c.kubectl(c.pick(text, "APIService"), "delete", "-f", "-"); err != nil {
@@ -101,15 +101,15 @@ func (c *cluster) testReplacedSecrets(text, kubeconfig string, args []string) {
 		c.Fatal(err)
 	}
 	// As another account: a missing permission is an error in the end.
-	few := strings.NewReplacer("name: "+certgenAccount, "name: few-rights", "  - create\n  - patch\n",
+	few := strings.NewReplacer("name: "+certgenAccount, "name: few-permissions", "  - create\n  - patch\n",
 		"  - patch\n").Replace(
 		c.pick(text, "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"))
 	c.apply(few)
-	fewKubeconfig := c.accountKubeconfig("few-rights")
+	fewKubeconfig := c.accountKubeconfig("few-permissions")
 	c.eventually("certgen to be refused what it lacks", func(context.Context) error {
 		if out, err := c.certgen(fewKubeconfig, args); err == nil ||
 			!strings.Contains(out, `cannot create resource "secrets"`) {
-			return fmt.Errorf("without the right to create: %w\n%s", err, out)
+			return fmt.Errorf("without the permission to create: %w\n%s", err, out)
 		}
 		return nil
 	})
@@ -149,7 +149,7 @@ func (c *cluster) testReplacedSecrets(text, kubeconfig string, args []string) {
 		c.Fatal(err)
 	}
 	if out, err := c.certgen(kubeconfig, args); err != nil {
-		c.Errorf("with the CA put back: %v\n%s", err, out)
+		c.Errorf("with the CA restored: %v\n%s", err, out)
 	}
 	c.forgetDamagedCA(kubeconfig, args)
 	// The manifest, applied again, leaves the CA alone.
@@ -180,7 +180,7 @@ func (c *cluster) forgetDamagedCA(kubeconfig string, args []string) {
 	scripttest.Shell(c.T, ".", commands, "KUBECONFIG="+admin,
 		"PATH="+filepath.Dir(c.env.Binary("kubectl"))+":"+os.Getenv("PATH"))
 	if out, err := c.certgen(kubeconfig, args); err != nil {
-		c.Errorf("with the old CA forgotten: %v\n%s", err, out)
+		c.Errorf("with the old CA removed: %v\n%s", err, out)
 	}
 	c.checkCertificates()
 }
@@ -369,7 +369,7 @@ func (c *cluster) rotateCA(kubeconfig string) {
 		"--service=" + serverName,
 		"--namespace=" + serverNamespace, "--hold=1s", "--kube-apiserver=" + config.Host}
 	before := c.secrets()
-	c.eventually("the API to answer, and certgen to replace its CA", func(context.Context) error {
+	c.eventually("the API to respond, and certgen to replace its CA", func(context.Context) error {
 		out, err := c.certgen(kubeconfig, args)
 		if err != nil {
 			return fmt.Errorf("%w\n%s", err, out)

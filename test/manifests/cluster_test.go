@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"example.com/extension-apiserver/pkg/envtest"
-	"example.com/extension-apiserver/test/manifests/rights"
+	"example.com/extension-apiserver/test/manifests/permissions"
 )
 
 // patience is how long a condition may take on a busy machine. Tests continue as soon as it is
@@ -38,7 +38,7 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	audit := filepath.Join(dir, "audit.log")
-	args, err := rights.KubeAPIServerArgs(dir, audit)
+	args, err := permissions.KubeAPIServerArgs(dir, audit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,8 +54,8 @@ func TestCluster(t *testing.T) {
 		{"every object is admitted", testAdmitted},
 		{"every object of konnectivity is admitted", testKonnectivity},
 		{"one replica", testOneReplica},
-		{"rights of certgen", testCertgen},
-		{"rights of the server", testServerRights},
+		{"permissions of certgen", testCertgen},
+		{"permissions of the server", testServerPermissions},
 		{"metrics of alerts and dashboard", testMetrics},
 	} {
 		if !t.Run(step.name, func(t *testing.T) {

@@ -166,29 +166,29 @@ var variables = strings.NewReplacer("$job", "JOB", "$namespace", "NAMESPACE", "$
 // labelValues matches the query of a variable.
 var labelValues = regexp.MustCompile(`^label_values\((.+), \w+\)$`)
 
-// question is a query of a dashboard or an alert.
-type question struct {
+// metricQuery is a query of a dashboard or an alert.
+type metricQuery struct {
 	by, expression string
 	query
 }
 
-// questions returns the queries of the panels, annotations and variables.
-func (d *dashboard) questions(t testing.TB) []question {
+// metricQueries returns the queries of the panels, annotations and variables.
+func (d *dashboard) metricQueries(t testing.TB) []metricQuery {
 	t.Helper()
-	var out []question
+	var out []metricQuery
 	for _, p := range d.Panels {
 		for _, target := range p.Targets {
-			out = append(out, question{by: p.Title, expression: target.Expr})
+			out = append(out, metricQuery{by: p.Title, expression: target.Expr})
 		}
 	}
 	for _, a := range d.Annotations.List {
 		if a.Expr != "" {
-			out = append(out, question{by: "annotations", expression: a.Expr})
+			out = append(out, metricQuery{by: "annotations", expression: a.Expr})
 		}
 	}
 	for _, v := range d.Templating.List {
 		if v.Type == "query" {
-			out = append(out, question{by: "variable " + v.Name,
+			out = append(out, metricQuery{by: "variable " + v.Name,
 				expression: labelValues.ReplaceAllString(v.Query, "$1")})
 		}
 	}
@@ -209,7 +209,7 @@ func queryProblems(r rendered, d *dashboard) []string {
 	var problems []string
 	all := watched(r)
 	shown := sets.New[string]()
-	for _, q := range d.questions(r) {
+	for _, q := range d.metricQueries(r) {
 		if q.Error != "" || strings.Contains(q.expression, "$") {
 			problems = append(problems, fmt.Sprintf("%s: %s %s", q.by, q.expression, q.Error))
 		}
@@ -227,7 +227,7 @@ func queryProblems(r rendered, d *dashboard) []string {
 			chosen := s.label("job", "JOB") && s.label("namespace", "NAMESPACE") && s.label("instance", "INSTANCE")
 			if !chosen && of == "the server" {
 				problems = append(problems,
-					fmt.Sprintf("%s: %s is asked for without job, namespace and instance as they were chosen", q.by, s))
+					fmt.Sprintf("%s: %s is queried without job, namespace and instance as they were chosen", q.by, s))
 			}
 		}
 	}

@@ -267,23 +267,23 @@ func TestKonnectivityAlerts(t *testing.T) {
 		[]string{"agents/components/monitoring", "certificates/monitoring"}))) {
 		expressions[a.Alert] = a.Expr
 	}
-	var questions []evaluation
+	var evaluations []evaluation
 	for _, tc := range alertCases {
-		questions = append(questions, evaluation{expressions[tc.alert], tc.series, tc.minute})
+		evaluations = append(evaluations, evaluation{expressions[tc.alert], tc.series, tc.minute})
 	}
-	var answers []struct {
+	var results []struct {
 		Error  string
 		Labels []map[string]string
 	}
-	runMonitoring(t, "eval", questions, &answers)
+	runMonitoring(t, "eval", evaluations, &results)
 	for i, tc := range alertCases {
 		var got []string
-		for _, labels := range answers[i].Labels {
+		for _, labels := range results[i].Labels {
 			got = append(got, cmp.Or(labels["pod"], labels["stage"], labels["instance"], labels["namespace"], "fires"))
 		}
 		slices.Sort(got)
-		if !slices.Equal(tc.want, got) || answers[i].Error != "" {
-			t.Errorf("%s: %s: got %q %s, want %q", tc.alert, tc.name, got, answers[i].Error, tc.want)
+		if !slices.Equal(tc.want, got) || results[i].Error != "" {
+			t.Errorf("%s: %s: got %q %s, want %q", tc.alert, tc.name, got, results[i].Error, tc.want)
 		}
 		tested[tc.alert] = tested[tc.alert] || tc.want != nil
 	}
@@ -313,8 +313,8 @@ func TestKonnectivityNetworkPolicy(t *testing.T) {
 		"another port":  {peer{metav1.NamespaceSystem, agent, "10.244.0.4", nil}, 8094, false},
 		"a neighbour": {peer{metav1.NamespaceSystem, labels.Set{"k8s-app": "kube-dns"}, "10.244.0.3", nil},
 			8093, false},
-		"who says it is one":  {peer{"default", agent, "10.244.0.9", nil}, 8093, false},
-		"anybody from beyond": {peer{address: "203.0.113.9"}, 8093, false},
+		"with the labels of one": {peer{"default", agent, "10.244.0.9", nil}, 8093, false},
+		"anybody from beyond":    {peer{address: "203.0.113.9"}, 8093, false},
 	} {
 		if got := allowed(t, policies, networkingv1.PolicyTypeIngress, tc.from, to, tc.port,
 			corev1.ProtocolTCP); got != tc.want {

@@ -39,9 +39,9 @@ func testMetrics(c *cluster) {
 	c.haveRejected()
 	objects := parse(c, text)
 	_, d := dashboards(c, objects)
-	questions := d.questions(c)
+	metricQueries := d.metricQueries(c)
 	for _, rule := range alerts(c, objects) {
-		questions = append(questions, question{by: rule.Alert, query: parsePromQL(c, rule.Expr)[0]})
+		metricQueries = append(metricQueries, metricQuery{by: rule.Alert, query: parsePromQL(c, rule.Expr)[0]})
 	}
 	c.eventually("the metrics", func(ctx context.Context) error {
 		kube, err := c.client.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
@@ -55,7 +55,7 @@ func testMetrics(c *cluster) {
 			}
 		}
 		var missing []error
-		for _, q := range questions {
+		for _, q := range metricQueries {
 			missing = append(missing, q.missing(watched(c), scraped)...)
 		}
 		return errors.Join(missing...)
@@ -68,7 +68,7 @@ var byPrometheus = []string{"__name__", "job", "namespace", "instance", "le"}
 
 // missing returns errors for metrics and labels of a query that do not exist. It skips metrics
 // whose owner was not scraped.
-func (q question) missing(watched map[string]string, scraped map[string]families) []error {
+func (q metricQuery) missing(watched map[string]string, scraped map[string]families) []error {
 	var problems []error
 	for _, s := range q.Selectors {
 		of := ""

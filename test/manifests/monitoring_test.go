@@ -48,9 +48,9 @@ func parsePromQL(t testing.TB, expressions ...string) []query {
 }
 
 // runMonitoring runs the program in the folder monitoring.
-func runMonitoring(t testing.TB, command string, questions, answers any) {
+func runMonitoring(t testing.TB, command string, inputs, outputs any) {
 	t.Helper()
-	input, err := json.Marshal(questions)
+	input, err := json.Marshal(inputs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func runMonitoring(t testing.TB, command string, questions, answers any) {
 	if err != nil {
 		t.Fatalf("go run ./test/manifests/monitoring %s: %v\n%s", command, err, &stderr)
 	}
-	if err := json.Unmarshal(out, answers); err != nil {
+	if err := json.Unmarshal(out, outputs); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -117,10 +117,10 @@ func TestNetworkPolicies(t *testing.T) {
 			{"kube-apiserver at another port", controlPlane, ours, 2379, corev1.ProtocolTCP, false},
 			{"konnectivity", pod("kube-system", "10.244.0.4", labels.Set{"k8s-app": "konnectivity-agent"}), ours, port,
 				corev1.ProtocolTCP, true},
-			{"a pod that says it is konnectivity", pod("default", "10.244.0.4",
+			{"a pod with the labels of konnectivity", pod("default", "10.244.0.4",
 				labels.Set{"k8s-app": "konnectivity-agent"}), ours, port, corev1.ProtocolTCP, false},
 			{"Prometheus", pod("monitoring", "10.244.0.5", prometheus), ours, port, corev1.ProtocolTCP, true},
-			{"a pod that says it is Prometheus", pod("default", "10.244.0.5", prometheus), ours, port,
+			{"a pod with the labels of Prometheus", pod("default", "10.244.0.5", prometheus), ours, port,
 				corev1.ProtocolTCP, false},
 			{"another pod of monitoring", pod("monitoring", "10.244.0.6", nil), ours, port, corev1.ProtocolTCP, false},
 			{"a pod of another namespace", stranger, ours, port, corev1.ProtocolTCP, false},
@@ -130,16 +130,16 @@ func TestNetworkPolicies(t *testing.T) {
 			{"to kube-apiserver", ours, controlPlane, 6443, corev1.ProtocolTCP, true},
 			{"to kube-apiserver's Service", ours, peer{address: "10.96.0.1"}, 443, corev1.ProtocolTCP, true},
 			{"to DNS", ours, dns, 53, corev1.ProtocolUDP, true},
-			{"to DNS of a stranger", ours, stranger, 53, corev1.ProtocolUDP, false},
+			{"to DNS of another pod", ours, stranger, 53, corev1.ProtocolUDP, false},
 			{"to etcd", ours, pod("etcd-system", "10.244.3.1", nil), 2379, corev1.ProtocolTCP, true},
-			{"to a stranger", ours, stranger, 443, corev1.ProtocolTCP, false},
+			{"to another pod", ours, stranger, 443, corev1.ProtocolTCP, false},
 			{"to the internet", ours, peer{address: "203.0.113.9"}, 80, corev1.ProtocolTCP, false},
 			{"certgen to kube-apiserver", certgen, controlPlane, 6443, corev1.ProtocolTCP, true},
 			{"certgen to the server", certgen, ours, port, corev1.ProtocolTCP, true},
 			{"certgen to etcd", certgen, pod("etcd-system", "10.244.3.1", nil), 2379, corev1.ProtocolTCP, false},
 			{"a neighbour to kube-apiserver", neighbour, controlPlane, 6443, corev1.ProtocolTCP, false},
 			// Tests the evaluation: no policy selects this peer.
-			{"a stranger to kube-apiserver", stranger, controlPlane, 6443, corev1.ProtocolTCP, true},
+			{"another pod to kube-apiserver", stranger, controlPlane, 6443, corev1.ProtocolTCP, true},
 		} {
 			got := allowed(t, policies, networkingv1.PolicyTypeIngress, tc.from, tc.to, tc.port, tc.protocol) &&
 				allowed(t, policies, networkingv1.PolicyTypeEgress, tc.from, tc.to, tc.port, tc.protocol)

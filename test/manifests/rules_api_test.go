@@ -43,9 +43,9 @@ func apiServiceProblems(r rendered) []string {
 	return problems
 }
 
-// rightsProblems checks that no permission is broad, that Secrets and writes of APIServices are
+// permissionProblems checks that no permission is broad, that Secrets and writes of APIServices are
 // restricted by name, and that the server has only the permissions of the base.
-func rightsProblems(r rendered) []string {
+func permissionProblems(r rendered) []string {
 	var problems []string
 	var ruleSets []rbacv1.ClusterRole
 	for _, role := range only[rbacv1.ClusterRole](r, r.objects, "ClusterRole") {
@@ -87,9 +87,9 @@ func rightsProblems(r rendered) []string {
 			problems = append(problems, obj.GetName()+" binds "+ref)
 		}
 	}
-	if got, want := serverRights(r, r.objects), serverRights(r,
+	if got, want := serverPermissions(r, r.objects), serverPermissions(r,
 		parse(r, render(r, variant{project: r.variant.project}))); !slices.Equal(got, want) {
-		problems = append(problems, fmt.Sprintf("the server's rights are %v, want those of the base: %v", got, want))
+		problems = append(problems, fmt.Sprintf("the server's permissions are %v, want those of the base: %v", got, want))
 	}
 	return problems
 }
@@ -154,15 +154,20 @@ func webhookProblems(r rendered) []string {
 	return problems
 }
 
-// certgenProblems checks that the Job waits for exactly the registered APIServices, and may change
-// these.
+// certgenProblems checks that the Jobs wait for exactly the registered APIServices, and may change
+// these. With the component certificates-certgen-gitops, the Job certgen-init does not wait.
 func certgenProblems(r rendered) []string {
 	var problems []string
 	var names []string
 	for _, a := range registered(r, r.objects) {
 		names = append(names, a.Name)
 	}
-	for _, w := range workloads(r, r.objects) {
+	all := workloads(r, r.objects)
+	registers := slices.ContainsFunc(all, func(w workload) bool { return strings.HasSuffix(w.GetName(), "-certgen-register") })
+	for _, w := range all {
+		if registers && strings.HasSuffix(w.GetName(), "-certgen-init") {
+			continue
+		}
 		if c := w.pod.Spec.Containers[0]; c.Name == "certgen" &&
 			!slices.Contains(c.Args, "--apiservice="+strings.Join(names, ",")) {
 			problems = append(problems, fmt.Sprintf("%s: arguments %q, want the APIServices %v", w.GetName(),

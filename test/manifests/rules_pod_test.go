@@ -82,7 +82,7 @@ func containerProblems(r rendered) []string {
 			}
 			if s.Privileged != nil || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation ||
 				s.RunAsUser != nil || s.RunAsNonRoot != nil {
-				problem("securityContext gives rights: %v", s)
+				problem("securityContext grants privileges: %v", s)
 			}
 			if s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) ||
 				len(s.Capabilities.Add) > 0 {
@@ -107,7 +107,7 @@ func serverProblems(r rendered) []string {
 		path  string
 	}{
 		"startup": {c.StartupProbe, "/livez"}, "liveness": {c.LivenessProbe, "/livez"},
-		"readiness": {c.ReadinessProbe, "/readyz?exclude=etcd-alarms"},
+		"readiness": {c.ReadinessProbe, "/readyz?exclude=etcd-alarms&exclude=sources"},
 	} {
 		if p := want.probe; p == nil || p.HTTPGet == nil || p.HTTPGet.Path != want.path ||
 			p.HTTPGet.Scheme != corev1.URISchemeHTTPS || p.HTTPGet.Port.StrVal != "https" {
@@ -165,7 +165,7 @@ func volumeProblems(r rendered) []string {
 					problem("mounts the Secret %s", v.Secret.SecretName)
 				}
 				if v.Secret.DefaultMode == nil || *v.Secret.DefaultMode&0o007 != 0 {
-					problem("mode of the Secret %s lets everybody read", v.Secret.SecretName)
+					problem("mode of the Secret %s lets every user read", v.Secret.SecretName)
 				}
 			case v.Projected != nil:
 				for _, s := range v.Projected.Sources {

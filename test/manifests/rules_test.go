@@ -21,8 +21,8 @@ var rules = map[string]func(r rendered) []string{
 	"APIServices":    apiServiceProblems, // S44
 	"names":          nameProblems,
 	"namespaces":     namespaceProblems,
-	"rights":         rightsProblems, // S46
-	"pods":           podProblems,    // S47
+	"permissions":    permissionProblems, // S46
+	"pods":           podProblems,        // S47
 	"containers":     containerProblems,
 	"server":         serverProblems,
 	"volumes":        volumeProblems, // S48

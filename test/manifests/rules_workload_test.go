@@ -101,9 +101,9 @@ func replicaProblems(r rendered) []string {
 	return problems
 }
 
-// serverRights returns all permissions that are bound to the server's ServiceAccount: the rules of
-// ClusterRoles in the manifests, and the names of other roles.
-func serverRights(t testing.TB, objects []*unstructured.Unstructured) []string {
+// serverPermissions returns all permissions that are bound to the server's ServiceAccount: the
+// rules of ClusterRoles in the manifests, and the names of other roles.
+func serverPermissions(t testing.TB, objects []*unstructured.Unstructured) []string {
 	t.Helper()
 	roles := map[string][]rbacv1.PolicyRule{}
 	for _, role := range only[rbacv1.ClusterRole](t, objects, "ClusterRole") {
@@ -184,7 +184,7 @@ func TestKustomizations(t *testing.T) {
 		fields[filepath.Join(folder, name)] = common
 	}
 	for _, name := range folders(t, filepath.Join(folder, "components")) {
-		fields[filepath.Join(folder, "components", name)] = append(common, "patches", "replacements",
+		fields[filepath.Join(folder, "components", name)] = append(common, "components", "patches", "replacements",
 			"configMapGenerator")
 	}
 	fields[filepath.Join(sampleFolder, "api")] = append(common, "images")

@@ -167,7 +167,7 @@ func (r *routes) set(ctx context.Context, s *envtest.Server, ready bool) {
 // await returns when the server is an endpoint again.
 func (r *routes) await(s *envtest.Server) {
 	r.t.Helper()
-	r.e.Eventually(r.t, s.Name+" to be an endpoint again", envtest.Patience, func(context.Context) error {
+	r.e.Eventually(r.t, s.Name+" to be an endpoint again", envtest.WaitTimeout, func(context.Context) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if !r.ready[s] {

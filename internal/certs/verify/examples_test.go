@@ -28,7 +28,7 @@ var examples = []example{
 	{name: "new serving pair", dir: "serving", files: goodServing},
 	{name: "new front proxy pair", dir: "front-proxy-client", files: goodClient},
 	{name: "new CA", dir: "serving-ca", files: func(f *fixture) files { return pairFiles(&f.servingCA.KeyPair) }},
-	{name: "CA whose key is elsewhere", dir: "serving-ca", files: func(f *fixture) files {
+	{name: "CA with a remote key", dir: "serving-ca", files: func(f *fixture) files {
 		return pairFiles(&f.servingCA.KeyPair).without(certs.KeyFile)
 	}},
 
@@ -81,8 +81,8 @@ var examples = []example{
 		opts: Options{Service: certs.Service{Name: "gadgets", Namespace: "demo"}}},
 	{name: "of the Service that was named", dir: "serving", files: goodServing,
 		opts: Options{Service: certs.Service{Name: "widgets", Namespace: "demo"}}},
-	{name: "server of which nobody said which", dir: "etcd", want: []string{"C04 info tls.crt"}, files: goodServing},
-	{name: "odd server that was said to be the Service's", dir: "pair", want: []string{"C04 error tls.crt"},
+	{name: "server without a given Service", dir: "etcd", want: []string{"C04 info tls.crt"}, files: goodServing},
+	{name: "unusual server for a given Service", dir: "pair", want: []string{"C04 error tls.crt"},
 		files: goodServing,
 		opts:  Options{Service: certs.Service{Name: "gadgets", Namespace: "demo"}}},
 	{name: "URI as cfssl makes it of a port", dir: "serving", want: []string{"C05 warning tls.crt", "C14 info tls.crt"},
@@ -257,8 +257,8 @@ var examples = []example{
 		files: goodClient, opts: Options{AllowedNames: []string{"aggregator"}}},
 	{name: "front proxy where any name is allowed", dir: "front-proxy-client", files: goodClient,
 		opts: Options{AllowedNames: []string{}}},
-	{name: "client that was not said to be the front proxy", dir: "pair", files: otherClient},
-	{name: "client that was said to be the front proxy", dir: "pair", want: []string{"P01 error tls.crt"},
+	{name: "client that is not given as the front proxy", dir: "pair", files: otherClient},
+	{name: "client that is given as the front proxy", dir: "pair", want: []string{"P01 error tls.crt"},
 		files: otherClient, opts: Options{AllowedNames: []string{"aggregator"}}},
 	{name: "client of konnectivity", dir: "konnectivity-agent", files: otherClient,
 		opts: Options{AllowedNames: []string{"aggregator"}}},

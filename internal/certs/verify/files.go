@@ -165,7 +165,7 @@ func checkPEM(t *target) []Finding {
 			out = append(out, Finding{Object: f.path, Evidence: "contains no private key"})
 		}
 	}
-	// A key in a file that is distributed, or next to another key, is there by mistake.
+	// A key in a file that is distributed, or next to another key, is a mistake.
 	for _, f := range []*pemFile{t.cert, t.bundle} {
 		if f != nil && f.KeyBlocks > 0 && f != t.key {
 			out = append(out, Finding{Object: f.path, Evidence: "a file for certificates contains a private key",

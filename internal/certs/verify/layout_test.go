@@ -40,7 +40,7 @@ func TestInitDirectory(t *testing.T) {
 	}
 	t.Chdir(filepath.Join(dir, "serving"))
 	if c := mustVerify(t, Options{}, ".").Checked[0]; c.Purpose != Serving {
-		t.Errorf("got %+v, want the purpose that the directory's own name says", c)
+		t.Errorf("got %+v, want the purpose of the directory's own name", c)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestFilesBelowSymlink(t *testing.T) {
 	}
 }
 
-func TestRetiredCAsArePassedOver(t *testing.T) {
+func TestRetiredCAsAreSkipped(t *testing.T) {
 	f := newFixture(t)
 	dir := t.TempDir()
 	old := filepath.Join(dir, "serving-ca.old-20261121T060000Z")
@@ -81,7 +81,7 @@ func TestRetiredCAsArePassedOver(t *testing.T) {
 		t.Errorf("got %+v, want the retired CA and the pending key passed over", r.Checked)
 	}
 	if r := mustVerify(t, Options{}, old); len(r.Checked) != 1 {
-		t.Errorf("got %+v, want the retired CA, which was asked for", r.Checked)
+		t.Errorf("got %+v, want the retired CA, which was requested", r.Checked)
 	}
 }
 

@@ -147,7 +147,7 @@ func TestEveryRuleHasExamples(t *testing.T) {
 		}
 	}
 	if len(shown) > 0 {
-		t.Errorf("examples show %v, which no rule says", shown)
+		t.Errorf("examples show %v, which no rule reports", shown)
 	}
 }
 
@@ -217,7 +217,7 @@ func TestNoKeyInReport(t *testing.T) {
 		}
 	}
 	if r.Summary.Errors == 0 {
-		t.Error("half a key is no error")
+		t.Error("half a key is not an error")
 	}
 }
 

@@ -123,7 +123,7 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Plan, error) {
 		return source.Bundle, true
 	})
 	if err != nil {
-		return nil, errors.Join(err, verdictOnly(plan.changes, source, c.Time()))
+		return nil, errors.Join(err, injectorErrors(plan.changes, source, c.Time()))
 	}
 	changes := plan.changes
 	var stored *corev1.Secret

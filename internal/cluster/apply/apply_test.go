@@ -100,7 +100,7 @@ func TestPlan(t *testing.T) {
 			"insecureSkipTLSVerify is true"},
 		"cert-manager": {injected, Options{ForceConflicts: true}, "",
 			"annotation cert-manager.io/inject-ca-from-secret"},
-		"cert-manager says verdict": {injected, Options{}, "",
+		"cert-manager, does not verify": {injected, Options{}, "",
 			"the caBundle of cert-manager does not verify"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestPlanSecret(t *testing.T) {
 		t.Errorf("got %v, want trust first", err)
 	}
 	if err := over(clustertest.NewCA(t, "other", x509.ExtKeyUsageServerAuth).CertPEM); err != nil {
-		t.Errorf("where the pair that is there is not trusted either: got %v, want it replaced", err)
+		t.Errorf("where the existing key pair is not trusted either: got %v, want it replaced", err)
 	}
 	plan, err := fakeClient(nil).PlanApply(t.Context(), Options{Service: clustertest.Service, Dir: dir, Secret: "s"})
 	if err != nil || len(plan.Items) != 1 || len(plan.Items[0].Notes) != 1 {
@@ -215,8 +215,9 @@ func TestPlanSecret(t *testing.T) {
 	}
 }
 
-// TestPlanRefuses: PlanApply rejects invalid options and directories that would not work.
-func TestPlanRefuses(t *testing.T) {
+// TestPlanRejectsInvalidInput: PlanApply rejects invalid options and directories that would not
+// work.
+func TestPlanRejectsInvalidInput(t *testing.T) {
 	dir, _ := applyDir(t)
 	other, _ := applyDir(t)
 	// changed copies the directory and replaces one file with that of the other.
@@ -288,9 +289,9 @@ func TestPlanWrongClock(t *testing.T) {
 	}
 }
 
-// TestApplyTriesFirst: if the server rejects one write, Apply changes nothing. Every write
+// TestApplyDryRunsFirst: if the server rejects one write, Apply changes nothing. Every write
 // specifies the field manager.
-func TestApplyTriesFirst(t *testing.T) {
+func TestApplyDryRunsFirst(t *testing.T) {
 	dir, _ := applyDir(t)
 	for _, tc := range []struct {
 		refused       string // the APIService
@@ -502,7 +503,7 @@ func TestTakeOverCABundles(t *testing.T) {
 			var got apiregistrationv1.APIService
 			if err := json.Unmarshal(patch.GetPatch(), &got); err != nil ||
 				!sameSet(got.Spec.CABundle, certs.Bundle{old.Certificate}) {
-				t.Errorf("got the patch %s, %v; want the CA that is there", patch.GetPatch(), err)
+				t.Errorf("got the patch %s, %v; want the existing CA", patch.GetPatch(), err)
 			}
 			if *patch.PatchOptions.Force && patch.PatchOptions.DryRun == nil {
 				forced = append(forced, patch.GetName())

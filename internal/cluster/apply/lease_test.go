@@ -23,8 +23,8 @@ import (
 
 var leased = certs.Service{Name: "widgets", Namespace: "demo"}
 
-// TestLeaseGivenBack: the next process does not need to wait until the Lease expires.
-func TestLeaseGivenBack(t *testing.T) {
+// TestLeaseReleased: the next process does not need to wait until the Lease expires.
+func TestLeaseReleased(t *testing.T) {
 	c := Client{&cluster.Cluster{Core: fake.NewClientset()}}
 	for i := range 3 {
 		began := time.Now()
@@ -47,7 +47,7 @@ func TestLeaseOutage(t *testing.T) {
 				core := fake.NewClientset()
 				var broken atomic.Bool
 				core.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return broken.Load(), nil, errors.New("no answer")
+					return broken.Load(), nil, errors.New("no response")
 				})
 				err := Client{&cluster.Cluster{Core: core}}.Exclusive(t.Context(), leased,
 					func(ctx context.Context) error {
@@ -60,7 +60,7 @@ func TestLeaseOutage(t *testing.T) {
 							return nil
 						}
 						if took := time.Since(began); took >= leaseDuration {
-							t.Errorf("it was said after %s, when somebody else could have it", took)
+							t.Errorf("it was reported after %s, when another process could have it", took)
 						}
 						return context.Cause(ctx)
 					})
@@ -72,9 +72,9 @@ func TestLeaseOutage(t *testing.T) {
 	}
 }
 
-// TestLeaseTaken: Exclusive waits for a Lease that another process holds and then returns an
-// error without ever calling do.
-func TestLeaseTaken(t *testing.T) {
+// TestLeaseHeldByAnother: Exclusive waits for a Lease that another process holds and then returns
+// an error without ever calling do.
+func TestLeaseHeldByAnother(t *testing.T) {
 	t.Parallel()
 	c := Client{&cluster.Cluster{Core: fake.NewClientset()}}
 	err := c.Exclusive(t.Context(), leased, func(ctx context.Context) error {

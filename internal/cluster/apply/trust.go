@@ -247,9 +247,9 @@ func VerifyServing(chain, trust certs.Bundle, s certs.Service, now time.Time) er
 	return err
 }
 
-// verdictOnly returns an error for each APIService with an injector whose caBundle does not
+// injectorErrors returns an error for each APIService with an injector whose caBundle does not
 // verify our certificate.
-func verdictOnly(changes []planned, src *Source, now time.Time) error {
+func injectorErrors(changes []planned, src *Source, now time.Time) error {
 	var errs []error
 	for _, change := range changes {
 		a := change.before

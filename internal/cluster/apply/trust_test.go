@@ -44,7 +44,7 @@ func TestChangeFrontProxyCAs(t *testing.T) {
 		{"it is gone already", cas[1:], nil, cas[:1], cas[1:], nil, 0, ""},
 		{"it is the only one", cas[:1], nil, cas[:1], cas[:1], nil, 0, "expected another CA"},
 		{"it comes back", cas[:2], cas[2:], nil, cas, nil, 1, ""},
-		{"it is there already", cas, cas[:1], nil, cas, nil, 0, ""},
+		{"it exists already", cas, cas[:1], nil, cas, nil, 0, ""},
 		{"it is only tried", cas, nil, nil, cas, []string{metav1.DryRunAll}, 1, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -130,7 +130,7 @@ func New(apiServices []apiregistrationv1.APIService, core ...runtime.Object) *cl
 
 // ServeTLS starts a server with the key pair and returns its address. It calls each of asked
 // with the server name of each client.
-func ServeTLS(t *testing.T, pair *certs.KeyPair, handler http.HandlerFunc, asked ...func(name string)) string {
+func ServeTLS(t *testing.T, pair *certs.KeyPair, handler http.HandlerFunc, onServerName ...func(name string)) string {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // rejected handshakes are expected
@@ -139,8 +139,8 @@ func ServeTLS(t *testing.T, pair *certs.KeyPair, handler http.HandlerFunc, asked
 		ClientAuth:   tls.RequestClientCert, MinVersion: tls.VersionTLS12,
 	}
 	server.TLS.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		for _, tell := range asked {
-			tell(hello.ServerName)
+		for _, callback := range onServerName {
+			callback(hello.ServerName)
 		}
 		return nil, nil
 	}

@@ -40,7 +40,7 @@ var checks = []verify.Check[*observed]{
 	verify.NewCheck("K07", checkMounts,
 		"the server cannot receive a new serving certificate, because of a subPath mount or an immutable Secret",
 		"mount the Secret as a directory, and recreate an immutable Secret without immutable"),
-	verify.NewCheck("K08", checkAnswers,
+	verify.NewCheck("K08", checkResponses,
 		"the API does not respond through a kube-apiserver, even if its condition Available, which can be stale, is "+
 			"True; as info, a kube-apiserver could not be reached",
 		"correct the other findings first; otherwise see the logs of kube-apiserver and of the servers",

@@ -36,7 +36,7 @@ func checkInsecure(o *observed) []verify.Finding {
 func checkCABundlePEM(o *observed) []verify.Finding {
 	var out []verify.Finding
 	for _, a := range o.apiServices {
-		severity, evidence := judgeCABundle(a.Spec.CABundle)
+		severity, evidence := parseCABundle(a.Spec.CABundle)
 		if evidence == "" || a.Spec.InsecureSkipTLSVerify && len(a.Spec.CABundle) == 0 {
 			continue
 		}
@@ -46,9 +46,9 @@ func checkCABundlePEM(o *observed) []verify.Finding {
 	return out
 }
 
-// judgeCABundle parses a caBundle as kube-aggregator does with AppendCertsFromPEM, as client-go
+// parseCABundle parses a caBundle as kube-aggregator does with AppendCertsFromPEM, as client-go
 // reads CA files, and strictly.
-func judgeCABundle(data []byte) (verify.Severity, string) {
+func parseCABundle(data []byte) (verify.Severity, string) {
 	_, clientGo := certutil.ParseCertsPEM(data)
 	_, strict := certs.ParseBundle(data)
 	text := bytes.TrimSpace(data)
@@ -210,10 +210,10 @@ func (o *observed) secretBehind(pod corev1.Pod, mount corev1.VolumeMount) string
 	return ""
 }
 
-func checkAnswers(o *observed) []verify.Finding {
+func checkResponses(o *observed) []verify.Finding {
 	var out []verify.Finding
 	failed := map[string]bool{}
-	for _, a := range o.answers {
+	for _, a := range o.responses {
 		status, _ := errors.AsType[*cluster.StatusError](a.err)
 		switch {
 		// it responded to an unprivileged user

@@ -17,8 +17,8 @@ import (
 	"example.com/extension-apiserver/internal/cluster/clustertest"
 )
 
-// TestHeld: everything that expires is listed, and unreadable data is an error.
-func TestHeld(t *testing.T) {
+// TestExpirations: everything that expires is listed, and unreadable data is an error.
+func TestExpirations(t *testing.T) {
 	refused := func(f *fixture) {
 		for _, served := range f.served {
 			served[1] = cluster.Served{Endpoint: served[1].Endpoint, Err: errors.New("connection refused")}
@@ -38,8 +38,8 @@ func TestHeld(t *testing.T) {
 		fault func(*fixture)
 		want  []string
 	}{
-		"all is well":                      {func(*fixture) {}, all},
-		"an endpoint that does not answer": {refused, without(1, "endpoint 10.0.0.2:6443: K12")},
+		"all is well":                       {func(*fixture) {}, all},
+		"an endpoint that does not respond": {refused, without(1, "endpoint 10.0.0.2:6443: K12")},
 		"one that is not ready either": {func(f *fixture) {
 			f.endpoints[1].Ready = false
 			refused(f)

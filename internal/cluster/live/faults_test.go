@@ -80,7 +80,7 @@ var faults = []struct {
 		func(f *fixture) { yes := true; f.secret.Immutable = &yes }},
 	{"K08", verify.Error, "APIService v2.g.example.com", "503 no route, while the condition Available is True",
 		func(f *fixture) {
-			f.answers[1].err = &cluster.StatusError{URL: "https://10.0.0.9:6443/apis/g.example.com/v2", Status: 503,
+			f.responses[1].err = &cluster.StatusError{URL: "https://10.0.0.9:6443/apis/g.example.com/v2", Status: 503,
 				Text: "no route"}
 		}},
 	{"K08", verify.Error, "APIService v1.g.example.com", "the condition Available is False (FailedDiscoveryCheck: x)",
@@ -91,7 +91,7 @@ var faults = []struct {
 			}
 		}},
 	{"K08", verify.Info, "kube-apiserver https://10.0.0.9:6443", "no route to host",
-		func(f *fixture) { f.answers[1].err = errors.New("no route to host") }},
+		func(f *fixture) { f.responses[1].err = errors.New("no route to host") }},
 	{"K12", verify.Error, "Service demo/widgets", "the Service has no endpoints at the ports [443]", func(f *fixture) {
 		f.endpoints, f.probes, f.served = nil, nil, map[string][]cluster.Served{}
 	}},

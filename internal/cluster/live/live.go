@@ -46,7 +46,7 @@ type observed struct {
 	stored      []stored
 	secret      *corev1.Secret // nil if none was named
 	pods        []corev1.Pod   // behind the Service
-	answers     []answer
+	responses   []response
 	trust       *corev1.ConfigMap
 	trustErr    error // why trust is nil
 	proxy       *certs.KeyPair
@@ -60,8 +60,8 @@ type stored struct {
 	bundle certs.Bundle // ca.crt
 }
 
-// answer is the result of a request to the API through one kube-apiserver.
-type answer struct {
+// response is the result of a request to the API through one kube-apiserver.
+type response struct {
 	kubeAPIServer string
 	apiService    apiregistrationv1.APIService
 	err           error
@@ -84,7 +84,7 @@ func Check(ctx context.Context, c *cluster.Cluster, o Options) (*verify.Report, 
 	if err != nil {
 		return nil, err
 	}
-	seen.answers = ask(ctx, c, seen.apiServices)
+	seen.responses = requestAPIs(ctx, c, seen.apiServices)
 	if err := seen.readPods(ctx, c); err != nil {
 		return nil, err
 	}
@@ -144,17 +144,17 @@ func (o *observed) trusted() certs.Bundle {
 	return all
 }
 
-// ask requests each APIService through each kube-apiserver. If the individual kube-apiservers
-// are unknown, it uses the one in Config.
-func ask(ctx context.Context, c *cluster.Cluster, all []apiregistrationv1.APIService) []answer {
+// requestAPIs requests each APIService through each kube-apiserver. If the individual
+// kube-apiservers are unknown, it uses the one in Config.
+func requestAPIs(ctx context.Context, c *cluster.Cluster, all []apiregistrationv1.APIService) []response {
 	urls, err := c.KubeAPIServers(ctx)
 	if err != nil {
 		urls = []string{c.Config.Host}
 	}
-	var out []answer
+	var out []response
 	for _, url := range urls {
 		for _, a := range all {
-			out = append(out, answer{url, a, c.CheckResponds(ctx, url, a)})
+			out = append(out, response{url, a, c.CheckResponds(ctx, url, a)})
 		}
 	}
 	return out
@@ -246,8 +246,8 @@ func (o *observed) checked() []verify.Checked {
 		out = append(out, verify.Checked{Object: s.object, Detail: s.chain[0].Subject.String(),
 			NotAfter: new(s.chain[0].NotAfter.UTC())})
 	}
-	for i, a := range o.answers {
-		if i == 0 || a.kubeAPIServer != o.answers[i-1].kubeAPIServer {
+	for i, a := range o.responses {
+		if i == 0 || a.kubeAPIServer != o.responses[i-1].kubeAPIServer {
 			out = append(out, verify.Checked{Object: "kube-apiserver " + a.kubeAPIServer,
 				Detail: fmt.Sprintf("%d APIServices requested", len(o.apiServices))})
 		}

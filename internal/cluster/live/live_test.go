@@ -58,7 +58,7 @@ func newFixture(t *testing.T) *fixture {
 		for _, e := range f.endpoints {
 			f.served[a.Name] = append(f.served[a.Name], cluster.Served{Endpoint: e, Leaf: f.leaf.Certificate})
 		}
-		f.answers = append(f.answers, answer{"https://10.0.0.9:6443", a, nil})
+		f.responses = append(f.responses, response{"https://10.0.0.9:6443", a, nil})
 	}
 	for _, e := range f.endpoints {
 		f.probes = append(f.probes, probe{e, cluster.Accepted, nil})
@@ -118,8 +118,8 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestInjected: if an injector maintains a caBundle, no fix suggests writing it.
-func TestInjected(t *testing.T) {
+// TestInjectedCABundle: if an injector maintains a caBundle, no fix suggests writing it.
+func TestInjectedCABundle(t *testing.T) {
 	for _, fault := range faults {
 		if fault.id != "K02" && fault.id != "K03" && fault.id != "K04" {
 			continue
@@ -144,7 +144,7 @@ func TestRules(t *testing.T) {
 	ids := map[string]bool{}
 	for _, r := range append(verify.Rules(), Rules()...) {
 		if ids[r.ID] {
-			t.Errorf("%s is there twice", r.ID)
+			t.Errorf("%s occurs twice", r.ID)
 		}
 		ids[r.ID] = true
 		if r.Meaning == "" || r.Fix == "" || len(r.Severities) == 0 {
@@ -159,10 +159,10 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestCheckRefusesWrongOptions: invalid options are reported before any request is sent.
-func TestCheckRefusesWrongOptions(t *testing.T) {
+// TestCheckRejectsInvalidOptions: invalid options are reported before any request is sent.
+func TestCheckRejectsInvalidOptions(t *testing.T) {
 	_, err := Check(context.Background(), &cluster.Cluster{}, Options{Service: certs.Service{Name: "Widgets"}})
 	if got := len(certs.Flatten(err)); got != 2 {
-		t.Errorf("got %v, want two wrong options", err)
+		t.Errorf("got %v, want two invalid options", err)
 	}
 }

@@ -101,15 +101,15 @@ func TestAgents(t *testing.T) {
 		}
 	}
 	client := fake.NewClientset(pod("a", corev1.PodRunning), pod("b", corev1.PodPending))
-	var asked string
-	answered := agent(1, 1)
+	var requested string
+	current := agent(1, 1)
 	client.AddProxyReactor("pods", func(action clienttesting.Action) (bool, restclient.ResponseWrapper, error) {
 		get, ok := action.(clienttesting.ProxyGetAction)
 		if !ok {
 			return false, nil, nil
 		}
-		asked = get.GetScheme() + "://" + get.GetName() + ":" + get.GetPort() + "/" + get.GetPath()
-		return true, answer{answered}, nil
+		requested = get.GetScheme() + "://" + get.GetName() + ":" + get.GetPort() + "/" + get.GetPath()
+		return true, response{current}, nil
 	})
 	agents, err := Agents(t.Context(), client)
 	if err != nil || len(agents) != 1 || agents[0].Name != "Pod/a" {
@@ -118,11 +118,11 @@ func TestAgents(t *testing.T) {
 	if got := Check(t.Context(), State{1, agents, nil}); len(got) > 0 {
 		t.Errorf("got %v, want no findings", got)
 	}
-	if want := "http://a:8093/metrics"; asked != want {
-		t.Errorf("asked for %q, want %q", asked, want)
+	if want := "http://a:8093/metrics"; requested != want {
+		t.Errorf("requested %q, want %q", requested, want)
 	}
 	// The body of the response contains the reason.
-	answered = Target{"", func(context.Context) ([]byte, error) {
+	current = Target{"", func(context.Context) ([]byte, error) {
 		return []byte("error trying to reach service: No agent available"),
 			errors.New("the server is currently unable to handle the request")
 	}}
@@ -131,11 +131,11 @@ func TestAgents(t *testing.T) {
 	}
 }
 
-// answer is the response of a proxied pod.
-type answer struct{ target Target }
+// response is the response of a proxied pod.
+type response struct{ target Target }
 
-func (a answer) DoRaw(ctx context.Context) ([]byte, error) { return a.target.Metrics(ctx) }
-func (answer) Stream(context.Context) (io.ReadCloser, error) {
+func (a response) DoRaw(ctx context.Context) ([]byte, error) { return a.target.Metrics(ctx) }
+func (response) Stream(context.Context) (io.ReadCloser, error) {
 	return nil, errors.New("not used")
 }
 

@@ -118,7 +118,7 @@ func schema_extension_apiserver_pkg_apis_identity_IdentityReview(ref common.Refe
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "IdentityReview shows a caller what this server saw of it. It can only be created; the answer is in the response and nothing is stored.",
+				Description: "IdentityReview reports the identity of the user who creates it, as the server authenticated the request. The only supported verb is create. The status of the response has the result. The server does not store the object.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -137,14 +137,14 @@ func schema_extension_apiserver_pkg_apis_identity_IdentityReview(ref common.Refe
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Standard object's metadata.",
+							Description: "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
 							Default:     map[string]interface{}{},
 							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is filled in by the server; what a client sends is ignored.",
+							Description: "status is the result of the review. The server sets it, and ignores it in requests. Read-only.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(identity.IdentityReviewStatus{}.OpenAPIModelName()),
 						},
@@ -161,32 +161,32 @@ func schema_extension_apiserver_pkg_apis_identity_IdentityReviewStatus(ref commo
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "IdentityReviewStatus is what the server saw of the caller.",
+				Description: "IdentityReviewStatus describes the identity of the user, and how the server authenticated the request.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"userInfo": {
 						SchemaProps: spec.SchemaProps{
-							Description: "userInfo is the identity that the request is authorized as.",
+							Description: "userInfo is the user that the server authorized the request for.",
 							Ref:         ref(v1.UserInfo{}.OpenAPIModelName()),
 						},
 					},
 					"authenticator": {
 						SchemaProps: spec.SchemaProps{
-							Description: "authenticator is what accepted the credentials of the request: RequestHeader (the front proxy vouched for the user), ClientCertificate, BearerToken or Anonymous.",
+							Description: "authenticator is the method that authenticated the request. It is RequestHeader if the front proxy authenticated the user and sent the user's identity in headers, ClientCertificate, BearerToken, or Anonymous if the request had no credentials.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"proxySubject": {
 						SchemaProps: spec.SchemaProps{
-							Description: "proxySubject is the subject of the front proxy's client certificate, if the authenticator is RequestHeader.",
+							Description: "proxySubject is the subject of the front proxy's client certificate. It is set only if the authenticator is RequestHeader.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"proxyCertificateSHA256": {
 						SchemaProps: spec.SchemaProps{
-							Description: "proxyCertificateSHA256 is the SHA-256 of that certificate, in lower-case hexadecimal. It tells which one a kube-apiserver uses while it is replaced.",
+							Description: "proxyCertificateSHA256 is the SHA-256 of the front proxy's client certificate, in lowercase hexadecimal digits. While the certificate is replaced, it identifies the certificate that a kube-apiserver uses. It is set only if the authenticator is RequestHeader.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

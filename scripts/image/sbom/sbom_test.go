@@ -225,7 +225,7 @@ func TestSBOMImage(t *testing.T) {
 	}
 }
 
-func TestSBOMRefuses(t *testing.T) {
+func TestSBOMErrors(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

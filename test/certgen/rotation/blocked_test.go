@@ -65,7 +65,7 @@ func TestBlockedAndAborted(t *testing.T) {
 		}
 		if state, err := rotation.ReadState(certs.Dir(shared.PKI()), rotation.ServingCA); err != nil ||
 			state.Unfinished() {
-			t.Errorf("the record says %+v, %v; want that nothing has begun", state, err)
+			t.Errorf("the record is %+v, %v; want that nothing has begun", state, err)
 		}
 	}
 	if _, err := c.Aggregator.ApiregistrationV1().APIServices().Patch(t.Context(), apiServices[0].Name,
@@ -92,7 +92,7 @@ func TestBlockedAndAborted(t *testing.T) {
 	}
 	state, err := rotation.ReadState(certs.Dir(shared.PKI()), rotation.ServingCA)
 	if err != nil || state.Outcome != rotation.Aborted {
-		t.Errorf("the record says %+v, %v; want aborted", state, err)
+		t.Errorf("the record is %+v, %v; want aborted", state, err)
 	}
 	if now := oldMaterial(t); !now.serving.Certificate.Equal(old.serving.Certificate) ||
 		!now.servingCA[0].Equal(old.servingCA[0]) {

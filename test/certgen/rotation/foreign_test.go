@@ -62,7 +62,7 @@ func registerForeign(t *testing.T, c apply.Client) *foreign {
 		t.Fatal(err)
 	}
 	server := &http.Server{
-		Handler: f, ReadHeaderTimeout: envtest.Patience, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12,
+		Handler: f, ReadHeaderTimeout: envtest.WaitTimeout, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12,
 			ClientAuth:   tls.RequestClientCert,
 			Certificates: []tls.Certificate{{Certificate: [][]byte{serving.Certificate.Raw}, PrivateKey: serving.Key}}},
 	}
@@ -104,7 +104,7 @@ func registerForeign(t *testing.T, c apply.Client) *foreign {
 		}
 	})
 	made := register(t, c, foreignVersion, f.service)
-	shared.Eventually(t, "the API of others to answer", envtest.Patience, func(ctx context.Context) error {
+	shared.Eventually(t, "the third-party API to respond", envtest.WaitTimeout, func(ctx context.Context) error {
 		kubeAPIServers, err := c.KubeAPIServers(ctx)
 		for _, k := range kubeAPIServers {
 			err = errors.Join(err, c.CheckResponds(ctx, k, *made))

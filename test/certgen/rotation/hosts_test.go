@@ -53,7 +53,7 @@ func TestFrontProxyPerHost(t *testing.T) {
 			t.Error("the certificate is one from before, want a new one")
 		}
 	}
-	l.Enter("the old CA is put back into the ConfigMap")
+	l.Enter("the old CA is restored in the ConfigMap")
 	putBack(t, e, c, dirs, oldCA)
 	l.Await(perStep)
 	rotateHosts(t, e, l, rotation.FrontProxyCA, dirs)
@@ -101,7 +101,7 @@ func putBack(t *testing.T, e *envtest.Environment, c apply.Client, dirs []string
 	})
 	blocked, ok := errors.AsType[*rotation.BlockedError](err)
 	if !ok || !strings.Contains(blocked.Error(), "again, after it was removed") || !undone {
-		t.Fatalf("got %v, taken back %v; want it blocked by the CA that comes back, and the step taken back", err,
+		t.Fatalf("got %v, undone %v; want it blocked by the CA that comes back, and the step undone", err,
 			undone)
 	}
 	checkPublished(t, c, oldCA, nil)

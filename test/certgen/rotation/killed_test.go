@@ -43,7 +43,7 @@ func TestKilled(t *testing.T) {
 			// The process continues until the signal arrives.
 			if err != nil || !slices.ContainsFunc(state.Steps,
 				func(s rotation.StepState) bool { return s.Name == step.Name }) {
-				t.Fatalf("after the kill in step %s the record says %+v, %v", step.Name, state, err)
+				t.Fatalf("after the kill in step %s the record is %+v, %v", step.Name, state, err)
 			}
 		}
 		l.Enter(name + " to its end")
@@ -182,7 +182,7 @@ func (o *operator) rotate(killIn string, early bool, args ...string) (outcome, s
 func (o *operator) blocked(when string) {
 	o.t.Helper()
 	if outcome, stderr := o.rotate("", false, "--timeout=5s"); outcome != "exit status 3" {
-		o.t.Fatalf("the second one %s: %s, want it blocked in a step of its own, since nobody reads its directory\n%s",
+		o.t.Fatalf("the second one %s: %s, want it blocked in a step of its own, since no server reads its directory\n%s",
 			when, outcome, stderr)
 	}
 }
@@ -190,7 +190,7 @@ func (o *operator) blocked(when string) {
 // takenBack aborts the rotation, and removes what it left in the cluster.
 func (o *operator) takenBack(c apply.Client, l *load.Load) {
 	o.t.Helper()
-	l.Enter(o.name + ": the second is taken back")
+	l.Enter(o.name + ": the second is aborted")
 	_, _ = o.rotate("", false, "--timeout=5s", "--abort") // its CA may no longer exist
 	if o.name != rotation.ServingCA {
 		return

@@ -127,7 +127,7 @@ func TestTakenOver(t *testing.T) {
 				t.Logf("the old certificate was seen in use everywhere after %s", took.Round(100*time.Millisecond))
 			}
 			taken.Store(false)
-			l.Enter("taken back")
+			l.Enter("undone")
 			l.Await(perStep)
 		}
 	}
@@ -163,9 +163,9 @@ func applyAs(t *testing.T, c apply.Client, manager string, cas certs.Bundle) {
 	}
 }
 
-// TestEndpointAway checks that the hold starts over if a server stops while certgen holds, and is
-// restarted. No request fails before or after that.
-func TestEndpointAway(t *testing.T) {
+// TestServerStopsDuringHold checks that the hold starts over if a server stops while certgen holds,
+// and is restarted. No request fails before or after that.
+func TestServerStopsDuringHold(t *testing.T) {
 	c := newCluster(t, shared)
 	takeOver(t, c)
 	configs, err := shared.AdminConfigs()

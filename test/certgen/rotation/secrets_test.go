@@ -47,7 +47,7 @@ func TestSecrets(t *testing.T) {
 		l.End()
 		t.Fatalf("%s\n%s", outcome, stderr)
 	}
-	// Once more with the command, and then nothing is due.
+	// Repeat it with the command. Then nothing is due.
 	l.Enter("serving-ca")
 	if outcome, stderr := certgen(t, shared, "", false, "rotate", rotation.ServingCA, "--secret", secrets.Secret,
 		"--ca-secret", secrets.CASecret); outcome != "done" {

@@ -162,7 +162,7 @@ func (r *Server) await(host Host) {
 			defer conn.Close()
 			return tls.Client(conn, dial).HandshakeContext(ctx) == nil, nil
 		}); err != nil {
-		r.Fatalf("cfssl does not answer: %v", err)
+		r.Fatalf("cfssl does not respond: %v", err)
 	}
 }
 

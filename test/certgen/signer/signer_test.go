@@ -67,10 +67,10 @@ func TestRemoteSigner(t *testing.T) {
 		change func(*certs.InitOptions)
 		want   string
 	}{
-		"not there": {func(s *certs.RemoteSigner) { s.URL = gone.URL }, nil, "connection refused"},
+		"does not exist": {func(s *certs.RemoteSigner) { s.URL = gone.URL }, nil, "connection refused"},
 		"another server": {func(s *certs.RemoteSigner) { s.CAs = certs.Bundle{r.CA.Certificate} }, nil,
 			"certificate signed by unknown authority"},
-		"a stranger": {func(s *certs.RemoteSigner) { s.Client = keyPair(t, stranger) }, nil,
+		"an unknown client": {func(s *certs.RemoteSigner) { s.Client = keyPair(t, stranger) }, nil,
 			"request signature from https://127.0.0.1:"},
 		"both usages": {func(s *certs.RemoteSigner) { s.Profile = "both" }, nil,
 			"extended key usages: expected [serverAuth], found [serverAuth clientAuth]"},

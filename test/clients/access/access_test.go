@@ -124,7 +124,7 @@ func start(t *testing.T, e *envtest.Environment, ready string, name string, args
 // await waits for a line that contains text.
 func (l *lines) await(t *testing.T, e *envtest.Environment, text string) {
 	t.Helper()
-	e.Eventually(t, "a line with "+text, envtest.Patience, func(context.Context) error {
+	e.Eventually(t, "a line with "+text, envtest.WaitTimeout, func(context.Context) error {
 		have := strings.Join(l.have(), "\n")
 		if !strings.Contains(have, text) {
 			return fmt.Errorf("the lines are:\n%s", have)
@@ -150,7 +150,7 @@ var proxies = map[string]func(t *testing.T, e *envtest.Environment, port string)
 	"SOCKS5": func(t *testing.T, e *envtest.Environment, port string) *proxy {
 		p := &proxy{&url.URL{Scheme: "socks5", Host: "127.0.0.1:" + port},
 			start(t, e, "", "microsocks", "-i", "127.0.0.1", "-p", port)}
-		e.Eventually(t, "microsocks to listen", envtest.Patience, func(ctx context.Context) error {
+		e.Eventually(t, "microsocks to listen", envtest.WaitTimeout, func(ctx context.Context) error {
 			conn, err := e.KubeAPIServers[0].Dial(ctx, p.url.Host)
 			if err == nil {
 				err = conn.Close()
@@ -215,7 +215,7 @@ func TestProxyURL(t *testing.T) {
 				before := len(p.reached())
 				watches(t, kubeconfig)
 				if !slices.Contains(p.reached()[before:], host) {
-					t.Errorf("the proxy connected to %q, want %s once more", p.reached(), host)
+					t.Errorf("the proxy connected to %q, want %s again", p.reached(), host)
 				}
 			})
 			t.Run("watch of kubectl", func(t *testing.T) {
@@ -241,7 +241,7 @@ func TestProxyURL(t *testing.T) {
 				c := console.Open(t.Context(), t, config, namespace, "e")
 				c.Echo(t, "through a proxy")
 				if !slices.Contains(p.reached()[before:], host) {
-					t.Errorf("the proxy connected to %q, want %s once more", p.reached(), host)
+					t.Errorf("the proxy connected to %q, want %s again", p.reached(), host)
 				}
 			})
 			t.Run("certgen", func(t *testing.T) {
@@ -291,7 +291,7 @@ func watches(t *testing.T, kubeconfig string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), envtest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), envtest.WaitTimeout)
 	defer cancel()
 	watcher, err := client.Resource(widgets).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -372,7 +372,7 @@ func TestKubectlProxy(t *testing.T) {
 		var event metav1.WatchEvent
 		if err := json.NewDecoder(resp.Body).Decode(&event); err != nil || event.Type != "ADDED" ||
 			!strings.Contains(string(event.Object.Raw), `"name":"e"`) {
-			t.Errorf("got %s, %v and the event %s %s; want the widget that is there", resp.Status, err, event.Type,
+			t.Errorf("got %s, %v and the event %s %s; want the existing widget", resp.Status, err, event.Type,
 				event.Object.Raw)
 		}
 	})
@@ -389,7 +389,7 @@ func kubectlProxy(t *testing.T, kubeconfig string, flags ...string) string {
 
 func do(t *testing.T, method, url string, header http.Header) *http.Response {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), envtest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), envtest.WaitTimeout)
 	t.Cleanup(cancel)
 	req, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
@@ -489,7 +489,7 @@ func webhooks(t *testing.T, e *envtest.Environment) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.Eventually(t, "the webhook at "+address+" to be called", envtest.Patience, func(ctx context.Context) error {
+		e.Eventually(t, "the webhook at "+address+" to be called", envtest.WaitTimeout, func(ctx context.Context) error {
 			_, stderr, err := (envtest.Kubectl{Stdin: string(widget)}).Run(ctx, e, "create",
 				"--dry-run=server", "-f", "-")
 			if err == nil || !strings.Contains(stderr, url) || strings.Contains(stderr, "proxyconnect") != proxied {

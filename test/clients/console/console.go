@@ -94,16 +94,16 @@ func (c *Console) Say(t testing.TB, line string) {
 	}
 }
 
-// Answer reads a line from Out or ErrOut and checks that it starts with want.
-func (c *Console) Answer(t testing.TB, from *bufio.Scanner, want string) {
+// ExpectLine reads a line from Out or ErrOut and checks that it starts with want.
+func (c *Console) ExpectLine(t testing.TB, from *bufio.Scanner, want string) {
 	t.Helper()
-	silent := time.AfterFunc(patience, func() { c.out.CloseWithError(fmt.Errorf("silent for %s", patience)) })
+	silent := time.AfterFunc(patience, func() { c.out.CloseWithError(fmt.Errorf("no output for %s", patience)) })
 	defer silent.Stop()
 	if !from.Scan() {
-		t.Fatalf("the console ended (%v), want the answer %q", from.Err(), want)
+		t.Fatalf("the console ended (%v), want the line %q", from.Err(), want)
 	}
 	if got := from.Text(); !strings.HasPrefix(got, want) {
-		t.Errorf("answer %q, want %q", got, want)
+		t.Errorf("got the line %q, want %q", got, want)
 	}
 }
 
@@ -111,7 +111,7 @@ func (c *Console) Answer(t testing.TB, from *bufio.Scanner, want string) {
 func (c *Console) Echo(t testing.TB, words string) {
 	t.Helper()
 	c.Say(t, "echo "+words)
-	c.Answer(t, c.Out, words)
+	c.ExpectLine(t, c.Out, words)
 }
 
 // End waits for the end of the session and returns the result that the server reported.

@@ -127,7 +127,7 @@ def watch():
 
 
 def delete():
-    same("answer", api.delete(name=run + "-e", namespace=namespace).status, "Success")
+    same("response", api.delete(name=run + "-e", namespace=namespace).status, "Success")
     refused(404, "NotFound", get, name="e")
     api.delete(namespace=namespace, label_selector=mine + ",odd=1")
     same("after deletecollection of some", names(label_selector=mine), ["a", "c"])

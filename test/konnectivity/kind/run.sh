@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs konnectivity in a kind cluster with the commands of docs/konnectivity/{install,operate}.md, and runs the suite
+# Installs konnectivity in a kind cluster with the commands of docs/konnectivity/{install,new-cluster,check,operate}.md, and runs the suite
 # through it, with two agents with tokens each time:
 # 1. the server as a static pod of a new cluster, whose kube-apiserver has the egress selector from its first start. Then kube-apiserver is
 #    switched back, and all is taken out
@@ -45,7 +45,7 @@ trap finish EXIT
 
 on_node() { "$engine" exec --interactive --env KUBECONFIG=/etc/kubernetes/admin.conf --workdir "$kit" "$node" bash -euo pipefail -c "$1"; }
 
-pages=(docs/konnectivity/install.md docs/konnectivity/operate.md)
+pages=(docs/konnectivity/{install,new-cluster,check,operate}.md)
 
 # section prints the blocks of a language under a heading of the pages.
 section() {
@@ -84,7 +84,7 @@ load_images() {
   done
 }
 
-# cluster_config is kind's configuration with what docs/konnectivity/install.md says of a new cluster: its commands run on the node before
+# cluster_config is kind's configuration with what docs/konnectivity/new-cluster.md says of a new cluster: its commands run on the node before
 # kubeadm does, its part of kubeadm's configuration is in kind's.
 cluster_config() {
   mkdir -p .kind
@@ -171,14 +171,14 @@ remove_sidecar() {
   on_node 'kubectl delete -k agents && kubectl -n kube-system delete configmap konnectivity-agent-ca' >/dev/null
 }
 
-# answers waits until our API answered for 30 seconds in a row, each time about another name, about which the server has to ask
-# kube-apiserver. After a restart kube-apiserver may answer by what it stored about the API before, and the server may not reach it.
-# Even when both are well, the endpoints may change once more: the kubelet reports what it found meanwhile within 10 s, and
-# kube-controller-manager needs 15 s to lead again.
-answers() {
+# responds waits until our API has responded for 30 seconds in a row, each time to a request for another name, for which the
+# server has to send a SubjectAccessReview. After a restart kube-apiserver may use what it stored about the API before, and the
+# server may not reach kube-apiserver. Even when both are healthy, the endpoints may change again: the kubelet reports changes
+# within 10 s, and kube-controller-manager needs 15 s to lead again.
+responds() {
   local n=0 end=$((SECONDS + 180)) since=$SECONDS
   while [ $((SECONDS - since)) -lt 30 ]; do
-    [ $SECONDS -lt $end ] || fail "$1, our API did not answer for 30 seconds in a row within 3 minutes: $(cat "$work/errors")"
+    [ $SECONDS -lt $end ] || fail "$1, our API did not respond for 30 seconds in a row within 3 minutes: $(cat "$work/errors")"
     "$kubectl" get widget "none-$((n += 1))" --ignore-not-found --request-timeout=10s 2>"$work/errors" || since=$SECONDS
     sleep 0.5
   done
@@ -191,7 +191,7 @@ restarted() {
   follow "$1"
   say "waiting for the new kube-apiserver"
   scripts/kind.sh await-kube-apiserver "$before"
-  answers "after: $1"
+  responds "after: $1"
 }
 
 # static_pod runs the server beside kind's kube-apiserver.
@@ -218,7 +218,7 @@ suite_through_kind
 restarted "Switch kube-apiserver back" # as kubeadm upgrade does without --patches
 patched 0
 follow "Remove konnectivity"
-answers "without konnectivity"
+responds "without konnectivity"
 
 demo
 on_node 'cp /etc/kubernetes/pki/ca.{crt,key} .'

@@ -49,8 +49,8 @@ func evaluate(engine *promql.Engine, e evaluation) result {
 		return result{Error: err.Error()}
 	}
 	defer query.Close()
-	answer := query.Exec(context.Background())
-	vector, err := answer.Vector()
+	executed := query.Exec(context.Background())
+	vector, err := executed.Vector()
 	if err != nil {
 		return result{Error: err.Error()}
 	}

@@ -36,16 +36,16 @@ type matcher struct{ Label, Op, Value string }
 func main() {
 	switch strings.Join(os.Args[1:], " ") {
 	case "parse":
-		answer(parse)
+		respond(parse)
 	case "eval":
 		engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 10000, Timeout: time.Minute})
-		answer(func(e evaluation) result { return evaluate(engine, e) })
+		respond(func(e evaluation) result { return evaluate(engine, e) })
 	case "schema":
 		for _, panel := range []variants.PanelcfgConfig{heatmap.VariantConfig(), stat.VariantConfig(),
 			statetimeline.VariantConfig(), timeseries.VariantConfig()} {
 			cog.NewRuntime().RegisterPanelcfgVariant(panel)
 		}
-		answer(validate)
+		respond(validate)
 	default:
 		log.Fatal("usage: monitoring parse|eval|schema")
 	}
@@ -64,17 +64,17 @@ func validate(text json.RawMessage) string {
 	return ""
 }
 
-// answer reads a JSON array, and writes the result of each element.
-func answer[Q, A any](to func(Q) A) {
-	var questions []Q
-	if err := json.NewDecoder(os.Stdin).Decode(&questions); err != nil {
+// respond reads a JSON array, and writes the result of each element.
+func respond[Q, A any](to func(Q) A) {
+	var inputs []Q
+	if err := json.NewDecoder(os.Stdin).Decode(&inputs); err != nil {
 		log.Fatal(err)
 	}
-	answers := make([]A, len(questions))
-	for i, q := range questions {
-		answers[i] = to(q)
+	outputs := make([]A, len(inputs))
+	for i, q := range inputs {
+		outputs[i] = to(q)
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(answers); err != nil {
+	if err := json.NewEncoder(os.Stdout).Encode(outputs); err != nil {
 		log.Fatal(err)
 	}
 }

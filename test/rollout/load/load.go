@@ -260,7 +260,7 @@ func (l *Load) readBack() {
 		}
 		for name := range l.written {
 			if !found[name] {
-				l.t.Errorf("%s: %s was acknowledged and is not there", at.name, name)
+				l.t.Errorf("%s: %s was acknowledged and does not exist", at.name, name)
 			}
 		}
 	}

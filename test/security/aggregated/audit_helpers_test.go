@@ -29,10 +29,10 @@ type auditLogs struct{ kube, server string }
 func audited(dir, ttl string) (auditLogs, envtest.Options, error) {
 	l := auditLogs{filepath.Join(dir, "kube.log"), filepath.Join(dir, "server.log")}
 	const head = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n"
-	asker := "system:serviceaccount:" + envtest.Namespace + ":extension-apiserver"
+	sender := "system:serviceaccount:" + envtest.Namespace + ":extension-apiserver"
 	policies := map[string]string{
 		l.kube: head +
-			"- {level: RequestResponse, users: ['" + asker +
+			"- {level: RequestResponse, users: ['" + sender +
 			"'], resources: [{group: authorization.k8s.io, resources: [subjectaccessreviews]}]}\n" +
 			"- {level: Metadata, resources: [{group: " + group + "}]}\n" +
 			"- {level: None}\n",
@@ -82,10 +82,10 @@ func (l auditLogs) checks(t *testing.T, e *envtest.Environment) map[string][]aut
 	marker := unique("marker")
 	if a := direct(t, e, &user.DefaultInfo{Name: marker}).Do(t, http.MethodGet, "/metrics", nil,
 		nil); a.Status != http.StatusForbidden {
-		t.Fatalf("GET /metrics as a user without rights: %s, want 403", a)
+		t.Fatalf("GET /metrics as an unprivileged user: %s, want 403", a)
 	}
 	var reviews map[string][]authorizationv1.SubjectAccessReview
-	e.Eventually(t, "the event of the last check", envtest.Patience, func(context.Context) error {
+	e.Eventually(t, "the event of the last check", envtest.WaitTimeout, func(context.Context) error {
 		reviews = map[string][]authorizationv1.SubjectAccessReview{}
 		all, err := events(l.kube)
 		if err != nil {

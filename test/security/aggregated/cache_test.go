@@ -46,12 +46,12 @@ func testCacheKey(t *testing.T, e *envtest.Environment, log auditLogs) {
 	const times = 20
 	for range times {
 		if got := get(base, current+"/gadgets"); got != http.StatusOK {
-			t.Fatalf("list with the right: %d, want 200", got)
+			t.Fatalf("list with the permission: %d, want 200", got)
 		}
 	}
-	asked := len(log.checks(t, e)[name])
-	if asked == 0 || asked >= times {
-		t.Fatalf("%d questions about %d equal requests, want fewer and at least one", asked, times)
+	reviewed := len(log.checks(t, e)[name])
+	if reviewed == 0 || reviewed >= times {
+		t.Fatalf("%d SubjectAccessReviews for %d equal requests, want fewer and at least one", reviewed, times)
 	}
 	for _, tc := range []struct {
 		name   string
@@ -82,7 +82,7 @@ func testCacheKey(t *testing.T, e *envtest.Environment, log auditLogs) {
 				t.Errorf("status %d, want %d", got, tc.status)
 			}
 			if after := len(log.checks(t, e)[name]); after != before+1 {
-				t.Errorf("%d questions, want one: what differs must not share a verdict", after-before)
+				t.Errorf("%d SubjectAccessReviews, want one: different requests must not share a decision", after-before)
 			}
 		})
 	}
@@ -101,23 +101,23 @@ func testRevocation(t *testing.T, e *envtest.Environment) {
 	server, front := direct(t, e, who), through(t, e, who)
 	get := func(s envtest.Endpoint) int { return s.Do(t, http.MethodGet, current+"/gadgets", nil, nil).Status }
 	if got := get(server); got != http.StatusForbidden {
-		t.Fatalf("before there is a right: %d, want 403", got)
+		t.Fatalf("before the permission exists: %d, want 403", got)
 	}
 	revoke := allow(t, e, ofUser(who.Name), "", everything)
 	<-time.After(cacheTTL)
 	if got := get(server); got != http.StatusOK {
-		t.Errorf("a right that is older than the refusal that was remembered: %d, want 200", got)
+		t.Errorf("a permission that is older than the cached denial: %d, want 200", got)
 	}
 	if got := get(front); got != http.StatusOK {
 		t.Errorf("through kube-apiserver: %d, want 200", got)
 	}
 	revoke()
 	if got := get(front); got != http.StatusForbidden {
-		t.Errorf("through kube-apiserver, after it knows that the right is gone: %d, want 403", got)
+		t.Errorf("through kube-apiserver, after it has removed the permission: %d, want 403", got)
 	}
 	<-time.After(cacheTTL)
 	if got := get(server); got != http.StatusForbidden {
-		t.Errorf("a right that went longer ago than a verdict may be remembered: %d, want 403", got)
+		t.Errorf("a permission that was removed before the TTL of a cached decision: %d, want 403", got)
 	}
 }
 
@@ -128,8 +128,8 @@ func testLarge(t *testing.T, e *envtest.Environment, log auditLogs) {
 	allow(t, e, ofGroup(who.Groups[0]), "", everything)
 	server := direct(t, e, who)
 	for _, tc := range []struct {
-		length     int
-		remembered bool
+		length int
+		cached bool
 	}{{200, true}, {20_000, false}} {
 		const times = 5
 		path := current + "/gadgets/" + strings.Repeat("x", tc.length)
@@ -139,10 +139,10 @@ func testLarge(t *testing.T, e *envtest.Environment, log auditLogs) {
 				t.Fatalf("a name of %d bytes: %d, want 404", tc.length, got)
 			}
 		}
-		asked := len(log.checks(t, e)[who.Name]) - before
-		if remembered := asked < times; remembered != tc.remembered {
-			t.Errorf("a name of %d bytes: %d questions about %d requests; want it remembered: %t", tc.length, asked,
-				times, tc.remembered)
+		reviewed := len(log.checks(t, e)[who.Name]) - before
+		if cached := reviewed < times; cached != tc.cached {
+			t.Errorf("a name of %d bytes: %d SubjectAccessReviews for %d requests; want it cached: %t", tc.length, reviewed,
+				times, tc.cached)
 		}
 	}
 }

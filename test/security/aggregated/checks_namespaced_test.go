@@ -37,7 +37,7 @@ const applyQuery = "?fieldManager=security&force=true"
 func (s checkObjects) widgets(gv schema.GroupVersion) []check {
 	base := "/apis/" + gv.String() + "/namespaces/" + s.namespace + "/widgets"
 	item := base + "/" + s.widget
-	ask := func(verb, name string) []authorizationv1.SubjectAccessReviewSpec {
+	reviewOf := func(verb, name string) []authorizationv1.SubjectAccessReviewSpec {
 		return one(resourceCheck(gv, verb, "widgets", "", s.namespace, name))
 	}
 	row := func(verb, method, path string, header http.Header, body func(*testing.T) []byte, status int,
@@ -50,32 +50,32 @@ func (s checkObjects) widgets(gv schema.GroupVersion) []check {
 	jsonPatch := text(`[{"op":"add","path":"/metadata/annotations","value":{"by":"security"}}]`)
 	apply := text(`{"apiVersion":%q,"kind":"Widget","metadata":{"name":%q,"labels":{"by":"security"}}}`, gv, s.widget)
 	return []check{
-		row("create", "POST", base, nil, copyOf(item, created), 201, ask("create", "")),
-		row("create", "POST", base+"?dryRun=All", nil, copyOf(item, "never"), 201, ask("create", "")),
-		row("update", "PUT", item, nil, same(item), 200, ask("update", s.widget)),
-		row("update", "PUT", item+"?dryRun=All", nil, same(item), 200, ask("update", s.widget)),
+		row("create", "POST", base, nil, copyOf(item, created), 201, reviewOf("create", "")),
+		row("create", "POST", base+"?dryRun=All", nil, copyOf(item, "never"), 201, reviewOf("create", "")),
+		row("update", "PUT", item, nil, same(item), 200, reviewOf("update", s.widget)),
+		row("update", "PUT", item+"?dryRun=All", nil, same(item), 200, reviewOf("update", s.widget)),
 		// An update creates nothing, so it needs no other check.
-		row("update", "PUT", base+"/nobody", nil, copyOf(item, "nobody"), 404, ask("update", "nobody")),
-		row("patch", "PATCH", item, media(types.JSONPatchType), jsonPatch, 200, ask("patch", s.widget)),
-		row("patch", "PATCH", item, media(types.MergePatchType), annotate, 200, ask("patch", s.widget)),
-		row("patch", "PATCH", item, media(types.StrategicMergePatchType), annotate, 200, ask("patch", s.widget)),
-		row("patch", "PATCH", item+applyQuery, media(types.ApplyYAMLPatchType), apply, 200, ask("patch", s.widget)),
-		row("patch", "PATCH", item+"?dryRun=All", media(types.MergePatchType), annotate, 200, ask("patch", s.widget)),
-		row("patch", "PATCH", base+"/nobody", media(types.MergePatchType), annotate, 404, ask("patch", "nobody")),
+		row("update", "PUT", base+"/nobody", nil, copyOf(item, "nobody"), 404, reviewOf("update", "nobody")),
+		row("patch", "PATCH", item, media(types.JSONPatchType), jsonPatch, 200, reviewOf("patch", s.widget)),
+		row("patch", "PATCH", item, media(types.MergePatchType), annotate, 200, reviewOf("patch", s.widget)),
+		row("patch", "PATCH", item, media(types.StrategicMergePatchType), annotate, 200, reviewOf("patch", s.widget)),
+		row("patch", "PATCH", item+applyQuery, media(types.ApplyYAMLPatchType), apply, 200, reviewOf("patch", s.widget)),
+		row("patch", "PATCH", item+"?dryRun=All", media(types.MergePatchType), annotate, 200, reviewOf("patch", s.widget)),
+		row("patch", "PATCH", base+"/nobody", media(types.MergePatchType), annotate, 404, reviewOf("patch", "nobody")),
 		// An apply that creates also needs the permission to create.
 		row("patch", "PATCH", base+"/"+applied+applyQuery, media(types.ApplyYAMLPatchType),
 			kindOf(copyOf(item, applied)), 201,
-			append(ask("patch", applied), ask("create", applied)...)),
-		row("delete", "DELETE", base+"/"+applied+"?dryRun=All", nil, nil, 200, ask("delete", applied)),
-		row("delete", "DELETE", base+"/"+applied, nil, nil, 200, ask("delete", applied)),
-		row("delete", "DELETE", base+"/nobody", nil, nil, 404, ask("delete", "nobody")),
+			append(reviewOf("patch", applied), reviewOf("create", applied)...)),
+		row("delete", "DELETE", base+"/"+applied+"?dryRun=All", nil, nil, 200, reviewOf("delete", applied)),
+		row("delete", "DELETE", base+"/"+applied, nil, nil, 200, reviewOf("delete", applied)),
+		row("delete", "DELETE", base+"/nobody", nil, nil, 404, reviewOf("delete", "nobody")),
 		row("deletecollection", "DELETE", base+"?labelSelector=by=nobody&fieldSelector=metadata.name!=x", nil, nil, 200,
 			one(selecting(resourceCheck(gv, "deletecollection", "widgets", "", s.namespace, ""),
 				[]metav1.FieldSelectorRequirement{{Key: "metadata.name", Operator: metav1.FieldSelectorOpNotIn,
 					Values: []string{"x"}}},
 				[]metav1.LabelSelectorRequirement{{Key: "by", Operator: metav1.LabelSelectorOpIn,
 					Values: []string{"nobody"}}}))),
-		row("deletecollection", "DELETE", base+"?dryRun=All", nil, nil, 200, ask("deletecollection", "")),
+		row("deletecollection", "DELETE", base+"?dryRun=All", nil, nil, 200, reviewOf("deletecollection", "")),
 		row("deletecollection", "DELETE", base+"?labelSelector=!by,none", nil, nil, 200,
 			one(selecting(resourceCheck(gv, "deletecollection", "widgets", "", s.namespace, ""), nil,
 				[]metav1.LabelSelectorRequirement{
@@ -89,7 +89,7 @@ func (s checkObjects) widgets(gv schema.GroupVersion) []check {
 func (s checkObjects) widgetReads(gv schema.GroupVersion) []check {
 	prefix := "/apis/" + gv.String()
 	base := prefix + "/namespaces/" + s.namespace + "/widgets"
-	ask := func(verb, namespace, name string) authorizationv1.SubjectAccessReviewSpec {
+	reviewOf := func(verb, namespace, name string) authorizationv1.SubjectAccessReviewSpec {
 		return resourceCheck(gv, verb, "widgets", "", namespace, name)
 	}
 	row := func(verb, path string, want authorizationv1.SubjectAccessReviewSpec) check {
@@ -109,28 +109,28 @@ func (s checkObjects) widgetReads(gv schema.GroupVersion) []check {
 	}
 	const watch = "&watch=1&timeoutSeconds=30"
 	rows := []check{
-		row("get", base+"/"+s.widget, ask("get", s.namespace, s.widget)),
-		row("list", base, ask("list", s.namespace, "")),
-		row("list", prefix+"/widgets", ask("list", "", "")),
+		row("get", base+"/"+s.widget, reviewOf("get", s.namespace, s.widget)),
+		row("list", base, reviewOf("list", s.namespace, "")),
+		row("list", prefix+"/widgets", reviewOf("list", "", "")),
 		row("list", base+"?fieldSelector=metadata.name="+s.widget,
-			selecting(ask("list", s.namespace, s.widget), byName, nil)),
-		row("list", base+"?labelSelector="+labels, selecting(ask("list", s.namespace, ""), nil, byLabels)),
-		row("list", base+"?limit=1", ask("list", s.namespace, "")),
-		row("watch", base+"?"+watch, ask("watch", s.namespace, "")),
-		row("watch", prefix+"/widgets?"+watch, ask("watch", "", "")),
+			selecting(reviewOf("list", s.namespace, s.widget), byName, nil)),
+		row("list", base+"?labelSelector="+labels, selecting(reviewOf("list", s.namespace, ""), nil, byLabels)),
+		row("list", base+"?limit=1", reviewOf("list", s.namespace, "")),
+		row("watch", base+"?"+watch, reviewOf("watch", s.namespace, "")),
+		row("watch", prefix+"/widgets?"+watch, reviewOf("watch", "", "")),
 		row("watch", base+"?fieldSelector=metadata.name="+s.widget+watch,
-			selecting(ask("watch", s.namespace, s.widget), byName, nil)),
-		row("watch", base+"?labelSelector="+labels+watch, selecting(ask("watch", s.namespace, ""), nil, byLabels)),
+			selecting(reviewOf("watch", s.namespace, s.widget), byName, nil)),
+		row("watch", base+"?labelSelector="+labels+watch, selecting(reviewOf("watch", s.namespace, ""), nil, byLabels)),
 		// The old path of watches has no selectors in the check, which then covers more than is
 		// read.
 		row("watch", prefix+"/watch/namespaces/"+s.namespace+"/widgets?timeoutSeconds=30",
-			ask("watch", s.namespace, "")),
+			reviewOf("watch", s.namespace, "")),
 		row("watch", prefix+"/watch/namespaces/"+s.namespace+"/widgets/"+s.widget+"?timeoutSeconds=30",
-			ask("watch", s.namespace, s.widget)),
-		row("watch", prefix+"/watch/widgets?labelSelector=a=b&timeoutSeconds=30", ask("watch", "", "")),
+			reviewOf("watch", s.namespace, s.widget)),
+		row("watch", prefix+"/watch/widgets?labelSelector=a=b&timeoutSeconds=30", reviewOf("watch", "", "")),
 	}
 	// An invalid selector restricts nothing: the check is for the whole list.
-	bad := row("list", base+"?labelSelector="+url.QueryEscape("a=("), ask("list", s.namespace, ""))
+	bad := row("list", base+"?labelSelector="+url.QueryEscape("a=("), reviewOf("list", s.namespace, ""))
 	bad.status = http.StatusBadRequest
 	return append(rows, bad)
 }

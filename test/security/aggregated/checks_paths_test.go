@@ -45,24 +45,24 @@ func (s checkObjects) paths() []check {
 	}
 	gv := install.GroupVersions()[0]
 	object := widgetsOf(s.namespace) + "/" + s.widget
-	ask := func(verb, subresource string) []authorizationv1.SubjectAccessReviewSpec {
+	reviewOf := func(verb, subresource string) []authorizationv1.SubjectAccessReviewSpec {
 		return one(resourceCheck(gv, verb, "widgets", subresource, s.namespace, s.widget))
 	}
 	return append(rows,
 		// A path that is not served is checked as well, before the response discloses that it does
 		// not exist.
-		check{method: "POST", path: object, status: 405, want: ask("create", "")},
-		check{method: "HEAD", path: object, status: 405, want: ask("get", "")},
-		check{method: "OPTIONS", path: object, status: 405, want: ask("", "")},
-		check{method: "DELETE", path: object + "/status", status: 405, want: ask("delete", "status")},
-		check{method: "POST", path: object + "/console", status: 405, want: ask("create", "console")},
-		check{method: "GET", path: object + "/exec", status: 404, want: ask("get", "exec")},
-		check{method: "GET", path: object + "/status/more", status: 404, want: ask("get", "status")},
+		check{method: "POST", path: object, status: 405, want: reviewOf("create", "")},
+		check{method: "HEAD", path: object, status: 405, want: reviewOf("get", "")},
+		check{method: "OPTIONS", path: object, status: 405, want: reviewOf("", "")},
+		check{method: "DELETE", path: object + "/status", status: 405, want: reviewOf("delete", "status")},
+		check{method: "POST", path: object + "/console", status: 405, want: reviewOf("create", "console")},
+		check{method: "GET", path: object + "/exec", status: 404, want: reviewOf("get", "exec")},
+		check{method: "GET", path: object + "/status/more", status: 404, want: reviewOf("get", "status")},
 		check{method: "GET", path: current + "/nothing", status: 404,
 			want: one(resourceCheck(gv, "list", "nothing", "", "", ""))},
 		check{method: "DELETE", path: current + "/widgets", status: 405,
 			want: one(resourceCheck(gv, "deletecollection", "widgets", "", "", ""))},
 		check{method: "GET", path: current + "/proxy/namespaces/" + s.namespace + "/widgets/" + s.widget, status: 404,
-			want: ask("proxy", "")},
+			want: reviewOf("proxy", "")},
 	)
 }

@@ -59,19 +59,19 @@ func sameIdentity(t *testing.T, said, saw []byte) authenticationv1.UserInfo {
 	if got.Authenticator != "RequestHeader" || got.ProxySubject != "CN="+certs.FrontProxyUser {
 		t.Errorf("accepted by %s for %s, want RequestHeader for the front proxy", got.Authenticator, got.ProxySubject)
 	}
-	asked := authorizationv1.SubjectAccessReviewSpec{User: want.Username, UID: want.UID, Groups: want.Groups}
+	reviewed := authorizationv1.SubjectAccessReviewSpec{User: want.Username, UID: want.UID, Groups: want.Groups}
 	for key, values := range want.Extra {
-		if asked.Extra == nil {
-			asked.Extra = map[string]authorizationv1.ExtraValue{}
+		if reviewed.Extra == nil {
+			reviewed.Extra = map[string]authorizationv1.ExtraValue{}
 		}
-		asked.Extra[key] = authorizationv1.ExtraValue(values)
+		reviewed.Extra[key] = authorizationv1.ExtraValue(values)
 	}
-	asked.ResourceAttributes = resourceCheck(v1.SchemeGroupVersion, "create", "identityreviews", "", "",
+	reviewed.ResourceAttributes = resourceCheck(v1.SchemeGroupVersion, "create", "identityreviews", "", "",
 		"").ResourceAttributes
 	// One review, of the user itself: a header Impersonate-* that arrived would cause another,
 	// with the verb impersonate.
 	all := specs(logs.checks(t, shared)[want.Username])
-	if diff := cmp.Diff(one(asked), all); diff != "" {
+	if diff := cmp.Diff(one(reviewed), all); diff != "" {
 		t.Errorf("authorization checks (-want +got):\n%s", diff)
 	}
 	return want

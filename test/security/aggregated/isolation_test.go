@@ -71,7 +71,7 @@ func (n tenant) attacks(t *testing.T, server envtest.Endpoint) []attack {
 	no, bad := []int{403}, []int{400}
 	// An encoded separator remains in one path segment: a name that no object has, or a namespace
 	// without permissions.
-	odd := []int{400, 403, 404}
+	rejections := []int{400, 403, 404}
 	body := widgetJSON(n.theirs, "intruder")
 	merge := types.MergePatchType
 	return []attack{
@@ -111,19 +111,19 @@ func (n tenant) attacks(t *testing.T, server envtest.Endpoint) []attack {
 		{"own token in their namespace", "GET", theirs + "?limit=1&" + ownToken, "", nil, no},
 		{"own token for all", "GET", all + "?limit=500&" + ownToken, "", nil, no},
 		{"their namespace as a parameter", "GET", own + "?namespace=" + n.theirs, "", nil, []int{200}},
-		{"up and down", "GET", own + "/../../" + n.theirs + "/widgets", "", nil, odd},
-		{"up and down, encoded", "GET", own + "/..%2f..%2f" + n.theirs + "%2fwidgets", "", nil, odd},
-		{"up and down, dots encoded", "GET", own + "/%2e%2e/%2e%2e/" + n.theirs + "/widgets", "", nil, odd},
+		{"up and down", "GET", own + "/../../" + n.theirs + "/widgets", "", nil, rejections},
+		{"up and down, encoded", "GET", own + "/..%2f..%2f" + n.theirs + "%2fwidgets", "", nil, rejections},
+		{"up and down, dots encoded", "GET", own + "/%2e%2e/%2e%2e/" + n.theirs + "/widgets", "", nil, rejections},
 		{"namespace with a slash", "GET", current + "/namespaces/" + n.own + "%2f..%2f" + n.theirs + "/widgets",
-			"", nil, odd},
-		{"name with their namespace", "GET", own + "/..%2f" + n.theirs + "%2f" + secret + "-a", "", nil, odd},
+			"", nil, rejections},
+		{"name with their namespace", "GET", own + "/..%2f" + n.theirs + "%2f" + secret + "-a", "", nil, rejections},
 		{"name with their namespace by field", "GET", own + "?fieldSelector=metadata.name=" +
 			url.QueryEscape("../"+n.theirs+"/"+secret+"-a"), "", nil, []int{200, 400}},
 		{"watch by a name with their namespace", "GET", own + "?timeoutSeconds=1&watch=1&fieldSelector=metadata.name=" +
 			url.QueryEscape("../"+n.theirs+"/"+secret+"-a"), "", nil, []int{200, 400}},
 		{"namespace with a part of the name", "GET", current + "/namespaces/" + n.theirs[:len(n.theirs)-1] +
 			"/widgets", "", nil, no},
-		{"empty namespace", "GET", current + "/namespaces//widgets", "", nil, odd},
+		{"empty namespace", "GET", current + "/namespaces//widgets", "", nil, rejections},
 	}
 }
 

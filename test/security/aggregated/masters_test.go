@@ -24,7 +24,7 @@ func TestS24Masters(t *testing.T) {
 	master := &user.DefaultInfo{Name: name, Groups: []string{user.SystemPrivilegedGroup}}
 	direct(t, shared, master).Must(t, http.MethodGet, "/metrics", nil, nil)
 	if got := specs(logs.checks(t, shared)[name]); got != nil {
-		t.Errorf("our server asked about a user of system:masters: %+v; want no question", got)
+		t.Errorf("our server reviewed a user of system:masters: %+v; want no SubjectAccessReview", got)
 	}
 
 	// Similar group names are reviewed, and denied.
@@ -40,7 +40,7 @@ func TestS24Masters(t *testing.T) {
 			t.Errorf("groups %q at our server: %s, want 403", groups, got)
 		}
 		if got := logs.checks(t, shared)[who.Name]; len(got) != 1 {
-			t.Errorf("groups %q: our server asked %d times, want once", groups, len(got))
+			t.Errorf("groups %q: our server sent %d SubjectAccessReviews, want one", groups, len(got))
 		}
 	}
 }

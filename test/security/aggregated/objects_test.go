@@ -100,7 +100,7 @@ func allow(t *testing.T, e *envtest.Environment, subject rbacv1.Subject, namespa
 		t.Fatal(err)
 	}
 	settle := func(want bool) {
-		e.Eventually(t, fmt.Sprintf("rights of %s: %t", subject.Name, want), envtest.Patience,
+		e.Eventually(t, fmt.Sprintf("permissions of %s: %t", subject.Name, want), envtest.WaitTimeout,
 			func(ctx context.Context) error {
 				for _, rule := range rules {
 					got, err := allowed(ctx, t, e, subject, namespace, rule)

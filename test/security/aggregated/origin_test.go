@@ -64,7 +64,7 @@ func dialPlain(t *testing.T, address string) *wire {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(envtest.Patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(envtest.WaitTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	return &wire{conn, bufio.NewReader(conn), address}

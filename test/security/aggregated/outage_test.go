@@ -34,30 +34,30 @@ func TestS21Outage(t *testing.T) {
 	members := unique("members")
 	allow(t, e, ofGroup(members), "", everything, everywhere)
 	known := &user.DefaultInfo{Name: unique("known"), Groups: []string{members}}
-	get := func(who *user.DefaultInfo, path string) envtest.Answer {
+	get := func(who *user.DefaultInfo, path string) envtest.Response {
 		return direct(t, e, who).Do(t, http.MethodGet, path, nil, nil)
 	}
-	stranger := func() *user.DefaultInfo {
+	unprivileged := func() *user.DefaultInfo {
 		return &user.DefaultInfo{Name: unique("stranger"), Groups: []string{members}}
 	}
 	const list = "/gadgets"
 	// The positive control: before the outage, both have the permission.
-	for _, who := range []*user.DefaultInfo{known, stranger()} {
+	for _, who := range []*user.DefaultInfo{known, unprivileged()} {
 		if got := get(who, "/metrics"); got.Status != http.StatusOK {
-			t.Fatalf("metrics with the right: %s, want 200", got)
+			t.Fatalf("metrics with the permission: %s, want 200", got)
 		}
 		if got := get(who, current+list); got.Status != http.StatusOK {
-			t.Fatalf("list with the right: %s, want 200", got)
+			t.Fatalf("list with the permission: %s, want 200", got)
 		}
 	}
 	t.Run("silent", func(t *testing.T) {
 		pause(t, e, syscall.SIGSTOP)
 		defer pause(t, e, syscall.SIGCONT)
-		refuseAll(t, e, stranger)
+		refuseAll(t, e, unprivileged)
 		if got := get(known, current+list); got.Status != http.StatusOK {
-			t.Errorf("what was allowed before, and is remembered: %s, want 200", got)
+			t.Errorf("a request with a cached decision: %s, want 200", got)
 		}
-		// TestS13Silence checks that /readyz reports it too, a little later: here
+		// TestS13NoResponse checks that /readyz reports it too, a little later: here
 		// kube-controller-manager would not outlive the wait.
 		if metrics := get(known, "/metrics"); !strings.Contains(string(metrics.Body),
 			`apiserver_delegated_authz_request_total{code="<error>"}`) {
@@ -67,18 +67,18 @@ func TestS21Outage(t *testing.T) {
 			t.Errorf("livez: %s, want 200: to restart the server would mend nothing", got)
 		}
 	})
-	recovered(t, e, stranger)
+	recovered(t, e, unprivileged)
 	t.Run("restarted", func(t *testing.T) {
 		if err := e.RestartKubeAPIServer(t.Context(), e.KubeAPIServers[0]); err != nil {
 			t.Fatal(err)
 		}
-		recovered(t, e, stranger)
+		recovered(t, e, unprivileged)
 	})
 }
 
 // refuseAll concurrently sends requests of different users and verbs, and fails if any is not
 // rejected.
-func refuseAll(t *testing.T, e *envtest.Environment, stranger func() *user.DefaultInfo) {
+func refuseAll(t *testing.T, e *envtest.Environment, unprivileged func() *user.DefaultInfo) {
 	t.Helper()
 	requests := []struct{ method, path string }{
 		{"GET", current + "/gadgets"}, {"GET", current + "/gadgets?watch=1&timeoutSeconds=1"},
@@ -86,10 +86,10 @@ func refuseAll(t *testing.T, e *envtest.Environment, stranger func() *user.Defau
 		{"DELETE", current + "/gadgets"}, {"GET", "/metrics"}, {"GET", "/openapi/v2"}, {"GET", current},
 	}
 	const times = 5
-	results := make([]envtest.Answer, times*len(requests))
+	results := make([]envtest.Response, times*len(requests))
 	var all sync.WaitGroup
 	for i := range results {
-		server, request := direct(t, e, stranger()), requests[i%len(requests)]
+		server, request := direct(t, e, unprivileged()), requests[i%len(requests)]
 		all.Go(func() { results[i] = server.Do(t, request.method, request.path, nil, reviewJSON) })
 	}
 	all.Wait()
@@ -104,23 +104,23 @@ func refuseAll(t *testing.T, e *envtest.Environment, stranger func() *user.Defau
 		t.Errorf("%s %s: %s, want 500", requests[i%len(requests)].method, requests[i%len(requests)].path, got)
 	}
 	if in > 0 {
-		t.Errorf("%d of %d requests were let in without a verdict, want 0", in, len(results))
+		t.Errorf("%d of %d requests were allowed without a decision, want 0", in, len(results))
 	}
 }
 
 // recovered waits until the server is ready, and authorizes users that it has not seen before.
-func recovered(t *testing.T, e *envtest.Environment, stranger func() *user.DefaultInfo) {
+func recovered(t *testing.T, e *envtest.Environment, unprivileged func() *user.DefaultInfo) {
 	t.Helper()
-	e.Eventually(t, "requests to be authorized again", envtest.Patience, func(context.Context) error {
+	e.Eventually(t, "requests to be authorized again", envtest.WaitTimeout, func(context.Context) error {
 		for _, path := range []string{current + "/gadgets", "/readyz"} {
-			if got := direct(t, e, stranger()).Do(t, http.MethodGet, path, nil, nil); got.Status != http.StatusOK {
+			if got := direct(t, e, unprivileged()).Do(t, http.MethodGet, path, nil, nil); got.Status != http.StatusOK {
 				return fmt.Errorf("GET %s: %s", path, got)
 			}
 		}
 		return nil
 	})
-	e.Eventually(t, "requests through kube-apiserver", envtest.Patience, func(context.Context) error {
-		if got := through(t, e, stranger()).Do(t, http.MethodGet, current+"/gadgets", nil,
+	e.Eventually(t, "requests through kube-apiserver", envtest.WaitTimeout, func(context.Context) error {
+		if got := through(t, e, unprivileged()).Do(t, http.MethodGet, current+"/gadgets", nil,
 			nil); got.Status != http.StatusOK {
 			return fmt.Errorf("list: %s", got)
 		}
@@ -139,7 +139,7 @@ func pause(t *testing.T, e *envtest.Environment, signal syscall.Signal) {
 	if signal != syscall.SIGSTOP {
 		return
 	}
-	e.Eventually(t, "kube-apiserver to be stopped", envtest.Patience, func(context.Context) error {
+	e.Eventually(t, "kube-apiserver to be stopped", envtest.WaitTimeout, func(context.Context) error {
 		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 		if err != nil {
 			return err

@@ -118,7 +118,7 @@ func selfInfo(t *testing.T, said []byte) authenticationv1.UserInfo {
 func compareRecords(t *testing.T, id string, r record, who authenticationv1.UserInfo, impersonator string) {
 	t.Helper()
 	if id == "" {
-		t.Fatal("an answer without an Audit-Id")
+		t.Fatal("a response without an Audit-Id")
 	}
 	kube, own := completed(t, logs.kube, id), completed(t, logs.server, id)
 	if diff := cmp.Diff(who, own.User); diff != "" || own.ImpersonatedUser != nil {
@@ -151,7 +151,7 @@ func compareRecords(t *testing.T, id string, r record, who authenticationv1.User
 func completed(t *testing.T, log, id string) auditv1.Event {
 	t.Helper()
 	var found auditv1.Event
-	shared.Eventually(t, "the event "+id+" in "+log, envtest.Patience, func(context.Context) error {
+	shared.Eventually(t, "the event "+id+" in "+log, envtest.WaitTimeout, func(context.Context) error {
 		all, err := events(log)
 		if err != nil {
 			return err

@@ -50,7 +50,7 @@ func TestS42NoRedirect(t *testing.T) {
 		}
 	}
 	if served < len(paths)*3/4 {
-		t.Errorf("%d of %d paths answer 2xx; want most, or the crawl shows little", served, len(paths))
+		t.Errorf("%d of %d paths return 2xx; want most, or the crawl shows little", served, len(paths))
 	}
 }
 

@@ -46,7 +46,7 @@ func dial(t *testing.T, config *rest.Config) *wire {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(envtest.Patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(envtest.WaitTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	return &wire{conn, bufio.NewReader(conn), target.Host}
@@ -66,17 +66,17 @@ func (w *wire) send(t *testing.T, method, path, body string, lines ...string) {
 }
 
 // receive reads a response. It returns an error if the connection is closed.
-func (w *wire) receive() (envtest.Answer, error) {
+func (w *wire) receive() (envtest.Response, error) {
 	resp, err := http.ReadResponse(w.reader, nil)
 	if err != nil {
-		return envtest.Answer{}, err
+		return envtest.Response{}, err
 	}
 	if resp.StatusCode == http.StatusSwitchingProtocols {
-		return envtest.Answer{Status: resp.StatusCode, Header: resp.Header}, nil
+		return envtest.Response{Status: resp.StatusCode, Header: resp.Header}, nil
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	return envtest.Answer{Status: resp.StatusCode, Header: resp.Header, Body: body}, err
+	return envtest.Response{Status: resp.StatusCode, Header: resp.Header, Body: body}, err
 }
 
 // TestS07Smuggling checks that no header of a kube-apiserver client makes the server take it for
@@ -134,7 +134,7 @@ func TestS07Smuggling(t *testing.T) {
 		t.Run(name, func(t *testing.T) { smuggle(t, config, tc.lines, tc.refused) })
 	}
 	for _, spec := range specs(logs.checks(t, shared)["admin"]) {
-		t.Errorf("our server asked about the user that was claimed: %+v", spec)
+		t.Errorf("our server reviewed the claimed user: %+v", spec)
 	}
 }
 
@@ -146,7 +146,7 @@ func smuggle(t *testing.T, config *rest.Config, lines []string, refused int) {
 	w.send(t, http.MethodPost, current+reviews, string(reviewJSON), lines...)
 	got, err := w.receive()
 	if err != nil {
-		t.Fatalf("no answer: %v", err)
+		t.Fatalf("no response: %v", err)
 	}
 	if got.Status == http.StatusServiceUnavailable && refused == got.Status {
 		// kube-apiserver hides the response to an upgrade request that was not upgraded. The log
@@ -176,9 +176,9 @@ func isMallory(t *testing.T, who authenticationv1.UserInfo) {
 	}
 }
 
-// TestS20Refused checks that a user without the permission to impersonate gets 403 from
-// kube-apiserver, which sends no request to the server.
-func TestS20Refused(t *testing.T) {
+// TestS20ImpersonationForbidden checks that a user without the permission to impersonate gets 403
+// from kube-apiserver, which sends no request to the server.
+func TestS20ImpersonationForbidden(t *testing.T) {
 	anybody(t)
 	name, bob := unique("mallory"), unique("bob")
 	config, err := shared.Config(name)
@@ -186,24 +186,24 @@ func TestS20Refused(t *testing.T) {
 		t.Fatal(err)
 	}
 	config.Impersonate = rest.ImpersonationConfig{UserName: bob}
-	post := func() envtest.Answer {
+	post := func() envtest.Response {
 		return newEndpoint(t, config).Do(t, http.MethodPost, current+reviews, nil, reviewJSON)
 	}
 	if got := post(); got.Status != http.StatusForbidden || !strings.Contains(string(got.Body), `cannot impersonate`) {
-		t.Errorf("impersonation without the right: %s, want 403 of kube-apiserver", got)
+		t.Errorf("impersonation without the permission: %s, want 403 of kube-apiserver", got)
 	}
 	if got := specs(logs.checks(t, shared)[bob]); got != nil {
-		t.Errorf("our server asked about %s: %+v", bob, got)
+		t.Errorf("our server reviewed %s: %+v", bob, got)
 	}
 	// The same request with the permission, which covers one user and no group.
 	allow(t, shared, ofUser(name), "", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"users"},
 		Verbs: []string{"impersonate"}})
 	if got := post(); got.Status != http.StatusCreated || seen(t, got.Body).UserInfo.Username != bob {
-		t.Errorf("impersonation with the right: %s, want 201 as %s", got, bob)
+		t.Errorf("impersonation with the permission: %s, want 201 as %s", got, bob)
 	}
 	config.Impersonate.Groups = []string{user.SystemPrivilegedGroup}
 	if got := post(); got.Status != http.StatusForbidden {
-		t.Errorf("impersonation of system:masters with the right to impersonate users: %s, want 403", got)
+		t.Errorf("impersonation of system:masters with the permission to impersonate users: %s, want 403", got)
 	}
 }
 
@@ -230,12 +230,12 @@ func TestS20Constrained(t *testing.T) {
 	server := newEndpoint(t, config)
 	if got := server.Must(t, http.MethodPost, current+reviews, nil, reviewJSON); seen(t,
 		got.Body).UserInfo.Username != bob {
-		t.Errorf("create of a review, to which the right is: %s, want it as %s", got, bob)
+		t.Errorf("create of a review, with the permission: %s, want it as %s", got, bob)
 	}
 	if got := server.Do(t, http.MethodGet, current+"/gadgets", nil, nil); got.Status != http.StatusForbidden {
-		t.Errorf("list, to which the right is not: %s, want 403", got)
+		t.Errorf("list, without the permission: %s, want 403", got)
 	}
 	if got := specs(logs.checks(t, shared)[bob]); len(got) != 1 {
-		t.Errorf("our server asked %d times about %s, want once: %+v", len(got), bob, got)
+		t.Errorf("our server sent %d SubjectAccessReviews for %s, want one: %+v", len(got), bob, got)
 	}
 }

@@ -26,13 +26,13 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 )
 
-// TestS07Space checks the handling of a name that ends with a space, which is a different name. It
-// arrives complete over HTTP/2, which kube-apiserver uses for proxied requests.
+// TestS07TrailingSpace checks the handling of a name that ends with a space, which is a different
+// name. It arrives complete over HTTP/2, which kube-apiserver uses for proxied requests.
 //
 // An upgrade request uses HTTP/1.1, where kube-apiserver trims the values of headers before the
 // server can see them. So no client certificate and no other source of names and groups may
 // contain leading or trailing spaces. certgen rejects them.
-func TestS07Space(t *testing.T) {
+func TestS07TrailingSpace(t *testing.T) {
 	anybody(t)
 	name := unique("alice")
 	config := spaced(t, name+" ", "makers ")

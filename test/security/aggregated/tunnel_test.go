@@ -27,24 +27,24 @@ func TestS43Tunnel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rights := []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{"*"},
+	allRules := []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{"*"},
 		Verbs: []string{"get", "list", "watch"}}}
-	allow(t, shared, ofUser(mallory), "", rights...)
+	allow(t, shared, ofUser(mallory), "", allRules...)
 	item := widgetsOf(namespace) + "/w"
 	for name, tc := range map[string]struct {
 		path   string
 		status int
 	}{
 		// kube-apiserver turns a success without an upgrade into 503.
-		"discovery":                      {current, 503},
-		"a list":                         {widgetsOf(namespace), 503},
-		"an object":                      {item, 503},
-		"an object that is not there":    {item + "x", 404},
-		"a subresource":                  {item + "/status", 503},
-		"no subresource":                 {item + "/exec", 404},
-		"a console without the right":    {item + "/console", 403},
-		"a path that kube-apiserver has": {"/healthz", 200},
-		"what kube-apiserver refuses":    {"/api/v1/namespaces/kube-system/secrets", 403},
+		"discovery":                        {current, 503},
+		"a list":                           {widgetsOf(namespace), 503},
+		"an object":                        {item, 503},
+		"an object that does not exist":    {item + "x", 404},
+		"a subresource":                    {item + "/status", 503},
+		"no subresource":                   {item + "/exec", 404},
+		"a console without the permission": {item + "/console", 403},
+		"a path that kube-apiserver has":   {"/healthz", 200},
+		"what kube-apiserver refuses":      {"/api/v1/namespaces/kube-system/secrets", 403},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, protocol := range []string{"websocket", "SPDY/3.1", "h2c", "anything"} {
@@ -58,7 +58,7 @@ func TestS43Tunnel(t *testing.T) {
 			}
 		})
 	}
-	t.Run("positive control: a console with the right", func(t *testing.T) {
+	t.Run("positive control: a console with the permission", func(t *testing.T) {
 		allow(t, shared, ofUser(mallory), "", rbacv1.PolicyRule{APIGroups: []string{group},
 			Resources: []string{"widgets/console"}, Verbs: []string{"create"}})
 		w := dial(t, config)
@@ -71,7 +71,7 @@ func TestS43Tunnel(t *testing.T) {
 		w.claim(t, "after the upgrade", mallory)
 	})
 	if got := specs(logs.checks(t, shared)["root"]); got != nil {
-		t.Errorf("our server believed a claim: %+v", got)
+		t.Errorf("our server accepted a claim: %+v", got)
 	}
 }
 
@@ -99,13 +99,13 @@ func (w *wire) claim(t *testing.T, what, name string) {
 	}
 	got, err := w.receive()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("%s: the connection is open and silent", what)
+		t.Errorf("%s: the connection is open, without a response", what)
 	}
 	if err != nil {
 		return
 	}
 	if got.Status != http.StatusCreated || seen(t, got.Body).UserInfo.Username != name {
-		t.Errorf("%s: the second request was answered with %s; want a closed connection, or one of %s itself",
+		t.Errorf("%s: the second request got %s; want a closed connection, or one of %s itself",
 			what, got, name)
 	}
 }

@@ -26,8 +26,8 @@ func reviewStatus(fields string) http.HandlerFunc {
 		`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{`+fields+`}}`)
 }
 
-// judge scripts the responses to SubjectAccessReviews by their spec.
-func (s *server) judge(t *testing.T, by func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc) {
+// decide scripts the responses to SubjectAccessReviews by their spec.
+func (s *server) decide(t *testing.T, by func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc) {
 	t.Helper()
 	s.script(accessReviews, func(w http.ResponseWriter, req *http.Request) {
 		body, _ := readAll(req)
@@ -53,7 +53,7 @@ func TestS21ReviewFails(t *testing.T) {
 		"403": reply(http.StatusForbidden, statusOf(http.StatusForbidden, metav1.StatusReasonForbidden)),
 		"429": reply(http.StatusTooManyRequests,
 			statusOf(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)),
-		"no-answer":          hang,
+		"no-response":        hang,
 		"broken-connection":  reset,
 		"invalid-json":       reply(http.StatusCreated, `{"status":{"allowed":true`),
 		"html":               reply(http.StatusOK, "<html>allowed: true</html>"),
@@ -67,7 +67,7 @@ func TestS21ReviewFails(t *testing.T) {
 		"another-kind":       reply(http.StatusCreated, `{"apiVersion":"v1","kind":"Status","status":"Success"}`),
 		"allowed":            reviewStatus(`"allowed":true`),
 	}
-	s.judge(t, func(spec authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return scripts[spec.User] })
+	s.decide(t, func(spec authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return scripts[spec.User] })
 	proxy := frontProxy(t)
 	var through atomic.Int32
 	t.Run("scripts", func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestS21ReviewFails(t *testing.T) {
 		}
 	})
 	t.Logf("%d of %d requests without a clear yes got through", through.Load(), 5*(len(scripts)-1))
-	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return reviewStatus(`"allowed":true`) })
+	s.decide(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return reviewStatus(`"allowed":true`) })
 	list := s.get(t, proxy, http.Header{"X-Remote-User": {"afterwards"}})
 	if got := strings.Count(list.body, `"name":"`); list.status != http.StatusOK || got != 5 ||
 		strings.Count(list.body, `"name":"allowed-`) != 5 {
@@ -96,17 +96,17 @@ func TestS21ReviewFails(t *testing.T) {
 }
 
 // five creates five gadgets concurrently.
-func (s *server) five(proxy *tls.Certificate, user string) []answer {
-	answers := make([]answer, 5)
+func (s *server) five(proxy *tls.Certificate, user string) []response {
+	responses := make([]response, 5)
 	var wait sync.WaitGroup
-	for i := range answers {
+	for i := range responses {
 		wait.Go(func() {
-			answers[i] = s.try(proxy, http.MethodPost, protected, http.Header{"X-Remote-User": {user}},
+			responses[i] = s.try(proxy, http.MethodPost, protected, http.Header{"X-Remote-User": {user}},
 				gadget(fmt.Sprintf("%s-%d", user, i)))
 		})
 	}
 	wait.Wait()
-	return answers
+	return responses
 }
 
 // TestS24Masters checks that the group system:masters is authorized for everything without a
@@ -115,7 +115,7 @@ func (s *server) five(proxy *tls.Certificate, user string) []answer {
 func TestS24Masters(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
+	s.decide(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
 		return reviewStatus(`"allowed":false,"denied":true`)
 	})
 	proxy := frontProxy(t)
@@ -144,7 +144,7 @@ func TestS25Revoked(t *testing.T) {
 	s := newServer(t, "--authorization-webhook-cache-authorized-ttl=2s")
 	var yes atomic.Bool
 	yes.Store(true)
-	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
+	s.decide(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
 		return reviewStatus(fmt.Sprintf(`"allowed":%t`, yes.Load()))
 	})
 	proxy, ann := frontProxy(t), http.Header{"X-Remote-User": {"ann"}}
@@ -159,7 +159,7 @@ func TestS25Revoked(t *testing.T) {
 	} {
 		s.get(t, proxy, header).want(t, name, http.StatusForbidden)
 	}
-	shared.Eventually(t, "the right to be gone", envtest.Patience, func(context.Context) error {
+	shared.Eventually(t, "the permission to be removed", envtest.WaitTimeout, func(context.Context) error {
 		if got := s.get(t, proxy, ann); got.status != http.StatusForbidden {
 			return fmt.Errorf("%s, want 403", got)
 		}
@@ -172,7 +172,7 @@ func TestS25Revoked(t *testing.T) {
 func TestS25Cached(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "--authorization-webhook-cache-authorized-ttl=5m")
-	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return reviewStatus(`"allowed":true`) })
+	s.decide(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return reviewStatus(`"allowed":true`) })
 	proxy := frontProxy(t)
 	huge := strings.Repeat("x", 20_000)
 	var got []int
@@ -193,7 +193,7 @@ func TestS25Cached(t *testing.T) {
 	} {
 		before := len(s.access(t))
 		for range 3 {
-			s.try(proxy, http.MethodGet, tc.path, tc.header, "").want(t, "GET a gadget that is not there",
+			s.try(proxy, http.MethodGet, tc.path, tc.header, "").want(t, "GET a gadget that does not exist",
 				http.StatusNotFound)
 		}
 		got = append(got, len(s.access(t))-before)

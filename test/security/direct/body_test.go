@@ -71,7 +71,7 @@ func padded(body string, length int) string { return body + strings.Repeat(" ", 
 func TestS29Bodies(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return reviewStatus(`"allowed":true`) })
+	s.decide(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return reviewStatus(`"allowed":true`) })
 	if got := s.keep(t, frontProxy(t)).try(http.MethodPost, protected, http.Header{"X-Remote-User": {"ann"}},
 		gadget("there")); got.status != http.StatusCreated {
 		t.Fatalf("create the gadget: %s", got)
@@ -83,10 +83,10 @@ func TestS29Bodies(t *testing.T) {
 		ann.Transport.(*http.Transport).ForceAttemptHTTP2 = protocol == "HTTP/2"
 		for _, tc := range bodies {
 			t.Run(protocol+"/"+tc.name, func(t *testing.T) {
-				send := func(body io.Reader) answer {
+				send := func(body io.Reader) response {
 					// Each request has its own client timeout; the server reads its maximum long
 					// before.
-					ctx, cancel := context.WithTimeout(t.Context(), envtest.Patience)
+					ctx, cancel := context.WithTimeout(t.Context(), envtest.WaitTimeout)
 					defer cancel()
 					req, err := http.NewRequestWithContext(ctx, tc.method, ann.base+tc.path, body)
 					if err != nil {
@@ -138,12 +138,12 @@ func socketBuffers(t *testing.T) int64 {
 	return sum
 }
 
-// TestS29LengthLies checks that a request has no effect if its Content-Length does not match its
-// body.
-func TestS29LengthLies(t *testing.T) {
+// TestS29WrongContentLength checks that a request has no effect if its Content-Length does not
+// match its body.
+func TestS29WrongContentLength(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return reviewStatus(`"allowed":true`) })
+	s.decide(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return reviewStatus(`"allowed":true`) })
 	body := gadget("liar")
 	for _, tc := range []struct {
 		name, lengths string

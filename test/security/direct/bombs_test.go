@@ -86,11 +86,11 @@ func bombs(t *testing.T) []bomb {
 	of := func(spec string) string { return "{" + head + `,"metadata":{"name":"bomb"},"spec":` + spec + `}` }
 	return []bomb{
 		{"YAML of aliases", post, protected, yamlType, yamlHead + "spec:\n" + laughs("  "), nil, "400"},
-		{"YAML of aliases where nobody looks", post, protected + "?fieldValidation=Ignore", yamlType, yamlHead +
+		{"YAML of aliases in an ignored body", post, protected + "?fieldValidation=Ignore", yamlType, yamlHead +
 			"spec: {purpose: none}\n" + laughs(""), nil, "400"},
 		{"YAML of aliases, applied", patch, bombPath + force, apply, yamlHead + "spec: {purpose: none}\n" +
 			laughs(""), nil, "400"},
-		{"YAML of aliases, applied to one that is there", patch, there + force, apply,
+		{"YAML of aliases, applied to an existing object", patch, there + force, apply,
 			strings.Replace(yamlHead, "bomb", "there", 1) + laughs(""), nil, "400"},
 		{"YAML of 170,000 aliases of one text", post, protected, yamlType,
 			yamlHead + "spec: {purpose: &x " + strings.Repeat("x", 1000) + "}\nmore: [" +
@@ -114,7 +114,7 @@ func bombs(t *testing.T) []bomb {
 		{"YAML 100,000 deep in blocks", post, protected, yamlType, yamlHead + "spec: " + strings.Repeat("- ", 100_000) +
 			"1\n", nil, "400"},
 		{"JSON 100,000 deep", post, protected, jsonType, of(objects), nil, "400"},
-		{"JSON 100,000 deep where nobody looks", post, protected + "?fieldValidation=Ignore", jsonType,
+		{"JSON 100,000 deep in an ignored body", post, protected + "?fieldValidation=Ignore", jsonType,
 			of(`{"purpose":"none","x":` + deep + `}`), nil, "400"},
 		{"merge patch 100,000 deep", patch, there, merge, `{"spec":` + objects + `}`, nil, "400 422"},
 		{"JSON patch with a value 100,000 deep", patch, there, jsonPatch, `[{"op":"add","path":"/spec/x","value":` +
@@ -142,7 +142,7 @@ func bombs(t *testing.T) []bomb {
 			http.Header{"Content-Encoding": {"gzip"}}, "400 415"},
 		{"100 MiB in gzip, patched", patch, there, merge, zeros(t, 100),
 			http.Header{"Content-Encoding": {"gzip"}}, "400 415"},
-		{"protobuf that says it is 2 GiB", post, protected, protoType, "k8s\x00\x0a\xff\xff\xff\xff\x07", nil, "400"},
+		{"protobuf with a declared size of 2 GiB", post, protected, protoType, "k8s\x00\x0a\xff\xff\xff\xff\x07", nil, "400"},
 	}
 }
 
@@ -159,9 +159,9 @@ func many(n int) string {
 func TestS30Bombs(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return reviewStatus(`"allowed":true`) })
+	s.decide(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return reviewStatus(`"allowed":true`) })
 	ann := s.keep(t, frontProxy(t))
-	send := func(b bomb) answer {
+	send := func(b bomb) response {
 		header := http.Header{"X-Remote-User": {"ann"}, "Content-Type": {b.contentType}}
 		maps.Copy(header, b.header)
 		return ann.try(b.method, b.path, header, b.body)
@@ -200,7 +200,7 @@ func TestS30Bombs(t *testing.T) {
 		t.Errorf("gadgets afterwards: %.2000s\nwant those of before: %.2000s", after, stored)
 	}
 	if log := s.end(); strings.Contains(log, "panic") {
-		t.Errorf("the log tells of a panic: %.4000s", log[strings.Index(log, "panic"):])
+		t.Errorf("the log reports a panic: %.4000s", log[strings.Index(log, "panic"):])
 	}
 }
 

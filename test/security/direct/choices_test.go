@@ -55,7 +55,7 @@ func TestS11WeakTrust(t *testing.T) {
 				weak := m.data()
 				tc.weaken(weak)
 				m.set(weak)
-				shared.Eventually(t, "the front proxy to be refused", envtest.Patience,
+				shared.Eventually(t, "the front proxy to be refused", envtest.WaitTimeout,
 					func(context.Context) error { return s.reads(t, proxy, forged(), "") })
 				if got := s.try(nil, http.MethodGet, "/readyz?verbose", nil, ""); !strings.Contains(got.body,
 					"[-]front-proxy-trust failed") {
@@ -116,8 +116,8 @@ func TestS18TokensOff(t *testing.T) {
 	}
 	_, got := off.review(t, nil, bearer(good))
 	got.want(t, "with tokens off", http.StatusUnauthorized)
-	if asked := off.tokens(t); len(asked) != 0 {
-		t.Errorf("kube-apiserver was asked about %d tokens, want none", len(asked))
+	if reviewed := off.tokens(t); len(reviewed) != 0 {
+		t.Errorf("kube-apiserver got %d TokenReviews, want none", len(reviewed))
 	}
 	// The other authentication methods remain.
 	off.wantUser(t, frontProxy(t), http.Header{"X-Remote-User": {"ann"}}, "ann")
@@ -132,11 +132,11 @@ func TestS24MastersOff(t *testing.T) {
 	master := http.Header{"X-Remote-User": {"ann"}, "X-Remote-Group": {"system:masters"}}
 	proxy := frontProxy(t)
 	// The real kube-apiserver allows masters.
-	s.get(t, proxy, master).want(t, "asked about", http.StatusOK)
+	s.get(t, proxy, master).want(t, "reviewed", http.StatusOK)
 	if got := s.access(t); len(got) != 1 || got[0].User != "ann" {
 		t.Errorf("SubjectAccessReviews: %+v, want one for ann", got)
 	}
-	s.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return reviewStatus(`"allowed":false`) })
+	s.decide(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return reviewStatus(`"allowed":false`) })
 	s.try(proxy, http.MethodGet, protected+"/x", master, "").want(t, "refused", http.StatusForbidden)
 	s.try(issue(t, readCA(t, "client-ca"), "admin", "system:masters"), http.MethodGet, protected+"/y", nil, "").want(t,
 		"refused with a certificate", http.StatusForbidden)
@@ -156,7 +156,7 @@ func TestS21ReviewsForbidden(t *testing.T) {
 	})
 	s := start(t, r)
 	const want = "this server lacks permissions: create subjectaccessreviews.authorization.k8s.io (for authorization)"
-	shared.Eventually(t, "the log to name the right", envtest.Patience, func(context.Context) error {
+	shared.Eventually(t, "the log to name the permission", envtest.WaitTimeout, func(context.Context) error {
 		if !strings.Contains(s.log(), want) {
 			return fmt.Errorf("not in the log")
 		}
@@ -167,14 +167,14 @@ func TestS21ReviewsForbidden(t *testing.T) {
 	s.waitReady(t)
 }
 
-// TestS13Silence checks that a server that gets no more responses from kube-apiserver is live but
-// not ready and reports why, and that it is ready again when responses return.
-func TestS13Silence(t *testing.T) {
+// TestS13NoResponse checks that a server that gets no more responses from kube-apiserver is live
+// but not ready and reports why, and that it is ready again when responses return.
+func TestS13NoResponse(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	proxy := frontProxy(t)
 	s.script("/", reset)
-	shared.Eventually(t, "readyz to fail", envtest.Patience, func(context.Context) error {
+	shared.Eventually(t, "readyz to fail", envtest.WaitTimeout, func(context.Context) error {
 		// A request that cannot be authorized makes the server check.
 		got := s.try(proxy, http.MethodGet, protected, http.Header{"X-Remote-User": {"ann"}}, "")
 		if got.status < http.StatusInternalServerError {

@@ -31,7 +31,7 @@ func TestS41LoopbackName(t *testing.T) {
 	}
 	config.ServerName = name
 	dial := func() (*tls.Conn, error) {
-		return tls.DialWithDialer(&net.Dialer{Timeout: envtest.Patience}, "tcp", s.address, config)
+		return tls.DialWithDialer(&net.Dialer{Timeout: envtest.WaitTimeout}, "tcp", s.address, config)
 	}
 	// No CA vouches for it.
 	_, err = dial()
@@ -71,7 +71,7 @@ func TestS41LoopbackName(t *testing.T) {
 		if name == "" {
 			config.ServerName = "127.0.0.1" // no SNI is sent for an address
 		}
-		_, err = tls.DialWithDialer(&net.Dialer{Timeout: envtest.Patience}, "tcp", s.address, config)
+		_, err = tls.DialWithDialer(&net.Dialer{Timeout: envtest.WaitTimeout}, "tcp", s.address, config)
 		if wrong := new(x509.HostnameError); !errors.As(err, wrong) || len(wrong.Certificate.DNSNames) == 0 {
 			t.Errorf("handshake for %q: %v, want the certificate of the Service", name, err)
 		}
@@ -81,7 +81,7 @@ func TestS41LoopbackName(t *testing.T) {
 // send writes to a connection, and reads one response with its body.
 func send(t *testing.T, conn net.Conn, request string) *http.Response {
 	t.Helper()
-	if err := conn.SetDeadline(time.Now().Add(envtest.Patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(envtest.WaitTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(conn, request); err != nil {
@@ -89,7 +89,7 @@ func send(t *testing.T, conn net.Conn, request string) *http.Response {
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		t.Fatalf("no answer: %v", err)
+		t.Fatalf("no response: %v", err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
@@ -147,9 +147,9 @@ func TestS43Upgrade(t *testing.T) {
 	}
 }
 
-// TestS51ErrorsTellNothing checks that error responses disclose no internal address, token or
+// TestS51ErrorsDiscloseNothing checks that error responses disclose no internal address, token or
 // stack trace, and that a client cannot inject lines into the log.
-func TestS51ErrorsTellNothing(t *testing.T) {
+func TestS51ErrorsDiscloseNothing(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	proxy := frontProxy(t)
@@ -157,7 +157,7 @@ func TestS51ErrorsTellNothing(t *testing.T) {
 		"canary-token", shared.Dir}
 	s.script(accessReviews, reply(http.StatusInternalServerError, "secret trace at goroutine 1"))
 	s.script(tokenReviews, reply(http.StatusInternalServerError, "secret trace at goroutine 1"))
-	for what, got := range map[string]answer{
+	for what, got := range map[string]response{
 		"review fails":    s.try(proxy, http.MethodGet, protected, http.Header{"X-Remote-User": {"ann"}}, ""),
 		"token fails":     s.try(nil, http.MethodGet, protected, bearer("canary-token"), ""),
 		"no credentials":  s.try(nil, http.MethodGet, protected, nil, ""),
@@ -168,7 +168,7 @@ func TestS51ErrorsTellNothing(t *testing.T) {
 		}
 		for _, secret := range inside {
 			if strings.Contains(got.body, secret) || strings.Contains(fmt.Sprint(got.header), secret) {
-				t.Errorf("%s: the answer tells %q: %s", what, secret, got)
+				t.Errorf("%s: the response discloses %q: %s", what, secret, got)
 			}
 		}
 	}
@@ -177,7 +177,7 @@ func TestS51ErrorsTellNothing(t *testing.T) {
 	unreached := s.try(proxy, http.MethodGet, protected, http.Header{"X-Remote-User": {"bea"}}, "")
 	if unreached.status != http.StatusInternalServerError ||
 		strings.Contains(unreached.body, strings.TrimPrefix(s.url, "https://")) {
-		t.Errorf("no answer to a review: %s, want 500 without the address", unreached)
+		t.Errorf("no response to a review: %s, want 500 without the address", unreached)
 	}
 	s.try(proxy, http.MethodGet, "/x%0aE0101%2000:00:00%20forged-line%0a", http.Header{"X-Remote-User": {"ann"}}, "")
 	s.try(nil, http.MethodGet, "/x%0d%0aforged-line", nil, "")

@@ -86,14 +86,14 @@ func (s *server) keep(t *testing.T, cert *tls.Certificate) *keeper {
 	}
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &keeper{http.Client{Transport: transport, CheckRedirect: noRedirect, Timeout: envtest.Patience},
+	return &keeper{http.Client{Transport: transport, CheckRedirect: noRedirect, Timeout: envtest.WaitTimeout},
 		"https://" + s.address}
 }
 
-func (k *keeper) try(method, path string, header http.Header, body string) answer {
+func (k *keeper) try(method, path string, header http.Header, body string) response {
 	req, err := http.NewRequest(method, k.base+path, strings.NewReader(body))
 	if err != nil {
-		return answer{0, nil, err.Error()}
+		return response{0, nil, err.Error()}
 	}
 	maps.Copy(req.Header, header)
 	return read(k.Do(req))

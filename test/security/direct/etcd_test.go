@@ -88,7 +88,7 @@ func (w *wire) add(conns ...net.Conn) bool {
 }
 
 // carry copies what the mode lets through.
-func (w *wire) carry(to io.WriteCloser, from io.Reader, answers bool) {
+func (w *wire) carry(to io.WriteCloser, from io.Reader, responses bool) {
 	defer to.Close()
 	buffer := make([]byte, 64<<10)
 	for {
@@ -96,7 +96,7 @@ func (w *wire) carry(to io.WriteCloser, from io.Reader, answers bool) {
 		w.mu.Lock()
 		mode := w.mode
 		w.mu.Unlock()
-		if mode == garbage && answers {
+		if mode == garbage && responses {
 			_, _ = rand.Read(buffer[:n])
 		}
 		if mode != silent {
@@ -128,9 +128,9 @@ func TestEtcdFails(t *testing.T) {
 		"--request-timeout=5s", "--etcd-healthcheck-timeout=1s", "--etcd-readycheck-timeout=1s")
 	s.waitReady(t)
 	admin := issue(t, readCA(t, "client-ca"), "admin", "system:masters")
-	ask := func(method, path, body string) answer { return s.try(admin, method, path, nil, body) }
-	ask(http.MethodPost, protected, gadget("kept")).want(t, "create", http.StatusCreated)
-	before := ask(http.MethodGet, protected+"/kept", "")
+	attempt := func(method, path, body string) response { return s.try(admin, method, path, nil, body) }
+	attempt(http.MethodPost, protected, gadget("kept")).want(t, "create", http.StatusCreated)
+	before := attempt(http.MethodGet, protected+"/kept", "")
 	for _, mode := range []string{down, silent, garbage} {
 		t.Run(mode, func(t *testing.T) {
 			w.set(mode)
@@ -146,15 +146,15 @@ func TestEtcdFails(t *testing.T) {
 					// 0: the response is aborted at the request timeout. That is how the library
 					// works, and it is not a success. 429: the user has too many other requests in
 					// flight.
-					if got := ask(request.method, request.path, request.body); got.status != 0 &&
+					if got := attempt(request.method, request.path, request.body); got.status != 0 &&
 						got.status != http.StatusTooManyRequests && got.status < http.StatusInternalServerError {
 						t.Errorf("%s %s: %s, want 5xx", request.method, request.path, got)
 					}
 				})
 			}
 			all.Wait()
-			shared.Eventually(t, "the server to say what is wrong", envtest.Patience, func(context.Context) error {
-				if got := ask(http.MethodGet, "/readyz?verbose", ""); got.status != http.StatusInternalServerError ||
+			shared.Eventually(t, "the server to report the fault", envtest.WaitTimeout, func(context.Context) error {
+				if got := attempt(http.MethodGet, "/readyz?verbose", ""); got.status != http.StatusInternalServerError ||
 					!strings.Contains(got.body, "[-]etcd failed") {
 					return fmt.Errorf("/readyz: %s, want the check etcd to fail", got)
 				}
@@ -162,14 +162,14 @@ func TestEtcdFails(t *testing.T) {
 			})
 			w.set(passes)
 			s.waitReady(t)
-			shared.Eventually(t, "requests to be answered again", envtest.Patience, func(context.Context) error {
-				got := ask(http.MethodGet, protected+"/kept", "")
+			shared.Eventually(t, "responses to requests again", envtest.WaitTimeout, func(context.Context) error {
+				got := attempt(http.MethodGet, protected+"/kept", "")
 				if diff := cmp.Diff(before.body, got.body); diff != "" || got.status != http.StatusOK {
 					return fmt.Errorf("%d (-before +after):\n%s", got.status, diff)
 				}
 				return nil
 			})
-			if got := ask(http.MethodGet, protected, ""); strings.Count(got.body, `"name":"`) != 1 {
+			if got := attempt(http.MethodGet, protected, ""); strings.Count(got.body, `"name":"`) != 1 {
 				t.Errorf("gadgets afterwards: %s, want only the one from before", got)
 			}
 		})

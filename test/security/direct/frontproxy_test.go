@@ -99,13 +99,13 @@ func TestS01S02S04ForgedHeaders(t *testing.T) {
 		{"S4 signed by the front proxy's own certificate", chained(t, good), "x509: "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s.forget()
+			s.clearRequests()
 			before := len(s.log())
 			s.get(t, tc.cert, forged()).want(t, "forged headers", http.StatusUnauthorized)
 			for _, spec := range s.access(t) {
 				t.Errorf("SubjectAccessReview for %s, want none", spec.User)
 			}
-			shared.Eventually(t, "the reason in the log", envtest.Patience, func(context.Context) error {
+			shared.Eventually(t, "the reason in the log", envtest.WaitTimeout, func(context.Context) error {
 				if log := s.log()[before:]; !strings.Contains(log, tc.log) {
 					return fmt.Errorf("got %q, want %q in it", log, tc.log)
 				}
@@ -150,7 +150,7 @@ func TestS03UsersCertificate(t *testing.T) {
 	s := newServer(t)
 	users := readCA(t, "client-ca")
 	for _, name := range []string{"alice", certs.FrontProxyUser} {
-		s.forget()
+		s.clearRequests()
 		s.get(t, issue(t, users, name, "makers"), forged()).want(t, name+" with forged headers", http.StatusForbidden)
 		specs := s.access(t)
 		if len(specs) != 1 {

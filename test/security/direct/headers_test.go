@@ -58,10 +58,10 @@ func (s *server) webhook(t *testing.T, label string) {
 	})
 }
 
-// TestS08HeadersGoNoFurther checks that credentials and claims in a request's headers are not
+// TestS08HeadersAreNotForwarded checks that credentials and claims in a request's headers are not
 // forwarded. The requests that the server itself sends to kube-apiserver and to webhooks, and its
 // log, contain none of them. A receiver could take them for claims of the server.
-func TestS08HeadersGoNoFurther(t *testing.T) {
+func TestS08HeadersAreNotForwarded(t *testing.T) {
 	t.Parallel()
 	args, log := auditArgs(t)
 	s := newServer(t, append(args, "-v=10")...)
@@ -76,7 +76,7 @@ func TestS08HeadersGoNoFurther(t *testing.T) {
 	}
 	body := `{"apiVersion":"workshop.example.com/v1","kind":"Gadget","metadata":{"generateName":"s08-","labels":{"` +
 		label + `":""}},"spec":{"purpose":"none"}}`
-	var created answer
+	var created response
 	// The webhook's registration takes a moment to arrive.
 	for len(s.requests("/webhook")) == 0 {
 		created = s.try(frontProxy(t), http.MethodPost, protected, header, body)
@@ -107,7 +107,7 @@ func TestS08HeadersGoNoFurther(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, text := range map[string]string{"audit log": string(data), "server's log": s.end(),
-		"answer": created.body} {
+		"response": created.body} {
 		for _, canary := range []string{"canary-token", "canary-cookie", "canary-basic", "canary-claim",
 			"canary-forwarded"} {
 			if at := strings.Index(text, canary); at >= 0 {

@@ -36,7 +36,7 @@ func auditArgs(t *testing.T) (args []string, log string) {
 func auditOf(t *testing.T, log, id string) auditv1.Event {
 	t.Helper()
 	var found auditv1.Event
-	shared.Eventually(t, "the audit event "+id, envtest.Patience, func(context.Context) error {
+	shared.Eventually(t, "the audit event "+id, envtest.WaitTimeout, func(context.Context) error {
 		file, err := os.Open(log)
 		if err != nil {
 			return err
@@ -67,14 +67,14 @@ func TestS19Impersonation(t *testing.T) {
 	// Constrained impersonation (KEP-5284) is checked first.
 	alice := issue(t, users, "alice")
 	s.get(t, alice, asBoss).want(t, "without the permission", http.StatusForbidden)
-	var asked []string
+	var reviewed []string
 	for _, spec := range s.access(t) {
-		asked = append(asked, spec.User+": "+attributesLine(spec))
+		reviewed = append(reviewed, spec.User+": "+attributesLine(spec))
 	}
 	if diff := cmp.Diff([]string{
 		"alice: impersonate-on:user-info:list workshop.example.com/v1 gadgets ",
 		"alice: impersonate /v1 users boss",
-	}, asked); diff != "" {
+	}, reviewed); diff != "" {
 		t.Errorf("SubjectAccessReviews (-want +got):\n%s", diff)
 	}
 
@@ -107,9 +107,9 @@ func TestS19Impersonation(t *testing.T) {
 	}
 }
 
-// TestS19ImpersonateNobody checks that groups and other attributes without a user are rejected,
-// and not added to the requesting user.
-func TestS19ImpersonateNobody(t *testing.T) {
+// TestS19ImpersonateWithoutUser checks that groups and other attributes without a user are
+// rejected, and not added to the requesting user.
+func TestS19ImpersonateWithoutUser(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	admin := issue(t, readCA(t, "client-ca"), "admin", "system:masters")
@@ -122,7 +122,7 @@ func TestS19ImpersonateNobody(t *testing.T) {
 		s.get(t, admin, header).want(t, name, http.StatusBadRequest)
 	}
 	s.get(t, admin, http.Header{"Impersonate-User": {"boss"}}).want(t, "a user", http.StatusOK)
-	s.get(t, admin, http.Header{"Impersonate-User": {"nobody"}}).want(t, "a user without rights", http.StatusForbidden)
+	s.get(t, admin, http.Header{"Impersonate-User": {"nobody"}}).want(t, "an unprivileged user", http.StatusForbidden)
 	s.get(t, nil, http.Header{"Impersonate-User": {"boss"}}).want(t, "without credentials", http.StatusUnauthorized)
 }
 

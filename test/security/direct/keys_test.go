@@ -67,13 +67,14 @@ func segments() []string {
 
 const widgets = "/apis/workshop.example.com/v1/namespaces/"
 
-// TestS28Keys checks that a name or a namespace that is a path reads, changes and deletes no other
-// object (CVE-2022-3162). Ann may do everything with widgets in a namespace except "s28-other",
-// but not across namespaces, and nothing with gadgets. Bea may delete one widget of hers, not all.
-func TestS28Keys(t *testing.T) {
+// TestS28PathsAsNames checks that a name or a namespace that is a path reads, changes and deletes
+// no other object (CVE-2022-3162). Ann may do everything with widgets in a namespace except
+// "s28-other", but not across namespaces, and nothing with gadgets. Bea may delete one widget of
+// hers, not all.
+func TestS28PathsAsNames(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	s.judge(t, func(spec authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
+	s.decide(t, func(spec authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
 		of := spec.ResourceAttributes
 		var yes bool
 		switch spec.User {
@@ -96,12 +97,12 @@ func TestS28Keys(t *testing.T) {
 		count++
 		head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nX-Remote-User: ann\r\nContent-Type: %s\r\nContent-Length: "+
 			"%d\r\n\r\n", method, target, contentType, len(body))
-		status, answer := s.raw(t, head+body, proxy)
+		status, response := s.raw(t, head+body, proxy)
 		if !slices.Contains(want, status) {
-			t.Errorf("%s %s: %s %.300s, want one of %v", method, target, status, answer, want)
+			t.Errorf("%s %s: %s %.300s, want one of %v", method, target, status, response, want)
 		}
-		if strings.Contains(answer, "canary-content") {
-			t.Errorf("%s %s tells what ann may not see: %.500s", method, target, answer)
+		if strings.Contains(response, "canary-content") {
+			t.Errorf("%s %s discloses what ann may not see: %.500s", method, target, response)
 		}
 	}
 	// 404 or 405: no such path exists. 400 or 422: the name is invalid. 403: another namespace.

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// endOfRight is the time within which a watch or a console ends after its user loses the
+	// endOfPermission is the time within which a watch or a console ends after its user loses the
 	// permission. The server reviews it every 30 s, with a jitter of 20 %, and caches a decision
 	// for 10 s. The rest is for a console that waits 5 s for its client to close the connection,
 	// and a busy machine.
-	endOfRight = 60 * time.Second
+	endOfPermission = 60 * time.Second
 	// endOfTrust is the time within which they end after the user's certificate is no longer
 	// trusted: at the first attempt after 75 s without a confirmation. The rest is the same.
 	endOfTrust = (75 + 36 + 9) * time.Second
@@ -41,37 +41,37 @@ func webSocket(protocols ...string) http.Header {
 // certificate is no longer trusted. It continues if the front proxy's certificate is no longer
 // trusted: a rotation of that CA ends no console.
 func TestS12OpenWatch(t *testing.T) {
-	testLasting(t, protected+"?watch=1", nil, http.StatusOK)
+	testLongRunning(t, protected+"?watch=1", nil, http.StatusOK)
 }
 
 // TestS12OpenConsole checks the same for a console, although its connection was hijacked from the
 // HTTP server.
 func TestS12OpenConsole(t *testing.T) {
-	testLasting(t, consolesOf("lasting"), webSocket("v5.channel.k8s.io"), http.StatusSwitchingProtocols)
+	testLongRunning(t, consolesOf("lasting"), webSocket("v5.channel.k8s.io"), http.StatusSwitchingProtocols)
 }
 
 func consolesOf(widget string) string {
 	return "/apis/workshop.example.com/v1/namespaces/default/widgets/" + widget + "/console"
 }
 
-// testLasting opens the path for two users each at two servers. One user loses the permission or
-// the trust; the other's request continues. All wait together. Other tests run before this one may
-// continue.
-func testLasting(t *testing.T, path string, header http.Header, status int) {
-	right := newServer(t)
+// testLongRunning opens the path for two users each at two servers. One user loses the permission
+// or the trust; the other's request continues. All wait together. Other tests run before this one
+// may continue.
+func testLongRunning(t *testing.T, path string, header http.Header, status int) {
+	permission := newServer(t)
 	var revoked atomic.Bool
-	right.judge(t, func(spec authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
+	permission.decide(t, func(spec authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
 		return reviewStatus(fmt.Sprintf(`"allowed":%t`, spec.User != "leaver" || !revoked.Load()))
 	})
-	right.createWidget(t)
-	rightLeaver := right.open(t, frontProxy(t), path, header, "leaver", status)
-	rightStayer := right.open(t, frontProxy(t), path, header, "stayer", status)
+	permission.createWidget(t)
+	permissionLeaver := permission.open(t, frontProxy(t), path, header, "leaver", status)
+	permissionStayer := permission.open(t, frontProxy(t), path, header, "stayer", status)
 
 	r := newRelay(t)
 	m := newTrustMap(t, r)
 	trust := start(t, r)
 	trust.waitReady(t)
-	trust.judge(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return reviewStatus(`"allowed":true`) })
+	trust.decide(t, func(authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc { return reviewStatus(`"allowed":true`) })
 	trust.createWidget(t)
 	trustLeaver := trust.open(t, issue(t, readCA(t, "client-ca"), "leaver"), path, header, "", status)
 	trustStayer := trust.open(t, frontProxy(t), path, header, "stayer", status)
@@ -89,7 +89,7 @@ func testLasting(t *testing.T, path string, header http.Header, status int) {
 		ended  <-chan time.Time
 		within time.Duration // 0: it continues
 	}{
-		{"without the right", rightLeaver, endOfRight}, {"with the right", rightStayer, 0},
+		{"without the permission", permissionLeaver, endOfPermission}, {"with the permission", permissionStayer, 0},
 		{"without the trust in the user's certificate", trustLeaver, endOfTrust},
 		{"without the trust in the front proxy", trustStayer, 0},
 	} {

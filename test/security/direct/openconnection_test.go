@@ -47,7 +47,7 @@ func TestS12OpenConnection(t *testing.T) {
 	s := start(t, r)
 	s.waitReady(t)
 	trusted := m.data()
-	get := func(transport *http.Transport) answer {
+	get := func(transport *http.Transport) response {
 		return s.send(transport, http.MethodGet, protected, forged(), "")
 	}
 	for _, tc := range []struct {
@@ -68,7 +68,7 @@ func TestS12OpenConnection(t *testing.T) {
 			data := m.data()
 			tc.change(data)
 			m.set(data)
-			shared.Eventually(t, "the open connection to be refused", envtest.Patience, func(context.Context) error {
+			shared.Eventually(t, "the open connection to be refused", envtest.WaitTimeout, func(context.Context) error {
 				if got := get(open); got.status != http.StatusUnauthorized {
 					return fmt.Errorf("%s, want 401", got)
 				}
@@ -76,7 +76,7 @@ func TestS12OpenConnection(t *testing.T) {
 			})
 			m.set(trusted)
 			// A rejection over HTTP/2 closes the connection.
-			shared.Eventually(t, "a new connection to be trusted again", envtest.Patience, func(context.Context) error {
+			shared.Eventually(t, "a new connection to be trusted again", envtest.WaitTimeout, func(context.Context) error {
 				if got := s.get(t, frontProxy(t), forged()); got.status != http.StatusOK {
 					return fmt.Errorf("%s, want 200", got)
 				}
@@ -92,7 +92,7 @@ func TestS12OpenConnection(t *testing.T) {
 		}
 		open := oneConnection(t, pairOf(pair))
 		get(open).want(t, "before it expires", http.StatusOK)
-		shared.Eventually(t, "the expired certificate to be refused", envtest.Patience, func(context.Context) error {
+		shared.Eventually(t, "the expired certificate to be refused", envtest.WaitTimeout, func(context.Context) error {
 			sent := time.Now()
 			got := get(open)
 			if got.status == http.StatusOK && sent.Before(pair.Certificate.NotAfter) {

@@ -47,7 +47,7 @@ func TestS39Overload(t *testing.T) {
 			s := newServer(t, "--max-requests-inflight=30", "--max-mutating-requests-inflight=10")
 			proxy := frontProxy(t)
 			release := make(chan struct{})
-			s.judge(t, func(spec authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
+			s.decide(t, func(spec authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
 				if spec.User != "noisy" {
 					return reviewStatus(`"allowed":true`)
 				}
@@ -75,12 +75,12 @@ func TestS39Overload(t *testing.T) {
 				header = http.Header{}
 			}
 			header.Set("X-Remote-User", "noisy")
-			answers := make(chan answer, 10*limit)
+			responses := make(chan response, 10*limit)
 			var noise sync.WaitGroup
-			for i := range cap(answers) {
+			for i := range cap(responses) {
 				noise.Go(func() {
 					// Each requests another name, so that no decision is shared.
-					answers <- clients[i%len(clients)].try(http.MethodGet, tc.path(i), header, "")
+					responses <- clients[i%len(clients)].try(http.MethodGet, tc.path(i), header, "")
 				})
 			}
 			// Each user has slots for 300 waiting requests: 6 queues of 50. Further requests are
@@ -88,9 +88,9 @@ func TestS39Overload(t *testing.T) {
 			// requests have arrived: later ones would wait longer than the rounds that
 			// servesOthers allows.
 			counts := map[int]int{}
-			for range cap(answers) - 300 - limit {
-				got := <-answers
-				got.want(t, "a first answer to the noisy user", http.StatusTooManyRequests)
+			for range cap(responses) - 300 - limit {
+				got := <-responses
+				got.want(t, "a first response to the noisy user", http.StatusTooManyRequests)
 				if after, err := strconv.Atoi(got.header.Get("Retry-After")); err != nil || after < 1 {
 					t.Errorf("Retry-After of the refusal: got %q, want seconds", got.header.Get("Retry-After"))
 				}
@@ -100,14 +100,14 @@ func TestS39Overload(t *testing.T) {
 			check()
 			close(release)
 			noise.Wait()
-			close(answers)
-			for got := range answers {
+			close(responses)
+			for got := range responses {
 				counts[got.status]++
 			}
-			t.Logf("answers to the noisy user: %v", counts)
+			t.Logf("responses to the noisy user: %v", counts)
 			if counts[http.StatusTooManyRequests] < limit ||
 				counts[http.StatusOK]+counts[http.StatusSwitchingProtocols] != 0 {
-				t.Errorf("answers to the noisy user: %v, want at least %d of 429 and none of 200 or 101", counts, limit)
+				t.Errorf("responses to the noisy user: %v, want at least %d of 429 and none of 200 or 101", counts, limit)
 			}
 			if tc.allowed {
 				s.get(t, proxy, http.Header{"X-Remote-User": {"noisy"}}).want(t, "the noisy user afterwards",
@@ -144,9 +144,9 @@ func (s *server) servesOthers(t *testing.T, proxy *tls.Certificate) {
 		}
 		got.want(t, tc.what, http.StatusOK)
 		took := time.Since(began)
-		t.Logf("%s: answered after %s", tc.what, took.Round(time.Millisecond))
+		t.Logf("%s: response after %s", tc.what, took.Round(time.Millisecond))
 		if took > tc.within {
-			t.Errorf("%s: answered after %s, want within %s", tc.what, took, tc.within)
+			t.Errorf("%s: response after %s, want within %s", tc.what, took, tc.within)
 		}
 	}
 }

@@ -12,9 +12,9 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// TestS26OtherPaths checks that non-resource paths are authorized by their path, and that
+// TestS26NonResourcePaths checks that non-resource paths are authorized by their path, and that
 // profiling is disabled.
-func TestS26OtherPaths(t *testing.T) {
+func TestS26NonResourcePaths(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	proxy := frontProxy(t)
@@ -25,9 +25,9 @@ func TestS26OtherPaths(t *testing.T) {
 		"/nowhere": 404,
 		"/flagz":   404, "/ui": 404, "/swagger.json": 404, "/.well-known/openid-configuration": 404,
 	} {
-		s.forget()
+		s.clearRequests()
 		s.try(proxy, http.MethodGet, path, http.Header{"X-Remote-User": {"ann"}}, "").want(t,
-			"GET "+path+" without rights", http.StatusForbidden)
+			"GET "+path+" as an unprivileged user", http.StatusForbidden)
 		if got := s.access(t); len(got) != 1 || attributesLine(got[0]) != "get "+path {
 			t.Errorf("GET %s: SubjectAccessReviews %+v, want one for it", path, got)
 		}
@@ -36,7 +36,7 @@ func TestS26OtherPaths(t *testing.T) {
 	for _, path := range []string{"/readyz?verbose", "/livez?verbose", "/healthz?verbose"} {
 		if got := s.try(proxy, http.MethodGet, path, http.Header{"X-Remote-User": {"ann"}}, ""); strings.Contains(
 			got.body, "127.0.0.1") || strings.Contains(got.body, "error") {
-			t.Errorf("GET %s without rights tells too much: %s", path, got)
+			t.Errorf("GET %s as an unprivileged user discloses too much: %s", path, got)
 		}
 	}
 }
@@ -47,7 +47,7 @@ func TestS26OtherPaths(t *testing.T) {
 func TestS27UncleanPaths(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	s.judge(t, func(spec authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
+	s.decide(t, func(spec authorizationv1.SubjectAccessReviewSpec) http.HandlerFunc {
 		ok := spec.NonResourceAttributes != nil && (spec.NonResourceAttributes.Path == "/apis" ||
 			strings.HasPrefix(spec.NonResourceAttributes.Path, "/apis/"))
 		return reviewStatus(fmt.Sprintf(`"allowed":%t`, ok))

@@ -127,8 +127,8 @@ func (r *relay) script(prefix string, handler http.HandlerFunc) {
 	r.scripts[prefix] = handler
 }
 
-// forget deletes the recorded requests.
-func (r *relay) forget() {
+// clearRequests deletes the recorded requests.
+func (r *relay) clearRequests() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen = nil

@@ -27,20 +27,20 @@ import (
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
-// answer is a response. With status 0 there was none, for the reason in body.
-type answer struct {
+// response is a response of the server. Status 0 means that there was none, for the reason in body.
+type response struct {
 	status int
 	header http.Header
 	body   string
 }
 
-func (a answer) String() string { return fmt.Sprintf("%d %.400s", a.status, a.body) }
+func (a response) String() string { return fmt.Sprintf("%d %.400s", a.status, a.body) }
 
 // try sends a request to the server's own port, with the certificate unless it is nil.
-func (s *server) try(cert *tls.Certificate, method, path string, header http.Header, body string) answer {
+func (s *server) try(cert *tls.Certificate, method, path string, header http.Header, body string) response {
 	config, err := clientTLS(cert)
 	if err != nil {
-		return answer{0, nil, err.Error()}
+		return response{0, nil, err.Error()}
 	}
 	// HTTP/2, as the aggregator uses it. The longest waits of the server itself are 10 s for each
 	// review.
@@ -50,12 +50,12 @@ func (s *server) try(cert *tls.Certificate, method, path string, header http.Hea
 }
 
 // send is try over the connections of a transport.
-func (s *server) send(transport http.RoundTripper, method, path string, header http.Header, body string) answer {
-	ctx, cancel := context.WithTimeout(context.Background(), envtest.Patience)
+func (s *server) send(transport http.RoundTripper, method, path string, header http.Header, body string) response {
+	ctx, cancel := context.WithTimeout(context.Background(), envtest.WaitTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "https://"+s.address+path, strings.NewReader(body))
 	if err != nil {
-		return answer{0, nil, err.Error()}
+		return response{0, nil, err.Error()}
 	}
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
@@ -65,22 +65,22 @@ func (s *server) send(transport http.RoundTripper, method, path string, header h
 }
 
 // read reads a response to its end.
-func read(resp *http.Response, err error) answer {
+func read(resp *http.Response, err error) response {
 	if err != nil {
-		return answer{0, nil, err.Error()}
+		return response{0, nil, err.Error()}
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {
-		return answer{0, nil, err.Error()}
+		return response{0, nil, err.Error()}
 	}
-	return answer{resp.StatusCode, resp.Header, string(data)}
+	return response{resp.StatusCode, resp.Header, string(data)}
 }
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // get is try for the protected path. It fails the test if there is no response.
-func (s *server) get(t *testing.T, cert *tls.Certificate, header http.Header) answer {
+func (s *server) get(t *testing.T, cert *tls.Certificate, header http.Header) response {
 	t.Helper()
 	got := s.try(cert, http.MethodGet, protected, header, "")
 	if got.status == 0 {
@@ -90,7 +90,7 @@ func (s *server) get(t *testing.T, cert *tls.Certificate, header http.Header) an
 }
 
 // want fails the test if the response has another status.
-func (a answer) want(t *testing.T, what string, status int) {
+func (a response) want(t *testing.T, what string, status int) {
 	t.Helper()
 	if a.status != status {
 		t.Errorf("%s: %s; want %d", what, a, status)
@@ -102,7 +102,7 @@ const reviewBody = `{"apiVersion":"workshop.example.com/v1","kind":"IdentityRevi
 // review creates an IdentityReview, and returns the identity that the server reports, or nil if it
 // rejects the request.
 func (s *server) review(t *testing.T, cert *tls.Certificate,
-	header http.Header) (*identity.IdentityReviewStatus, answer) {
+	header http.Header) (*identity.IdentityReviewStatus, response) {
 	t.Helper()
 	got := s.try(cert, http.MethodPost, whoami, header, reviewBody)
 	if got.status != http.StatusCreated {
@@ -168,13 +168,13 @@ func (s *server) dial(t *testing.T, cert *tls.Certificate, protocol string) *tls
 		t.Fatal(err)
 	}
 	config.NextProtos = []string{protocol}
-	conn, err := (&tls.Dialer{NetDialer: &net.Dialer{Timeout: envtest.Patience}, Config: config}).DialContext(
+	conn, err := (&tls.Dialer{NetDialer: &net.Dialer{Timeout: envtest.WaitTimeout}, Config: config}).DialContext(
 		t.Context(), "tcp", s.address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(envtest.Patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(envtest.WaitTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	return conn.(*tls.Conn)
@@ -238,7 +238,7 @@ func (s *server) raw(t *testing.T, bytes string, cert *tls.Certificate) (status,
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		t.Fatalf("%q: no answer: %v", bytes, err)
+		t.Fatalf("%q: no response: %v", bytes, err)
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))

@@ -130,7 +130,7 @@ func (s *server) end() string {
 
 func (s *server) waitReady(t *testing.T) {
 	t.Helper()
-	shared.Eventually(t, "our server to be ready", envtest.Patience, func(context.Context) error {
+	shared.Eventually(t, "our server to be ready", envtest.WaitTimeout, func(context.Context) error {
 		select {
 		case <-s.done:
 			t.Fatalf("our server ended:\n%s", s.log())
@@ -191,7 +191,7 @@ var grantOnce = sync.OnceValue(func() error {
 // grant binds rules to subjects, and returns when kube-apiserver applies them: the server caches a
 // denial for 10 s.
 func grant(name string, subjects []rbacv1.Subject, rules ...rbacv1.PolicyRule) error {
-	ctx, cancel := context.WithTimeout(context.Background(), envtest.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), envtest.WaitTimeout)
 	defer cancel()
 	client, err := shared.AdminClient()
 	if err != nil {
@@ -222,7 +222,7 @@ func grant(name string, subjects []rbacv1.Subject, rules ...rbacv1.PolicyRule) e
 		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx,
 			&authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 		if err != nil {
-			return fmt.Errorf("wait for the rights of %s: %w", name, err)
+			return fmt.Errorf("wait for the permissions of %s: %w", name, err)
 		}
 		if review.Status.Allowed {
 			return nil

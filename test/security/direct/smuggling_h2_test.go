@@ -170,7 +170,7 @@ func (c *stream) receive(t *testing.T) string {
 		frame, err := c.framer.ReadFrame()
 		if err != nil {
 			if network := net.Error(nil); errors.As(err, &network) && network.Timeout() {
-				t.Fatalf("no answer: %v", err)
+				t.Fatalf("no response: %v", err)
 			}
 			return "reset"
 		}

@@ -85,11 +85,11 @@ func (s *server) read(t *testing.T, cert *tls.Certificate, lines string) string 
 		body = fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\nX-Remote-User: "+
 			"boss\r\nX-Remote-Group: system:masters\r\n\r\n", len(reviewBody), reviewBody)
 	}
-	status, answer := s.raw(t,
+	status, response := s.raw(t,
 		fmt.Sprintf("POST %s HTTP/1.1\r\n%s\r\nHost: localhost\r\nContent-Type: application/json\r\n%s", whoami,
 			lines, body), cert)
 	if status != "201" {
 		return status
 	}
-	return who(parseReview(t, answer).UserInfo)
+	return who(parseReview(t, response).UserInfo)
 }

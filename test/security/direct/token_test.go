@@ -77,7 +77,7 @@ func jwt(t *testing.T, key crypto.Signer, expires time.Time) string {
 func TestS15S17TokenIsReviewed(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	stranger, err := certs.NewKey()
+	otherKey, err := certs.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,10 +93,10 @@ func TestS15S17TokenIsReviewed(t *testing.T) {
 	for _, tc := range []struct{ name, token, want string }{
 		{"S15 a good one", good, account},
 		{"S15 random", "bm90IGEgdG9rZW4.at-all", ""},
-		{"S15 signed by a stranger", jwt(t, stranger, time.Now().Add(time.Hour)), ""},
-		{"S15 signed by nobody", jwt(t, nil, time.Now().Add(time.Hour)), ""},
+		{"S15 signed by another key", jwt(t, otherKey, time.Now().Add(time.Hour)), ""},
+		{"S15 unsigned", jwt(t, nil, time.Now().Add(time.Hour)), ""},
 		{"S15 expired", jwt(t, signer, time.Now().Add(-time.Minute)), ""},
-		{"S15 of an account that is no more", jwt(t, signer, time.Now().Add(time.Hour)), ""},
+		{"S15 of a deleted account", jwt(t, signer, time.Now().Add(time.Hour)), ""},
 		{"S15 a good one, changed", good[:len(good)-4] + "AAAA", ""},
 		{"S15 a good one, cut off", good[:strings.LastIndex(good, ".")+1], ""},
 		{"S17 for another audience", accountToken(t, "https://elsewhere.example.com"), ""},
@@ -104,7 +104,7 @@ func TestS15S17TokenIsReviewed(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			review, got := s.review(t, nil, bearer(tc.token))
 			if !slices.Contains(s.tokens(t), tc.token) {
-				t.Error("kube-apiserver was not asked about the token")
+				t.Error("kube-apiserver got no TokenReview of the token")
 			}
 			switch {
 			case tc.want == "":
@@ -139,7 +139,7 @@ func TestS15TokenInLogs(t *testing.T) {
 				got := s.send(transport, http.MethodGet, consolesOf("none"),
 					webSocket("base64url.bearer.authorization.k8s.io."+form, "v5.channel.k8s.io"), "")
 				if got.status != http.StatusForbidden && got.status != http.StatusUnauthorized {
-					t.Errorf("a token in a protocol: %s, want 403, or 401 for nobody's", got)
+					t.Errorf("a token in a protocol: %s, want 403, or 401 for one of no user", got)
 				}
 			}
 			// The test setup works: all tokens were reviewed.
@@ -172,14 +172,14 @@ func TestS16TokenReviewFails(t *testing.T) {
 			statusOf(http.StatusInternalServerError, metav1.StatusReasonInternalError)),
 		"403": reply(http.StatusForbidden,
 			statusOf(http.StatusForbidden, metav1.StatusReasonForbidden)),
-		"no-answer":            hang,
-		"broken-connection":    reset,
-		"malformed":            reply(http.StatusCreated, `{"status":{"authenticated":true,`+boss),
-		"html":                 reply(http.StatusOK, "<html>authenticated: true</html>"),
-		"nothing":              reply(http.StatusCreated, ""),
-		"empty-status":         status(""),
-		"no":                   status(`"authenticated":false,` + boss),
-		"no-answer-but-a-user": status(boss),
+		"no-response":            hang,
+		"broken-connection":      reset,
+		"malformed":              reply(http.StatusCreated, `{"status":{"authenticated":true,`+boss),
+		"html":                   reply(http.StatusOK, "<html>authenticated: true</html>"),
+		"nothing":                reply(http.StatusCreated, ""),
+		"empty-status":           status(""),
+		"no":                     status(`"authenticated":false,` + boss),
+		"no-response-but-a-user": status(boss),
 		"another-kind": reply(http.StatusCreated,
 			`{"apiVersion":"v1","kind":"Status","status":"Success"}`),
 		"authenticated-with-an-error": status(`"authenticated":true,"error":"cannot check",` + boss),
@@ -197,7 +197,7 @@ func TestS16TokenReviewFails(t *testing.T) {
 			t.Parallel()
 			got := s.get(t, nil, bearer(name))
 			if name == "authenticated" {
-				got.want(t, "a good answer", http.StatusOK)
+				got.want(t, "a valid response", http.StatusOK)
 			} else if got.status != http.StatusUnauthorized && got.status < 500 {
 				t.Errorf("%s, want 401 or 5xx", got)
 			}

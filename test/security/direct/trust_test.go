@@ -35,11 +35,11 @@ func TestS09UID(t *testing.T) {
 
 	data[key] = `["X-Remote-Uid"]`
 	m.set(data)
-	shared.Eventually(t, "the UID to count", envtest.Patience,
+	shared.Eventually(t, "the UID to count", envtest.WaitTimeout,
 		func(context.Context) error { return s.reads(t, proxy, header, "ann uid=42") })
 	delete(data, key)
 	m.set(data)
-	shared.Eventually(t, "the UID to count no longer", envtest.Patience,
+	shared.Eventually(t, "the UID to count no longer", envtest.WaitTimeout,
 		func(context.Context) error { return s.reads(t, proxy, header, "ann") })
 }
 
@@ -47,10 +47,10 @@ func TestS09UID(t *testing.T) {
 // 401.
 func (s *server) reads(t *testing.T, cert *tls.Certificate, header http.Header, want string) error {
 	t.Helper()
-	review, answer := s.review(t, cert, header)
+	review, response := s.review(t, cert, header)
 	switch {
-	case review == nil && (want != "" || answer.status != http.StatusUnauthorized):
-		return fmt.Errorf("refused with %s, want %q", answer, want)
+	case review == nil && (want != "" || response.status != http.StatusUnauthorized):
+		return fmt.Errorf("refused with %s, want %q", response, want)
 	case review != nil && who(review.UserInfo) != want:
 		return fmt.Errorf("read as %q, want %q", who(review.UserInfo), want)
 	}
@@ -89,7 +89,7 @@ func TestS10OtherHeaderNames(t *testing.T) {
 
 	// A change of the names also applies without a restart.
 	m.set(usual)
-	shared.Eventually(t, "the usual names to count", envtest.Patience, func(context.Context) error {
+	shared.Eventually(t, "the usual names to count", envtest.WaitTimeout, func(context.Context) error {
 		return s.reads(t, proxy, http.Header{"X-Remote-User": {"ann"}}, "ann")
 	})
 	s.wantUser(t, proxy, http.Header{"X-Cluster-User": {"boss"}}, "")
@@ -120,7 +120,7 @@ func TestS12TrustFollows(t *testing.T) {
 		data := m.data()
 		data[key] = value
 		m.set(data)
-		shared.Eventually(t, what, envtest.Patience, func(context.Context) error {
+		shared.Eventually(t, what, envtest.WaitTimeout, func(context.Context) error {
 			if err := s.reads(t, old, ann, oldWant); err != nil {
 				return fmt.Errorf("old certificate: %w", err)
 			}
@@ -141,7 +141,7 @@ func TestS12TrustFollows(t *testing.T) {
 	intact, broken := m.data(), m.data()
 	broken[names], broken["requestheader-group-headers"] = `["another-name"]`, `["X-Remote-Group`
 	m.set(broken)
-	shared.Eventually(t, "the revoked name to be refused", envtest.Patience,
+	shared.Eventually(t, "the revoked name to be refused", envtest.WaitTimeout,
 		func(context.Context) error { return s.reads(t, next, ann, "") })
 	if got := s.try(nil, http.MethodGet, "/readyz?verbose", nil, ""); !strings.Contains(got.body,
 		"[-]front-proxy-trust failed") {
@@ -158,7 +158,7 @@ func TestS12TrustFollows(t *testing.T) {
 	data := m.data()
 	data["client-ca-file"] = string(certs.Bundle{nextUsers.Certificate}.PEM())
 	m.set(data)
-	shared.Eventually(t, "the old CA of users to be refused", envtest.Patience,
+	shared.Eventually(t, "the old CA of users to be refused", envtest.WaitTimeout,
 		func(context.Context) error { return s.reads(t, alice, nil, "") })
 	s.wantUser(t, nextAlice, nil, "alice")
 }
@@ -174,10 +174,10 @@ func TestS12TrustDeleted(t *testing.T) {
 	s.wantUser(t, proxy, ann, "ann")
 	data := m.data()
 	m.remove()
-	shared.Eventually(t, "the front proxy to be refused", envtest.Patience,
+	shared.Eventually(t, "the front proxy to be refused", envtest.WaitTimeout,
 		func(context.Context) error { return s.reads(t, proxy, ann, "") })
 	m.set(data)
-	shared.Eventually(t, "the front proxy to be trusted again", envtest.Patience,
+	shared.Eventually(t, "the front proxy to be trusted again", envtest.WaitTimeout,
 		func(context.Context) error { return s.reads(t, proxy, ann, "ann") })
 }
 
@@ -187,13 +187,13 @@ func TestS12TrustWhileStopping(t *testing.T) {
 	t.Parallel()
 	r := newRelay(t)
 	m := newTrustMap(t, r)
-	s := start(t, r, "--shutdown-delay-duration="+(envtest.Patience/2).String())
+	s := start(t, r, "--shutdown-delay-duration="+(envtest.WaitTimeout/2).String())
 	s.waitReady(t)
 	proxy, ann := frontProxy(t), http.Header{"X-Remote-User": {"ann"}}
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	shared.Eventually(t, "the shutdown to begin", envtest.Patience, func(context.Context) error {
+	shared.Eventually(t, "the shutdown to begin", envtest.WaitTimeout, func(context.Context) error {
 		if got := s.try(nil, http.MethodGet, "/readyz", nil, ""); got.status != http.StatusInternalServerError {
 			return fmt.Errorf("/readyz: %s", got)
 		}
@@ -201,6 +201,6 @@ func TestS12TrustWhileStopping(t *testing.T) {
 	})
 	s.wantUser(t, proxy, ann, "ann")
 	m.remove()
-	shared.Eventually(t, "the front proxy to be refused", envtest.Patience,
+	shared.Eventually(t, "the front proxy to be refused", envtest.WaitTimeout,
 		func(context.Context) error { return s.reads(t, proxy, ann, "") })
 }

@@ -43,7 +43,7 @@ func TestS13TrustUnreadableAtStart(t *testing.T) {
 			trustName, false},
 		"500": {reply(http.StatusInternalServerError,
 			statusOf(http.StatusInternalServerError, metav1.StatusReasonInternalError)), trustName, false},
-		"no answer":         {hang, trustName, false},
+		"no response":       {hang, trustName, false},
 		"broken connection": {reset, trustName, false},
 		"garbage":           {reply(http.StatusOK, "<html>"), trustName, false},
 		"empty": {reply(http.StatusOK, cm("")),
@@ -75,7 +75,8 @@ func TestS13TrustUnreadableAtStart(t *testing.T) {
 
 // TestS13TrustUnwatchable checks a server that could read the trust once and then cannot watch it.
 // The server is not ready, although all other checks pass, and authenticates no request with the
-// trust of that time. The library alone would be ready, and treat the front proxy as a stranger.
+// trust of that time. The library alone would be ready, and treat the front proxy as an unknown
+// client.
 func TestS13TrustUnwatchable(t *testing.T) {
 	t.Parallel()
 	r := newRelay(t)
@@ -89,7 +90,7 @@ func TestS13TrustUnwatchable(t *testing.T) {
 		broken(w, req)
 	})
 	s := start(t, r)
-	shared.Eventually(t, "all checks but that of the trust to succeed", envtest.Patience, func(context.Context) error {
+	shared.Eventually(t, "all checks but that of the trust to succeed", envtest.WaitTimeout, func(context.Context) error {
 		var failed []string
 		got := s.try(nil, http.MethodGet, "/readyz?verbose", nil, "")
 		for line := range strings.Lines(got.body) {
@@ -119,8 +120,8 @@ func TestS13TrustUnwatchable(t *testing.T) {
 // It must authorize none of them, and must never be ready.
 func (s *server) neverServes(t *testing.T) {
 	t.Helper()
-	proxy, deadline := frontProxy(t), time.After(envtest.Patience)
-	for answered := 0; answered < 20; {
+	proxy, deadline := frontProxy(t), time.After(envtest.WaitTimeout)
+	for responded := 0; responded < 20; {
 		for _, path := range []string{protected, "/readyz"} {
 			got := s.try(proxy, http.MethodGet, path, forged(), "")
 			switch {
@@ -128,14 +129,14 @@ func (s *server) neverServes(t *testing.T) {
 			case got.status < 400:
 				t.Fatalf("GET %s: %s, want to be refused", path, got)
 			default:
-				answered++
+				responded++
 			}
 		}
 		select {
 		case <-s.done:
 			return
 		case <-deadline:
-			t.Fatal("it neither ended nor answered")
+			t.Fatal("it neither exited nor responded")
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -184,7 +185,7 @@ func TestS13TrustForbidden(t *testing.T) {
 	s := startAs(t, name, newRelay(t))
 	s.waitReady(t)
 	proxy := frontProxy(t)
-	create := func() answer {
+	create := func() response {
 		return s.try(proxy, http.MethodPost, protected+"?dryRun=All", http.Header{"X-Remote-User": {"boss"}},
 			gadget("new"))
 	}
@@ -198,7 +199,7 @@ func TestS13TrustForbidden(t *testing.T) {
 	const within = 75 * time.Second
 	unready := make(chan error, 1)
 	go func() {
-		var got answer
+		var got response
 		for deadline := time.After(within); ; {
 			if got = s.try(nil, http.MethodGet, "/readyz?verbose", nil, ""); strings.Contains(got.body,
 				"[-]permissions failed") {
@@ -207,7 +208,7 @@ func TestS13TrustForbidden(t *testing.T) {
 			}
 			select {
 			case <-deadline:
-				unready <- fmt.Errorf("readyz is %d after %s without the right: %s", got.status, within, got.body)
+				unready <- fmt.Errorf("readyz is %d after %s without the permission: %s", got.status, within, got.body)
 				return
 			case <-time.After(time.Second):
 			}
@@ -220,7 +221,7 @@ func TestS13TrustForbidden(t *testing.T) {
 	const missing = "this server lacks permissions: list configmaps extension-apiserver-authentication in the namespace kube-system (for the front proxy's trust), " +
 		"watch configmaps extension-apiserver-authentication in the namespace kube-system (for the front proxy's trust)"
 	if got := create(); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, missing) {
-		t.Errorf("a write without the right: %s, want 503 with %q", got, missing)
+		t.Errorf("a write without the permission: %s, want 503 with %q", got, missing)
 	}
 	if !strings.Contains(s.log(), missing) {
 		t.Errorf("want %q in the log:\n%s", missing, s.log())
@@ -246,7 +247,7 @@ func waitUntilReadable(t *testing.T, account string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shared.Eventually(t, account+" to read the trust", envtest.Patience, func(ctx context.Context) error {
+	shared.Eventually(t, account+" to read the trust", envtest.WaitTimeout, func(ctx context.Context) error {
 		_, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, trustName, metav1.GetOptions{})
 		return err
 	})

@@ -120,7 +120,7 @@ func TestAttacks(t *testing.T) {
 			}
 			checkLatency(t, name, got.p99)
 			healthy(t)
-			shared.Eventually(t, "nothing to be left of the attack", 3*envtest.Patience,
+			shared.Eventually(t, "nothing to be left of the attack", 3*envtest.WaitTimeout,
 				func(ctx context.Context) error {
 					left, err := server.Descriptors()
 					if err != nil {
@@ -159,7 +159,7 @@ func fill(t *testing.T, admin *rest.Config) {
 		}
 	})
 	for i := range 200 {
-		shared.Eventually(t, "an object to be created", envtest.Patience, func(ctx context.Context) error {
+		shared.Eventually(t, "an object to be created", envtest.WaitTimeout, func(ctx context.Context) error {
 			_, err := client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": gadgets.GroupVersion().String(), "kind": "Widget",
 				"spec":     map[string]any{"model": "pendulum"},
@@ -290,7 +290,7 @@ func othersDuring(t *testing.T, target target, done <-chan string) (latencies []
 	}
 	defer client.CloseIdleConnections()
 	list := func(i int) error {
-		ctx, cancel := context.WithTimeout(t.Context(), envtest.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), envtest.WaitTimeout)
 		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+target.list(i), nil)
 		if err != nil {
@@ -329,7 +329,7 @@ func othersDuring(t *testing.T, target target, done <-chan string) (latencies []
 				took := time.Since(began)
 				if err != nil {
 					failed++
-					took = envtest.Patience
+					took = envtest.WaitTimeout
 					if failed <= 5 { // more would add nothing
 						t.Logf("another user: %v", err)
 					}
@@ -347,7 +347,7 @@ func othersDuring(t *testing.T, target target, done <-chan string) (latencies []
 	all.Wait()
 	failed += alive + ready
 	if len(latencies) == 0 {
-		t.Fatal("another user got no answer at all")
+		t.Fatal("another user got no response")
 	}
 	return latencies, failed
 }

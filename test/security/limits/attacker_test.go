@@ -28,15 +28,15 @@ import (
 // attacker sends the requests of an attack until its time is over. It is a separate process on one
 // core. Its connections have their own source addresses, like those of other pods.
 type attacker struct {
-	address string
-	path    string // of a resource
-	config  *tls.Config
-	ctx     context.Context
-	sent    atomic.Int64
-	refused atomic.Int64 // connections that ended with an error, or were not accepted
-	count   atomic.Int64 // for unique names
-	turn    atomic.Int64
-	answers sync.Map // response counts, *atomic.Int64 by status code
+	address      string
+	path         string // of a resource
+	config       *tls.Config
+	ctx          context.Context
+	sent         atomic.Int64
+	refused      atomic.Int64 // connections that ended with an error, or were not accepted
+	count        atomic.Int64 // for unique names
+	turn         atomic.Int64
+	statusCounts sync.Map // response counts, *atomic.Int64 by status code
 }
 
 // workers is the number of concurrent connections of an attack that is not about their number.
@@ -80,24 +80,24 @@ var attacks = map[string]kind{
 	"streams, known": {mallory, true, workers, func(a *attacker) error { return a.streams("") }, false},
 	"impersonation in streams": {mallory, true, workers,
 		func(a *attacker) error { return a.streams("impersonate-user") }, false},
-	"connections":           {"", false, 5000, (*attacker).hold, false},
-	"slow bodies":           {"", false, 2000, (*attacker).slowBody, false},
-	"slow bodies, known":    {mallory, false, 2000, (*attacker).slowBody, false},
-	"slow bodies of reads":  {mallory, false, 2000, (*attacker).slowBodyOfRead, false},
-	"selectors":             {"", false, workers, (*attacker).selectors, false},
-	"selectors, known":      {mallory, false, workers, (*attacker).selectors, false},
-	"open heads":            {"", false, 2000, (*attacker).openHead, false},
-	"open heads in HTTP/2":  {"", true, 2000, (*attacker).openHeadHTTP2, false},
-	"frames":                {"", true, 40, (*attacker).frames, false},
-	"long chains":           {longChain, true, 1000, (*attacker).chain, false},
-	"unread answers":        {"", true, 1000, (*attacker).unread, false},
-	"unread answers, known": {mallory, true, 1000, (*attacker).unread, false},
-	"watches":               {reader, true, 500, (*attacker).watches, false},
-	jsonLists:               {reader, false, workers, (*attacker).jsonLists, false},
-	yamlLists:               {reader, false, 8, (*attacker).yamlLists, false},
-	"aliases, proxied":      {mallory, true, workers, (*attacker).aliasesProxied, true},
-	"watches, proxied":      {reader, true, 40, (*attacker).watches, true},
-	"all at once":           {mallory, true, 1000, (*attacker).anything, false},
+	"connections":             {"", false, 5000, (*attacker).hold, false},
+	"slow bodies":             {"", false, 2000, (*attacker).slowBody, false},
+	"slow bodies, known":      {mallory, false, 2000, (*attacker).slowBody, false},
+	"slow bodies of reads":    {mallory, false, 2000, (*attacker).slowBodyOfRead, false},
+	"selectors":               {"", false, workers, (*attacker).selectors, false},
+	"selectors, known":        {mallory, false, workers, (*attacker).selectors, false},
+	"open heads":              {"", false, 2000, (*attacker).openHead, false},
+	"open heads in HTTP/2":    {"", true, 2000, (*attacker).openHeadHTTP2, false},
+	"frames":                  {"", true, 40, (*attacker).frames, false},
+	"long chains":             {longChain, true, 1000, (*attacker).chain, false},
+	"unread responses":        {"", true, 1000, (*attacker).unread, false},
+	"unread responses, known": {mallory, true, 1000, (*attacker).unread, false},
+	"watches":                 {reader, true, 500, (*attacker).watches, false},
+	jsonLists:                 {reader, false, workers, (*attacker).jsonLists, false},
+	yamlLists:                 {reader, false, 8, (*attacker).yamlLists, false},
+	"aliases, proxied":        {mallory, true, workers, (*attacker).aliasesProxied, true},
+	"watches, proxied":        {reader, true, 40, (*attacker).watches, true},
+	"all at once":             {mallory, true, 1000, (*attacker).anything, false},
 }
 
 // attack is the main function of the attacker's process.
@@ -158,12 +158,12 @@ func attack(name string) error {
 		})
 	}
 	all.Wait()
-	answers := map[int]int64{}
-	a.answers.Range(func(status, count any) bool {
-		answers[status.(int)] = count.(*atomic.Int64).Load()
+	statusCounts := map[int]int64{}
+	a.statusCounts.Range(func(status, count any) bool {
+		statusCounts[status.(int)] = count.(*atomic.Int64).Load()
 		return true
 	})
-	fmt.Printf("%d requests sent, answers %v, %d connections refused or broken\n", a.sent.Load(), answers,
+	fmt.Printf("%d requests sent, responses %v, %d connections refused or broken\n", a.sent.Load(), statusCounts,
 		a.refused.Load())
 	return nil
 }
@@ -223,7 +223,7 @@ func (a *attacker) exchange(head func() string, body string) error {
 		if err != nil {
 			return err
 		}
-		count, _ := a.answers.LoadOrStore(resp.StatusCode, &atomic.Int64{})
+		count, _ := a.statusCounts.LoadOrStore(resp.StatusCode, &atomic.Int64{})
 		count.(*atomic.Int64).Add(1)
 		_, err = io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()

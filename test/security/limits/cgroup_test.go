@@ -64,7 +64,7 @@ func (c *cgroup) killed() (int, error) {
 
 // remove waits until the processes exit, and removes the control group.
 func (c *cgroup) remove() error {
-	ctx, cancel := context.WithTimeout(context.Background(), envtest.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), envtest.WaitTimeout)
 	defer cancel()
 	for {
 		err := os.Remove(c.dir)

@@ -173,7 +173,7 @@ func fillNamespaces(t *testing.T, admin kubernetes.Interface, writer client) {
 	filledVersion = currentVersion(t)
 	must(writer.send(t.Context(), request{method: http.MethodPost, path: smallObjects, contentType: jsonType,
 		body: widget("last", 0, 0, "")}))
-	shared.Eventually(t, "the server to know how large its objects are", envtest.Patience,
+	shared.Eventually(t, "the server to know how large its objects are", envtest.WaitTimeout,
 		func(ctx context.Context) error {
 			for _, sample := range metrics(ctx, t)["apiserver_resource_size_estimate_bytes"] {
 				if sample.Metric["resource"] == "widgets" && sample.Value > (largeCount+escapedCount)*600_000 {
@@ -497,7 +497,7 @@ func survives(t *testing.T, user client, sent costlyRequest) {
 	if err := server.ResetVmHWM(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*envtest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*envtest.WaitTimeout)
 	defer cancel()
 	began, done := time.Now(), make(chan string)
 	var mutex sync.Mutex
@@ -524,7 +524,7 @@ func survives(t *testing.T, user client, sent costlyRequest) {
 		return fmt.Sprintf("%d at a time in %s: %v, %d MiB", sent.parallel, time.Since(began).Round(time.Millisecond),
 			statuses, size>>20)
 	})
-	shared.Eventually(t, "the server to do nothing", envtest.Patience, func(ctx context.Context) error {
+	shared.Eventually(t, "the server to do nothing", envtest.WaitTimeout, func(ctx context.Context) error {
 		used, err := cpuDuring(ctx, t, time.Second)
 		if err == nil && used > 500*time.Millisecond {
 			err = fmt.Errorf("it uses %s of CPU in a second", used)

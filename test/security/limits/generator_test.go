@@ -20,7 +20,7 @@ import (
 const (
 	// generatedAtATime is how many equal requests are sent at a time.
 	generatedAtATime = 4
-	// mostMemory, in KiB, and mostCPU are what one of them may cost beyond what the server does anyway.
+	// mostMemory, in KiB, and mostCPU limit the additional cost of one of them.
 	mostMemory = 64 << 10
 	mostCPU    = time.Second
 )
@@ -134,8 +134,8 @@ func (g generator) body(method, version string) (contentType string, body []byte
 	return contentType, []byte("{" + member + "}")
 }
 
-// TestGeneratedRequests looks for a request of which a few cost more memory or CPU than they may, for as long as
-// attacks last.
+// TestGeneratedRequests looks for a request of which a few cost more memory or CPU than the limits,
+// for as long as attacks last.
 func TestGeneratedRequests(t *testing.T) {
 	reader, writer := costlyUsers(t)
 	users := map[string]client{"reader": reader, "writer": writer, "mallory": clientOf(t, shared.User(t, "mallory"))}
@@ -156,7 +156,8 @@ func TestGeneratedRequests(t *testing.T) {
 	for began := time.Now(); time.Since(began) < lasts && !t.Failed(); sent++ {
 		user, r := generator{rand.New(rand.NewPCG(seed, uint64(first+sent)))}.request() //nolint:gosec // it can be repeated
 		memory, cpu, err := costOf(t, users[user], r, statuses)
-		// The garbage of earlier requests may have been collected meanwhile, so what costs too much is sent again.
+		// Garbage of earlier requests may have been collected during the request, so a request over the
+		// limit is sent again.
 		for again := 0; err == nil && again < 2 && (memory > mostMemory || cpu > mostCPU); again++ {
 			var memoryAgain int
 			var cpuAgain time.Duration
@@ -182,11 +183,11 @@ func TestGeneratedRequests(t *testing.T) {
 		sent, generatedAtATime, seed, statuses, most>>10, cmp.Or(mostTime, 0), peakMemory(t)>>10, before>>10)
 }
 
-// costOf sends a request several times at a time, and returns the memory in KiB and the CPU time that each cost. The
-// error is that the server is not there any more.
+// costOf sends a request several times concurrently, and returns the memory in KiB and the CPU time
+// that each cost. It returns an error if the server no longer responds.
 func costOf(t *testing.T, user client, r request, statuses map[int]int) (memory int, cpu time.Duration, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*envtest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*envtest.WaitTimeout)
 	defer cancel()
 	if err := shared.Servers[0].ResetVmHWM(); err != nil {
 		return 0, 0, err

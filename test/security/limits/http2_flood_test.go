@@ -54,7 +54,7 @@ func TestS36HeaderFloodHTTP2(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			c := dialHTTP2(t, proxy)
 			c.get(t, 1, "/healthz", tc.fields...)
-			got := c.answer(1)
+			got := c.await(1)
 			if got == "431" || strings.HasPrefix(got, "closed") {
 				got = "refused"
 			}
@@ -109,7 +109,7 @@ func TestS36ContinuationFlood(t *testing.T) {
 				_ = c.framer.WriteContinuation(1, true, nil)
 				_ = c.out.Flush()
 				// A head with many empty frames is valid.
-				if got := c.answer(1); tc.ended && got != "431" && !strings.HasPrefix(got, "closed") {
+				if got := c.await(1); tc.ended && got != "431" && !strings.HasPrefix(got, "closed") {
 					t.Errorf("got %s, want 431 or a closed connection", got)
 				}
 			})
@@ -126,18 +126,18 @@ func TestS38AnonymousHTTP2(t *testing.T) {
 	for _, tc := range []struct{ path, want string }{{gadgetsPath, "401"}, {"/nowhere", "401"}, {"/healthz", "200"}} {
 		c := dialHTTP2(t, nil)
 		c.get(t, 1, tc.path)
-		if got := c.answer(1); got != tc.want {
+		if got := c.await(1); got != tc.want {
 			t.Errorf("GET %s: got %s, want %s", tc.path, got, tc.want)
 		}
 		c.get(t, 3, tc.path)
-		if got := c.answer(3); got != "closed" {
+		if got := c.await(3); got != "closed" {
 			t.Errorf("GET %s again on the connection: got %s, want it closed", tc.path, got)
 		}
 	}
 	c := dialHTTP2(t, frontProxy(t))
 	for stream := uint32(1); stream < 20; stream += 2 {
 		c.get(t, stream, "/healthz", extras(0, "")...)
-		if got := c.answer(stream); got != "200" {
+		if got := c.await(stream); got != "200" {
 			t.Fatalf("stream %d with credentials: got %s, want 200", stream, got)
 		}
 	}
@@ -146,7 +146,7 @@ func TestS38AnonymousHTTP2(t *testing.T) {
 // TestS38RapidReset checks the cost of requests that are reset as soon as they are sent
 // (CVE-2023-44487). The connection of an unauthenticated client is closed. The requests of a user
 // cost no more than the server does at once, 25 on a connection and 100 that wait: it closes the
-// connection, or has ended every request when it answers the last. It serves other users
+// connection, or has ended every request when it responds to the last. It serves other users
 // meanwhile.
 func TestS38RapidReset(t *testing.T) {
 	admin, err := shared.AdminConfig()
@@ -167,9 +167,9 @@ func TestS38RapidReset(t *testing.T) {
 	}
 	const count = 10_000
 	for _, tc := range []struct {
-		name, path, answered string
-		cert                 *tls.Certificate
-		closed               bool
+		name, path, wantStatus string
+		cert                   *tls.Certificate
+		closed                 bool
 	}{
 		{"anonymous", gadgetsPath, "401", nil, true},
 		{"anonymous, health", "/healthz", "200", nil, true},
@@ -181,11 +181,11 @@ func TestS38RapidReset(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			// The same request succeeds when it is not reset. The user's permission takes a
 			// moment.
-			shared.Eventually(t, "the request to be answered", envtest.Patience, func(context.Context) error {
+			shared.Eventually(t, "the response to the request", envtest.WaitTimeout, func(context.Context) error {
 				control := dialHTTP2(t, tc.cert)
 				control.get(t, 1, tc.path)
-				if got := control.answer(1); got != tc.answered {
-					return fmt.Errorf("got %s, want %s", got, tc.answered)
+				if got := control.await(1); got != tc.wantStatus {
+					return fmt.Errorf("got %s, want %s", got, tc.wantStatus)
 				}
 				return nil
 			})
@@ -209,7 +209,7 @@ func TestS38RapidReset(t *testing.T) {
 			t.Logf("%s after %s, the last stream that counted was %d; %v goroutines before, %v at most", got,
 				time.Since(began).Round(time.Millisecond), last, routines, most)
 			if most > routines+maxStreams*streamRoutines {
-				t.Errorf("%v goroutines while requests were taken back, %v before; want at most %d for each of %d "+
+				t.Errorf("%v goroutines while requests were cancelled, %v before; want at most %d for each of %d "+
 					"requests", most, routines, streamRoutines, maxStreams)
 			}
 			if closed := strings.HasPrefix(got, "closed"); !closed && (tc.closed || got != "200") {
@@ -220,7 +220,7 @@ func TestS38RapidReset(t *testing.T) {
 					last, 2*count)
 			}
 			healthy(t)
-			shared.Eventually(t, "the requests to end", envtest.Patience, func(ctx context.Context) error {
+			shared.Eventually(t, "the requests to end", envtest.WaitTimeout, func(ctx context.Context) error {
 				if now := goroutines(ctx, t); now > routines+200 {
 					return fmt.Errorf("%v goroutines, %v before", now, routines)
 				}
@@ -236,7 +236,7 @@ func TestS38RapidReset(t *testing.T) {
 func streamsAtOnce(t *testing.T) uint32 {
 	t.Helper()
 	conn := mustDial(t, func(c *tls.Config) { c.NextProtos = []string{"h2"} })
-	if err := conn.SetDeadline(time.Now().Add(envtest.Patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(envtest.WaitTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {

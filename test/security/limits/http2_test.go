@@ -48,7 +48,7 @@ func dialHTTP2(t *testing.T, cert *tls.Certificate) *frames {
 			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
 		}
 	})
-	if err := conn.SetDeadline(time.Now().Add(envtest.Patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(envtest.WaitTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	c := &frames{conn: conn, out: bufio.NewWriterSize(conn, 64<<10), heard: make(chan heard, 100_000)}
@@ -123,9 +123,9 @@ func (c *frames) headers(stream uint32, block []byte) {
 	}
 }
 
-// answer waits for the status of a stream. It returns "closed" if the connection ends before, with
+// await waits for the status of a stream. It returns "closed" if the connection ends before, with
 // the error code of the GOAWAY, if any.
-func (c *frames) answer(stream uint32) string {
+func (c *frames) await(stream uint32) string {
 	why := "closed"
 	for h := range c.heard {
 		if h.stream == stream && stream != 0 {

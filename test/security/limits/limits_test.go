@@ -79,7 +79,7 @@ func TestS36HeaderFlood(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			conn := mustDial(t, nil)
-			if err := conn.SetDeadline(time.Now().Add(envtest.Patience)); err != nil {
+			if err := conn.SetDeadline(time.Now().Add(envtest.WaitTimeout)); err != nil {
 				t.Fatal(err)
 			}
 			go func() {
@@ -131,16 +131,16 @@ func TestS37SlowHeaders(t *testing.T) {
 		select {
 		case <-closed:
 			if i == 0 {
-				t.Errorf("closed after %s, want some envtest.Patience", time.Since(began))
+				t.Errorf("closed after %s, want some envtest.WaitTimeout", time.Since(began))
 			}
 			return
 		case <-tick.C:
 			// A write fails once the server has closed the connection, which the reader reports.
 			_, _ = io.WriteString(conn, "X-"+strconv.Itoa(i)+": x\r\n")
-		case <-time.After(envtest.Patience):
+		case <-time.After(envtest.WaitTimeout):
 			t.Fatal("the connection is still open")
 		}
-		if time.Since(began) > envtest.Patience {
+		if time.Since(began) > envtest.WaitTimeout {
 			t.Fatalf("the connection is open after %s of headers, want it closed after 32 s", time.Since(began))
 		}
 	}
@@ -208,7 +208,7 @@ func connect(t *testing.T, address string, tries int) []net.Conn {
 		t.Fatal(err)
 	}
 	dialer := &tls.Dialer{Config: config, NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)},
-		Timeout: envtest.Patience}}
+		Timeout: envtest.WaitTimeout}}
 	conns, todo := make(chan net.Conn, tries), make(chan struct{}, tries)
 	for range tries {
 		todo <- struct{}{}

@@ -78,16 +78,16 @@ func TestS37Unread(t *testing.T) {
 			return nil
 		}
 	}
-	shared.Eventually(t, "the requests to be served", envtest.Patience,
+	shared.Eventually(t, "the requests to be served", envtest.WaitTimeout,
 		seats(func(taken float64) bool { return taken >= float64(len(queries)) }))
 	// The server aborts a response that it cannot send within 60 s, the request timeout.
-	shared.Eventually(t, "the seats to be given back", 3*envtest.Patience,
+	shared.Eventually(t, "the seats to be released", 3*envtest.WaitTimeout,
 		seats(func(taken float64) bool { return taken == 0 }))
 }
 
-// TestUnread checks that another user is served while a user with read permission requests much
-// from several addresses, and reads none of it.
-func TestUnread(t *testing.T) {
+// TestUnreadResponses checks that another user is served while a user with read permission requests
+// much from several addresses, and reads none of it.
+func TestUnreadResponses(t *testing.T) {
 	costlyUsers(t)
 	idler, err := shared.Config("costly-reader")
 	if err != nil {
@@ -204,7 +204,7 @@ func TestS37SlowBody(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := dynamic.NewForConfigOrDie(slow).Resource(gadgets)
-	shared.Eventually(t, "the user to be allowed", envtest.Patience, func(ctx context.Context) error {
+	shared.Eventually(t, "the user to be allowed", envtest.WaitTimeout, func(ctx context.Context) error {
 		_, err := client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": gadgets.GroupVersion().String(), "kind": "Gadget", "spec": map[string]any{"purpose": "none"},
 			"metadata": map[string]any{"name": "slow"},
@@ -217,7 +217,7 @@ func TestS37SlowBody(t *testing.T) {
 	}
 	// While connections of earlier tests take all slots, the server refuses a connection in the
 	// handshake, which the client notices later.
-	shared.Eventually(t, "connections to be accepted", envtest.Patience, func(context.Context) error {
+	shared.Eventually(t, "connections to be accepted", envtest.WaitTimeout, func(context.Context) error {
 		for range 6 {
 			conn := mustDial(t, func(c *tls.Config) { c.Certificates = []tls.Certificate{pair} })
 			defer conn.Close()
@@ -257,7 +257,7 @@ func TestS37SlowBody(t *testing.T) {
 			t.Errorf("%s: ended after %s, want %s to %s", s.name, got.took, s.least, s.most)
 		}
 	}
-	shared.Eventually(t, "the seats to be given back", 3*envtest.Patience, func(ctx context.Context) error {
+	shared.Eventually(t, "the seats to be released", 3*envtest.WaitTimeout, func(ctx context.Context) error {
 		if taken := seatsOf(ctx, t); taken > 0 {
 			return fmt.Errorf("%v seats are taken", taken)
 		}
@@ -299,7 +299,7 @@ func sendSlowly(t *testing.T, cert *tls.Certificate, token string) <-chan slowEn
 			c.Certificates = []tls.Certificate{*cert}
 		}
 	})
-	if err := conn.SetReadDeadline(time.Now().Add(2 * envtest.Patience)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(2 * envtest.WaitTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	authorization := ""
@@ -315,7 +315,7 @@ func sendSlowly(t *testing.T, cert *tls.Certificate, token string) <-chan slowEn
 	eachSecond(t, func() error { _, err := io.WriteString(conn, " "); return err })
 	ended := make(chan slowEnd, 1)
 	go func() {
-		status, in := "no answer", bufio.NewReader(conn)
+		status, in := "no response", bufio.NewReader(conn)
 		if resp, err := http.ReadResponse(in, nil); err == nil {
 			_ = resp.Body.Close()
 			status = fmt.Sprint(resp.StatusCode)
@@ -341,7 +341,7 @@ func sendSlowlyHTTP2(t *testing.T, cert *tls.Certificate, token string) <-chan s
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*envtest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*envtest.WaitTimeout)
 	t.Cleanup(cancel)
 	body, in := io.Pipe()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, shared.Servers[0].URL+gadgetsPath, body)
@@ -359,7 +359,7 @@ func sendSlowlyHTTP2(t *testing.T, cert *tls.Certificate, token string) <-chan s
 	go func() {
 		// The end of a stream can come before its response.
 		resp, err := client.RoundTrip(req)
-		status := fmt.Sprintf("no answer (%v)", err)
+		status := fmt.Sprintf("no response (%v)", err)
 		if err == nil {
 			_ = resp.Body.Close()
 			status = fmt.Sprint(resp.StatusCode)

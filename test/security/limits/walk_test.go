@@ -93,10 +93,10 @@ func walkPaths(t *testing.T, admin rest.Interface) []string {
 	return paths
 }
 
-// TestS30Walk sends a body of each content type with each method to every path that the server
+// TestS30AllPaths sends a body of each content type with each method to every path that the server
 // serves. The clients are anonymous, an unprivileged user and a user who may read everything. No
 // request costs more than a read.
-func TestS30Walk(t *testing.T) {
+func TestS30AllPaths(t *testing.T) {
 	admin, err := shared.AdminConfig()
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestS30Walk(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer client.CloseIdleConnections()
-			sent, most, answers, began := 0, 0, map[int]int{}, time.Now()
+			sent, most, statusCounts, began := 0, 0, map[int]int{}, time.Now()
 			for _, path := range paths {
 				for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost,
 					http.MethodPut, http.MethodPatch, http.MethodDelete} {
@@ -143,7 +143,7 @@ func TestS30Walk(t *testing.T) {
 							ready = peakOf(t, func() { send(t, probe, http.MethodGet, "/readyz", "", nil) })
 							peak = peakOf(t, func() { status = send(t, client, method, path, contentType, body) })
 							sent++
-							answers[status]++
+							statusCounts[status]++
 							if peak-ready <= walkBound {
 								break
 							}
@@ -160,12 +160,12 @@ func TestS30Walk(t *testing.T) {
 					}
 				}
 			}
-			t.Logf("%d requests to %d paths in %s, answers %v, at most %d MiB more than GET /readyz", sent, len(paths),
-				time.Since(began).Round(time.Second), answers, most>>10)
+			t.Logf("%d requests to %d paths in %s, responses %v, at most %d MiB more than GET /readyz", sent, len(paths),
+				time.Since(began).Round(time.Second), statusCounts, most>>10)
 		})
 	}
 	// Connections whose bodies were not read keep the slots of this address for a moment.
-	shared.Eventually(t, "the connections of the walk to end", envtest.Patience, tryHealth)
+	shared.Eventually(t, "the connections of the walk to end", envtest.WaitTimeout, tryHealth)
 }
 
 // peakOf returns the VmHWM of the server while f runs, in KiB.
@@ -186,7 +186,7 @@ func peakOf(t *testing.T, f func()) int {
 // server closes while the client still sends the body.
 func send(t *testing.T, client *http.Client, method, path, contentType string, body []byte) int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), envtest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), envtest.WaitTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, shared.Servers[0].URL+path, bytes.NewReader(body))
 	if err != nil {
@@ -198,7 +198,7 @@ func send(t *testing.T, client *http.Client, method, path, contentType string, b
 	resp, err := client.Do(req)
 	if err != nil {
 		if ctx.Err() != nil {
-			t.Errorf("%s %s with %s: no answer within %s", method, path, contentType, envtest.Patience)
+			t.Errorf("%s %s with %s: no response within %s", method, path, contentType, envtest.WaitTimeout)
 		}
 		return 0
 	}

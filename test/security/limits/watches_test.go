@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestLeftSelectors checks that the server encodes a large object only once when a small change
-// removes it from the selectors of many watches, each of which sends an event to its client.
-func TestLeftSelectors(t *testing.T) {
+// TestObjectsLeaveSelectors checks that the server encodes a large object only once when a small
+// change removes it from the selectors of many watches, each of which sends an event to its client.
+func TestObjectsLeaveSelectors(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped in short mode: later tests would have less memory")
 	}
@@ -135,4 +135,28 @@ func TestWatchEncodings(t *testing.T) {
 	check()
 	cancel()
 	all.Wait()
+}
+
+// TestRejectedWatches checks that watches that the server rejects, because no watch can be sent in
+// the format that the client accepts, keep no memory.
+func TestRejectedWatches(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped in short mode: later tests would have less memory")
+	}
+	reader, _ := costlyUsers(t)
+	check := peaks(t, 100)
+	statuses := map[int]int{}
+	const watches = 2000
+	for range watches {
+		status, _, err := reader.send(t.Context(), request{method: http.MethodGet, accept: "application/yaml",
+			path: smallObjects + "?watch=1&resourceVersion=0&timeoutSeconds=600"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		statuses[status]++
+	}
+	if diff := cmp.Diff(map[int]int{http.StatusNotAcceptable: watches}, statuses); diff != "" {
+		t.Errorf("statuses (-want +got):\n%s", diff)
+	}
+	check()
 }

@@ -85,9 +85,9 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestOldFaults checks that an update ignores an unchanged field that was stored before its
-// validation rule existed.
-func TestOldFaults(t *testing.T) {
+// TestUpdateIgnoresInvalidUnchangedFields checks that an update ignores an unchanged field that was
+// stored before its validation rule existed.
+func TestUpdateIgnoresInvalidUnchangedFields(t *testing.T) {
 	eachVersion(t, func(t *testing.T, rules apitesting.KindRules) {
 		old := changed(func(g *v1.Gadget) { g.Spec.Precision = new(int32(9)) })
 		updated := old.DeepCopy()

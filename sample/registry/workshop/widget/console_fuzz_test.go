@@ -12,17 +12,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// said is the expected output of a console for an input. The fuzz test compares the console with
-// it.
-type said struct {
+// consoleOutput is the expected output of a console for an input. The fuzz test compares the
+// console with it.
+type consoleOutput struct {
 	out, errOut string
 	// ended is true if the console ends before its input does. tooLong is true if it ends because
 	// a line is too long.
 	ended, tooLong bool
 }
 
-func answers(input string) said {
-	var s said
+func expectedOutput(input string) consoleOutput {
+	var s consoleOutput
 	var out, errOut strings.Builder
 	for line := range strings.Lines(input) {
 		line = strings.TrimSuffix(line, "\n")
@@ -68,7 +68,7 @@ func FuzzWidgetConsoleLines(f *testing.F) {
 		f.Add(input, true)
 	}
 	f.Fuzz(func(t *testing.T, input string, byByte bool) {
-		want := answers(input)
+		want := expectedOutput(input)
 		source := strings.NewReader(input)
 		var out, errOut bytes.Buffer
 		var err error

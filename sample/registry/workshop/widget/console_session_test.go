@@ -106,8 +106,8 @@ func TestConsoleEnds(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a missing right", func(t *testing.T) {
-		forbidden := apierrors.NewForbidden(workshop.Resource("widgets"), "w", errors.New("no right to get"))
+	t.Run("a missing permission", func(t *testing.T) {
+		forbidden := apierrors.NewForbidden(workshop.Resource("widgets"), "w", errors.New("no permission to get"))
 		var out, errOut bytes.Buffer
 		err := runConsole(t.Context(), strings.NewReader("show\necho b\n"), &out, &errOut,
 			func() (*v1.Widget, error) { return nil, forbidden })

@@ -38,14 +38,14 @@ func FuzzWidgetFieldSelector(f *testing.F) {
 	scheme := newScheme()
 	f.Fuzz(func(t *testing.T, version uint8, text string) {
 		gv := widgetVersions()[int(version)%len(widgetVersions())]
-		asked, err := fields.ParseSelector(text)
+		parsed, err := fields.ParseSelector(text)
 		if err != nil {
 			return
 		}
-		selector, err := asked.Transform(func(name, value string) (string, string, error) {
+		selector, err := parsed.Transform(func(name, value string) (string, string, error) {
 			return scheme.ConvertFieldLabel(gv.WithKind("Widget"), name, value)
 		})
-		unknown := slices.ContainsFunc(asked.Requirements(),
+		unknown := slices.ContainsFunc(parsed.Requirements(),
 			func(r fields.Requirement) bool { return !slices.Contains(selectable(gv), r.Field) })
 		if unknown != (err != nil) {
 			t.Fatalf("%s, %q: got error %v, want one: %t", gv, text, err, unknown)
@@ -57,9 +57,9 @@ func FuzzWidgetFieldSelector(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q is printed as %q, which is none: %v", text, selector, err)
 		}
-		for _, widget := range candidates(asked.Requirements()) {
+		for _, widget := range candidates(parsed.Requirements()) {
 			set := attributes(widget)
-			want := seenWith(t, scheme, gv, widget, asked.Requirements())
+			want := seenWith(t, scheme, gv, widget, parsed.Requirements())
 			if got, again := selector.Matches(set), printed.Matches(set); got != want || again != want {
 				t.Errorf("%s, %q: got %t, and %t for %q, want %t, of the widget with %v", gv, text, got, again,
 					selector, want, set)
@@ -92,7 +92,7 @@ func candidates(requirements fields.Requirements) []*v1.Widget {
 // seenWith reports whether the widget matches the requirements when it is converted to the
 // version.
 func seenWith(t *testing.T, scheme *runtime.Scheme, gv schema.GroupVersion, widget *v1.Widget,
-	asked fields.Requirements) bool {
+	parsed fields.Requirements) bool {
 	t.Helper()
 	versioned, err := scheme.ConvertToVersion(widget, gv)
 	if err != nil {
@@ -102,7 +102,7 @@ func seenWith(t *testing.T, scheme *runtime.Scheme, gv schema.GroupVersion, widg
 	if err != nil {
 		t.Fatal(err)
 	}
-	return !slices.ContainsFunc(asked, func(r fields.Requirement) bool {
+	return !slices.ContainsFunc(parsed, func(r fields.Requirement) bool {
 		value, _, err := unstructured.NestedString(content, strings.Split(r.Field, ".")...)
 		if err != nil {
 			t.Fatal(err)

@@ -199,9 +199,9 @@ func TestValidateStatus(t *testing.T) {
 	}
 }
 
-// TestOldStatus checks that a status update ignores invalid unchanged fields that were stored
-// before their validation existed.
-func TestOldStatus(t *testing.T) {
+// TestStatusUpdateIgnoresInvalidUnchangedFields checks that a status update ignores invalid
+// unchanged fields that were stored before their validation existed.
+func TestStatusUpdateIgnoresInvalidUnchangedFields(t *testing.T) {
 	eachVersion(t, func(t *testing.T, rules apitesting.KindRules, _ func([]string) []string) {
 		old := changed(func(w *v1.Widget) {
 			w.Status = v1.WidgetStatus{Replicas: 1, ReadyReplicas: 2, Selector: "a in (b",

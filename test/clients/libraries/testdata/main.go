@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command consumer writes a widget with the typed clients and reads it with an informer and controller-runtime.
+// Command consumer writes a widget with the typed clients, and reads it with an informer and with
+// controller-runtime.
 package main
 
 import (

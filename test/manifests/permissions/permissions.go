@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rights compares the permissions that RBAC grants a user with the user's requests in the
-// audit log of kube-apiserver: no request may be forbidden, and no permission may be unused.
-package rights
+// Package permissions compares the permissions that RBAC grants a user with the user's requests in
+// the audit log of kube-apiserver: no request may be forbidden, and no permission may be unused.
+package permissions
 
 import (
 	"encoding/json"
@@ -46,12 +46,12 @@ func Flatten(namespace string, rules []rbacv1.PolicyRule) ([]string, error) {
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
-					right := verb + " " + resourceName(group, resource)
+					permission := verb + " " + resourceName(group, resource)
 					if len(rule.ResourceNames) == 0 {
-						out = append(out, right)
+						out = append(out, permission)
 					}
 					for _, name := range rule.ResourceNames {
-						out = append(out, right+" "+namespace+"/"+name)
+						out = append(out, permission+" "+namespace+"/"+name)
 					}
 				}
 			}
@@ -121,20 +121,20 @@ func Compare(user string, log []byte, granted []string, never map[string]string)
 	for _, request := range forbidden {
 		errs = append(errs, fmt.Errorf("forbidden to %s: %s", user, request))
 	}
-	for _, right := range granted {
-		reason, expected := never[right]
-		switch wasUsed := slices.ContainsFunc(used, func(request string) bool { return covers(right, request) }); {
+	for _, permission := range granted {
+		reason, expected := never[permission]
+		switch wasUsed := slices.ContainsFunc(used, func(request string) bool { return covers(permission, request) }); {
 		case !wasUsed && !expected:
-			errs = append(errs, fmt.Errorf("%s has the right %q and never uses it; its requests were\n  %s", user,
-				right, strings.Join(used, "\n  ")))
+			errs = append(errs, fmt.Errorf("%s has the permission %q and never uses it; its requests were\n  %s", user,
+				permission, strings.Join(used, "\n  ")))
 		case wasUsed && expected:
-			errs = append(errs, fmt.Errorf("%s uses the right %q, which the test expects not to be used: %s", user,
-				right, reason))
+			errs = append(errs, fmt.Errorf("%s uses the permission %q, which the test expects not to be used: %s", user,
+				permission, reason))
 		}
 	}
-	for right := range never {
-		if !slices.Contains(granted, right) {
-			errs = append(errs, fmt.Errorf("%s has no right %q, which the test makes an exception for", user, right))
+	for permission := range never {
+		if !slices.Contains(granted, permission) {
+			errs = append(errs, fmt.Errorf("%s has no permission %q, which the test makes an exception for", user, permission))
 		}
 	}
 	return errs
@@ -142,12 +142,12 @@ func Compare(user string, log []byte, granted []string, never map[string]string)
 
 // covers reports whether a permission covers a request. A permission without names covers any, and
 // one without a namespace those in each.
-func covers(right, request string) bool {
-	if what, name, named := strings.Cut(right, " /"); named && name != "" {
+func covers(permission, request string) bool {
+	if what, name, named := strings.Cut(permission, " /"); named && name != "" {
 		return strings.HasPrefix(request, what+" ") && strings.HasSuffix(request, "/"+name)
 	}
-	if strings.Count(right, " ") == 2 {
-		return request == right
+	if strings.Count(permission, " ") == 2 {
+		return request == permission
 	}
-	return strings.HasPrefix(request, right+" ")
+	return strings.HasPrefix(request, permission+" ")
 }

@@ -15,16 +15,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"example.com/extension-apiserver/pkg/envtest"
-	"example.com/extension-apiserver/test/manifests/rights"
+	"example.com/extension-apiserver/test/manifests/permissions"
 )
 
-// TestRights checks that the server and its agents use exactly the permissions that konnectivity/
-// grants, by the audit log of kube-apiserver: nothing was forbidden, and no permission is unused.
-func TestRights(t *testing.T) {
+// TestPermissions checks that the server and its agents use exactly the permissions that
+// konnectivity/ grants, by the audit log of kube-apiserver: nothing was forbidden, and no
+// permission is unused.
+func TestPermissions(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	log := filepath.Join(dir, "audit.log")
-	args, err := rights.KubeAPIServerArgs(dir, log)
+	args, err := permissions.KubeAPIServerArgs(dir, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,26 +48,26 @@ func TestRights(t *testing.T) {
 	server := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "system:konnectivity-server"}
 	agent := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "kube-system", Name: "konnectivity-agent"}
 	agentUser := "system:serviceaccount:kube-system:konnectivity-agent"
-	serverRights, agentRights := granted(t, client, server), granted(t, client, agent)
-	t.Logf("granted to the server: %q, to the agents: %q", serverRights, agentRights)
+	serverPermissions, agentPermissions := granted(t, client, server), granted(t, client, agent)
+	t.Logf("granted to the server: %q, to the agents: %q", serverPermissions, agentPermissions)
 
 	// The server renews its Lease every 15 s.
 	const update = "update leases.coordination.k8s.io"
-	e.Eventually(t, "the server to renew its Lease, and its agent to watch it", envtest.Patience,
+	e.Eventually(t, "the server to renew its Lease, and its agent to watch it", envtest.WaitTimeout,
 		func(context.Context) error {
 			data := auditLog(t, log)[seen:]
-			onlyUpdates := slices.DeleteFunc(slices.Clone(serverRights),
-				func(right string) bool { return right != update })
-			return errors.Join(append(rights.Compare(server.Name, data, onlyUpdates, nil),
-				rights.Compare(agentUser, data, agentRights, nil)...)...)
+			onlyUpdates := slices.DeleteFunc(slices.Clone(serverPermissions),
+				func(permission string) bool { return permission != update })
+			return errors.Join(append(permissions.Compare(server.Name, data, onlyUpdates, nil),
+				permissions.Compare(agentUser, data, agentPermissions, nil)...)...)
 		})
 	// The server deletes its Lease when it stops.
 	if err := k.ProxyServer.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	data := auditLog(t, log)[seen:]
-	for _, err := range append(rights.Compare(server.Name, data, serverRights, nil),
-		rights.Compare(agentUser, data, agentRights, nil)...) {
+	for _, err := range append(permissions.Compare(server.Name, data, serverPermissions, nil),
+		permissions.Compare(agentUser, data, agentPermissions, nil)...) {
 		t.Error(err)
 	}
 }
@@ -91,7 +92,7 @@ func granted(t *testing.T, client kubernetes.Interface, subject rbacv1.Subject) 
 	}
 	var out []string
 	add := func(namespace string, rules []rbacv1.PolicyRule, err error) {
-		flat, flatErr := rights.Flatten(namespace, rules)
+		flat, flatErr := permissions.Flatten(namespace, rules)
 		if err := errors.Join(err, flatErr); err != nil {
 			t.Fatal(err)
 		}

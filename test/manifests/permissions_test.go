@@ -20,7 +20,7 @@ import (
 
 	"example.com/extension-apiserver/pkg/envtest"
 	"example.com/extension-apiserver/sample/apis/workshop/install"
-	"example.com/extension-apiserver/test/manifests/rights"
+	"example.com/extension-apiserver/test/manifests/permissions"
 )
 
 // ofEnvironment returns the components under the names of the running server.
@@ -30,9 +30,9 @@ func ofEnvironment(components ...string) variant {
 		envtest.Namespace, strings.TrimSuffix(envtest.ServiceName, "apiserver"))}
 }
 
-// testServerRights runs the server with the permissions of the manifests, exercises all of them,
-// and checks that no request was forbidden and no permission is unused.
-func testServerRights(c *cluster) {
+// testServerPermissions runs the server with the permissions of the manifests, exercises all of
+// them, and checks that no request was forbidden and no permission is unused.
+func testServerPermissions(c *cluster) {
 	text := render(c, ofEnvironment())
 	c.apply(c.pick(text, "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "RoleBinding"))
 	if err := c.env.Register(c.Context()); err != nil {
@@ -51,7 +51,7 @@ func testServerRights(c *cluster) {
 			}
 		}
 	}
-	c.compareRights(envtest.Namespace, envtest.ServiceName, parse(c, text), never)
+	c.comparePermissions(envtest.Namespace, envtest.ServiceName, parse(c, text), never)
 }
 
 // exercise makes the server use its permissions: create a TokenReview and a SubjectAccessReview,
@@ -100,7 +100,7 @@ func (c *cluster) exercise() {
 		widget.SetName("")
 		widget.SetGenerateName("booked-")
 		_, err := widgets.Namespace("default").Create(ctx, widget, metav1.CreateOptions{})
-		if used, _ := rights.Requests([]byte(readFile(c, c.audit)),
+		if used, _ := permissions.Requests([]byte(readFile(c, c.audit)),
 			userName(envtest.Namespace, envtest.ServiceName)); err == nil &&
 			!slices.Contains(used, "update resourcequotas/status default/widgets") {
 			err = errors.New("the server has not booked it: it does not know the quota yet")
@@ -109,12 +109,12 @@ func (c *cluster) exercise() {
 	})
 }
 
-// compareRights compares the permissions of a ServiceAccount with its requests in the audit log of
-// kube-apiserver.
-func (c *cluster) compareRights(namespace, account string, objects []*unstructured.Unstructured,
+// comparePermissions compares the permissions of a ServiceAccount with its requests in the audit
+// log of kube-apiserver.
+func (c *cluster) comparePermissions(namespace, account string, objects []*unstructured.Unstructured,
 	never map[string]string) {
 	c.Helper()
-	for _, err := range rights.Compare(userName(namespace, account), []byte(readFile(c, c.audit)),
+	for _, err := range permissions.Compare(userName(namespace, account), []byte(readFile(c, c.audit)),
 		c.granted(account, objects), never) {
 		c.Error(err)
 	}
@@ -137,7 +137,7 @@ func (c *cluster) granted(account string, objects []*unstructured.Unstructured) 
 		if binding.Subjects[0].Name != account {
 			continue
 		}
-		flat, err := rights.Flatten(binding.Namespace, c.rulesOf(binding))
+		flat, err := permissions.Flatten(binding.Namespace, c.rulesOf(binding))
 		if err != nil {
 			c.Errorf("%s: %v", binding.Name, err)
 		}

@@ -24,16 +24,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/test/manifests/rights"
+	"example.com/extension-apiserver/test/manifests/permissions"
 )
 
 // bindingOf matches the rows of the page's table: the removed binding, and the log message that
 // follows.
 var bindingOf = regexp.MustCompile("(?m)^\\| (ClusterRoleBinding|RoleBinding) `([^`]+)` \\|.*log: `([^`]+)` \\|$")
 
-// withoutRights removes each binding of the page's table, and finds the table's message in the log
-// of a new pod.
-func withoutRights(p page) {
+// withoutPermissions removes each binding of the page's table, and finds the table's message in the
+// log of a new pod.
+func withoutPermissions(p page) {
 	rows := bindingOf.FindAllStringSubmatch(p.section("Permissions").text, -1)
 	bindings := 0
 	for line := range strings.Lines(p.section("Install it").manifest()) {
@@ -112,7 +112,7 @@ func ownRole(p page) {
 		" --serviceaccount second-scheduler:second-scheduler\n" +
 		"kubectl delete clusterrolebinding second-scheduler:" + builtIn)
 	port := openPort(p)
-	allowed, stranger := p.token("monitoring"), p.token("default")
+	allowed, unprivileged := p.token("monitoring"), p.token("default")
 	// The scheduler caches responses of kube-apiserver for 10 s.
 	port.eventually(p, allowed, http.StatusUnauthorized)
 	port.eventually(p, "", http.StatusInternalServerError)
@@ -123,7 +123,7 @@ func ownRole(p page) {
 	}
 	p.run(s.commands(1)[0])
 	port.eventually(p, allowed, http.StatusOK)
-	port.eventually(p, stranger, http.StatusForbidden)
+	port.eventually(p, unprivileged, http.StatusForbidden)
 	port.eventually(p, "", http.StatusForbidden)
 }
 
@@ -152,11 +152,11 @@ func withoutReviews(p page, role, like string) {
 			own.Rules = append(own.Rules, rule)
 		}
 	}
-	got, err := rights.Flatten("", taken)
+	got, err := permissions.Flatten("", taken)
 	if err != nil {
 		p.Fatal(err)
 	}
-	want, err := rights.Flatten("", delegator.Rules)
+	want, err := permissions.Flatten("", delegator.Rules)
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func openPort(p page) schedulerPort {
 // is want.
 func (s schedulerPort) eventually(p page, token string, want int) {
 	p.Helper()
-	p.eventually(fmt.Sprintf("the scheduler's /metrics to answer %d", want), func(ctx context.Context) error {
+	p.eventually(fmt.Sprintf("the scheduler's /metrics to respond with %d", want), func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+s.address+"/metrics", http.NoBody)
 		if err != nil {
 			return err

@@ -29,7 +29,7 @@ func (e *Environment) grantKonnectivity(ctx context.Context) error {
 		namespaces.Create, namespaces.Update); err != nil {
 		return fmt.Errorf("apply namespace %s: %w", agentNamespace, err)
 	}
-	return e.applyRights(ctx, "konnectivity", konnectivity.FS, map[string]string{
+	return e.applyPermissions(ctx, "konnectivity", konnectivity.FS, map[string]string{
 		"env/kustomization.yaml": "resources: [../server/rbac, ../agents/base]\n",
 	})
 }

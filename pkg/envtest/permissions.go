@@ -26,7 +26,7 @@ func (e *Environment) grant(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("print the manifest of the API with %s: %w", e.server, err)
 	}
-	if err := e.applyRights(ctx, "manifests", manifests.FS, map[string]string{
+	if err := e.applyPermissions(ctx, "manifests", manifests.FS, map[string]string{
 		"env-names/kustomization.yaml": fmt.Sprintf(
 			"apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nnamespace: %s\nnamePrefix: %q\n",
 			Namespace, strings.TrimSuffix(ServiceName, "apiserver")),
@@ -35,9 +35,9 @@ func (e *Environment) grant(ctx context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
-	if len(e.options.ServerRights) > 0 {
+	if len(e.options.ServerPermissions) > 0 {
 		account := "system:serviceaccount:" + Namespace + ":" + serviceAccount
-		if err := e.Grant(ctx, account, e.options.ServerRights...); err != nil {
+		if err := e.Grant(ctx, account, e.options.ServerPermissions...); err != nil {
 			return err
 		}
 	}
@@ -45,10 +45,10 @@ func (e *Environment) grant(ctx context.Context) (err error) {
 	return err
 }
 
-// applyRights unpacks a folder of the kit below Dir, replacing an earlier copy, and adds files by
-// their paths. It applies the namespaces, ServiceAccounts and RBAC that its folder env renders
+// applyPermissions unpacks a folder of the kit below Dir, replacing an earlier copy, and adds files
+// by their paths. It applies the namespaces, ServiceAccounts and RBAC that its folder env renders
 // to.
-func (e *Environment) applyRights(ctx context.Context, name string, folder fs.FS, files map[string]string) error {
+func (e *Environment) applyPermissions(ctx context.Context, name string, folder fs.FS, files map[string]string) error {
 	dir := filepath.Join(e.Dir, name)
 	if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, folder)); err != nil {
 		return fmt.Errorf("unpack %s/: %w", name, err)

@@ -49,8 +49,8 @@ func (s *session) table(a *response) (columns []string, rows []any) {
 	return columns, rows
 }
 
-var formChecks = []Check{
-	{"forms/json", Required, concepts, "Without an Accept header, and for */*, the response is JSON.",
+var representationChecks = []Check{
+	{"representations/json", Required, concepts, "Without an Accept header, and for */*, the response is JSON.",
 		[]need{verbs("create", "get")}, func(s *session) {
 			obj := s.create()
 			for _, types := range []string{"", "*/*"} {
@@ -59,7 +59,7 @@ var formChecks = []Check{
 				a.object()
 			}
 		}},
-	{"forms/yaml", Required, concepts,
+	{"representations/yaml", Required, concepts,
 		"The response is YAML if the client requests YAML.", []need{verbs("create", "get")},
 		func(s *session) {
 			obj := s.create()
@@ -71,14 +71,15 @@ var formChecks = []Check{
 				s.errorf("the body is not the object as YAML (%v): %.300q", err, a.Body)
 			}
 		}},
-	{"forms/yaml-body", Required, concepts, "A YAML body is accepted.", []need{verbs("create")}, func(s *session) {
-		data, err := yaml.Marshal(s.object().Object)
-		if err != nil {
-			s.fatalf("marshal the sample: %v", err)
-		}
-		s.created(s.want(s.do("POST", s.collection(), text("application/yaml", string(data))), 201))
-	}},
-	{"forms/protobuf", Optional, concepts,
+	{"representations/yaml-body", Required, concepts,
+		"A YAML body is accepted.", []need{verbs("create")}, func(s *session) {
+			data, err := yaml.Marshal(s.object().Object)
+			if err != nil {
+				s.fatalf("marshal the sample: %v", err)
+			}
+			s.created(s.want(s.do("POST", s.collection(), text("application/yaml", string(data))), 201))
+		}},
+	{"representations/protobuf", Optional, concepts,
 		"The response is protobuf if the client requests protobuf.", []need{verbs("create", "get")},
 		func(s *session) {
 			obj := s.create()
@@ -88,7 +89,7 @@ var formChecks = []Check{
 				s.errorf("the body is not the object as protobuf: %.100q", a.Body)
 			}
 		}},
-	{"forms/protobuf-body", Optional, concepts,
+	{"representations/protobuf-body", Optional, concepts,
 		"A protobuf body is accepted.", []need{verbs("create", "get")}, func(s *session) {
 			// Writing the unmodified object back changes nothing.
 			obj := s.create()
@@ -101,7 +102,8 @@ var formChecks = []Check{
 				s.errorf("got uid %s, want %s", a.object().GetUID(), obj.GetUID())
 			}
 		}},
-	{"forms/protobuf-list", Optional, concepts, "Lists can be requested as protobuf.", []need{verbs("create", "list")},
+	{"representations/protobuf-list", Optional, concepts,
+		"Lists can be requested as protobuf.", []need{verbs("create", "list")},
 		func(s *session) {
 			name := s.create().GetName()
 			a := s.want(s.list(accept(protobufType)), 200)
@@ -110,7 +112,7 @@ var formChecks = []Check{
 				s.errorf("the list does not have the object: %.200q", a.Body)
 			}
 		}},
-	{"forms/fallback", Required, concepts,
+	{"representations/fallback", Required, concepts,
 		"The response has the first media type of the Accept header that the server supports.",
 		[]need{verbs("create", "get")}, func(s *session) {
 			a := s.want(s.do("GET", s.path(s.create()), accept(
@@ -118,20 +120,22 @@ var formChecks = []Check{
 				200)
 			s.mediaType(a, "application/yaml")
 		}},
-	{"forms/fallback-protobuf", Required, concepts, "A client that prefers protobuf and accepts JSON gets a response.",
+	{"representations/fallback-protobuf", Required, concepts,
+		"A client that prefers protobuf and accepts JSON gets a response.",
 		[]need{verbs("create", "get")}, func(s *session) {
 			s.want(s.do("GET", s.path(s.create()), accept(protobufType+",application/json")), 200)
 		}},
-	{"forms/not-acceptable", Required, concepts, "An unsupported media type in the Accept header is rejected with 406.",
+	{"representations/not-acceptable", Required, concepts,
+		"An unsupported media type in the Accept header is rejected with 406.",
 		[]need{verbs("create", "get")}, func(s *session) {
 			s.want(s.do("GET", s.path(s.create()), accept("application/unknown")), 406)
 		}},
-	{"forms/unsupported-body", Required, concepts,
+	{"representations/unsupported-body", Required, concepts,
 		"A body with an unsupported media type is rejected with 415.", []need{verbs("create")},
 		func(s *session) {
 			s.expectRefused(s.do("POST", s.collection(), text("application/unknown", "{}")), 415)
 		}},
-	{"forms/cbor", Optional, kep("4222-cbor-serializer"), "The response is CBOR if the client requests CBOR.",
+	{"representations/cbor", Optional, kep("4222-cbor-serializer"), "The response is CBOR if the client requests CBOR.",
 		[]need{verbs("create", "get")}, func(s *session) {
 			a := s.want(s.do("GET", s.path(s.create()), accept(cborType)), 200)
 			s.mediaType(a, cborType)
@@ -139,7 +143,7 @@ var formChecks = []Check{
 				s.errorf("the body begins with % x, want d9 d9 f7", a.Body[:min(3, len(a.Body))])
 			}
 		}},
-	{"forms/gzip", Recommended, kep("156-api-response-compression"),
+	{"representations/gzip", Recommended, kep("156-api-response-compression"),
 		"A large list is compressed for a client that accepts gzip, with the same content.",
 		[]need{verbs("create", "list")},
 		func(s *session) {
@@ -159,7 +163,7 @@ var formChecks = []Check{
 			if err != nil {
 				s.fatalf("the body is not compressed: %v", err)
 			}
-			data, err := io.ReadAll(io.LimitReader(reader, maxAnswer))
+			data, err := io.ReadAll(io.LimitReader(reader, maxResponse))
 			list := struct{ Items []json.RawMessage }{}
 			if err == nil {
 				err = json.Unmarshal(data, &list)
@@ -169,7 +173,7 @@ var formChecks = []Check{
 					len(plain.Body))
 			}
 		}},
-	{"forms/table", Required, concepts,
+	{"representations/table", Required, concepts,
 		"A list as Table has columns, one of them the name, and a row with the metadata of each object.",
 		[]need{verbs("create", "list")}, func(s *session) {
 			obj := s.create()
@@ -188,13 +192,13 @@ var formChecks = []Check{
 				s.errorf("the object of the row is %v, want the metadata", metadata)
 			}
 		}},
-	{"forms/table-of-one", Required, concepts, "An object as Table has one row.", []need{verbs("create", "get")},
+	{"representations/table-of-one", Required, concepts, "An object as Table has one row.", []need{verbs("create", "get")},
 		func(s *session) {
 			if _, rows := s.table(s.do("GET", s.path(s.create()), accept(asTable))); len(rows) != 1 {
 				s.errorf("got %d rows, want 1", len(rows))
 			}
 		}},
-	{"forms/table-objects", Required, concepts,
+	{"representations/table-objects", Required, concepts,
 		"includeObject=Object adds whole objects to the rows, and None adds nothing.",
 		[]need{verbs("create", "list")}, func(s *session) {
 			obj := s.create()
@@ -210,7 +214,7 @@ var formChecks = []Check{
 				}
 			}
 		}},
-	{"forms/table-watch", Required, concepts, "A watch as Table has a Table in each event.",
+	{"representations/table-watch", Required, concepts, "A watch as Table has a Table in each event.",
 		[]need{verbs("create", "watch")}, func(s *session) {
 			obj := s.create()
 			e := s.watchOwn("", accept(asTable)).next()
@@ -219,7 +223,7 @@ var formChecks = []Check{
 				s.errorf("got %s with %v, want ADDED with a Table of %s", e.Type, e.Object, obj.GetName())
 			}
 		}},
-	{"forms/metadata", Required, concepts, "An object as PartialObjectMetadata has only its metadata.",
+	{"representations/metadata", Required, concepts, "An object as PartialObjectMetadata has only its metadata.",
 		[]need{verbs("create", "get")}, func(s *session) {
 			obj := s.create()
 			got := s.want(s.do("GET", s.path(obj), accept(asMetadata)), 200).object()
@@ -228,7 +232,7 @@ var formChecks = []Check{
 				s.errorf("got %v, want the metadata alone", got.Object)
 			}
 		}},
-	{"forms/metadata-list", Required, concepts, "A list as PartialObjectMetadataList has only the metadata.",
+	{"representations/metadata-list", Required, concepts, "A list as PartialObjectMetadataList has only the metadata.",
 		[]need{verbs("create", "list")}, func(s *session) {
 			obj := s.create()
 			a := s.want(s.list(accept(asMetadataList)), 200)
@@ -238,7 +242,7 @@ var formChecks = []Check{
 				s.errorf("got %.500q, want a list of the metadata of %s", a.Body, obj.GetName())
 			}
 		}},
-	{"forms/metadata-watch", Required, concepts, "A watch as PartialObjectMetadata has only the metadata.",
+	{"representations/metadata-watch", Required, concepts, "A watch as PartialObjectMetadata has only the metadata.",
 		[]need{verbs("create", "watch")}, func(s *session) {
 			obj := s.create()
 			e := s.watchOwn("", accept(asMetadata)).expect("ADDED", obj.GetName())
@@ -246,7 +250,7 @@ var formChecks = []Check{
 				s.errorf("got %v, want the metadata alone", e.Object)
 			}
 		}},
-	{"forms/metadata-watch-list", Required, kep(watchListing),
+	{"representations/metadata-watch-list", Required, kep(watchListing),
 		"A streaming list as PartialObjectMetadata ends with the annotated bookmark.",
 		[]need{verbs("create", "list", "watch")}, func(s *session) {
 			name := s.create().GetName()
@@ -256,30 +260,31 @@ var formChecks = []Check{
 					bookmark.GetKind(), name)
 			}
 		}},
-	{"forms/unknown-table", Recommended, concepts, "A Table of an unknown version is rejected with 406.",
+	{"representations/unknown-table", Recommended, concepts, "A Table of an unknown version is rejected with 406.",
 		[]need{verbs("create", "get")}, func(s *session) {
 			s.want(s.do("GET", s.path(s.create()), accept("application/json;as=Table;v=v9;g=meta.k8s.io")), 406)
 		}},
-	{"forms/error-json", Required, concepts,
+	{"representations/error-json", Required, concepts,
 		"An error is a Status in JSON, with this content type.", []need{verbs("get")},
 		func(s *session) {
 			a := s.do("GET", s.path(s.object()))
 			s.expectRefused(a, 404)
 			s.mediaType(a, "application/json")
 		}},
-	{"forms/error-yaml", Recommended, concepts, "An error has the requested media type.", []need{verbs("get")},
+	{"representations/error-yaml", Recommended, concepts, "An error has the requested media type.", []need{verbs("get")},
 		func(s *session) {
 			a := s.want(s.do("GET", s.path(s.object()), accept("application/yaml")), 404)
 			s.mediaType(a, "application/yaml")
 		}},
-	{"forms/error-as-table", Required, concepts, "An error is a Status if the client requests a Table.",
+	{"representations/error-as-table", Required, concepts, "An error is a Status if the client requests a Table.",
 		[]need{verbs("get")}, func(s *session) {
 			s.expectRefused(s.do("GET", s.path(s.object()), accept(asTable+",application/json")), 404)
 		}},
-	{"forms/pretty", Optional, concepts, "pretty=true indents JSON.", []need{verbs("create", "get")}, func(s *session) {
-		if a := s.want(s.do("GET", s.path(s.create()), query("pretty", "true")), 200); !bytes.Contains(a.Body,
-			[]byte("\n  \"")) {
-			s.errorf("the body is not indented: %.200q", a.Body)
-		}
-	}},
+	{"representations/pretty", Optional, concepts,
+		"pretty=true indents JSON.", []need{verbs("create", "get")}, func(s *session) {
+			if a := s.want(s.do("GET", s.path(s.create()), query("pretty", "true")), 200); !bytes.Contains(a.Body,
+				[]byte("\n  \"")) {
+				s.errorf("the body is not indented: %.200q", a.Body)
+			}
+		}},
 }
