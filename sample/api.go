@@ -13,13 +13,14 @@ import (
 	"example.com/extension-apiserver/sample/grades"
 	"example.com/extension-apiserver/sample/openapi"
 	"example.com/extension-apiserver/sample/registry/workshop/gadget"
+	"example.com/extension-apiserver/sample/registry/workshop/part"
 	"example.com/extension-apiserver/sample/registry/workshop/widget"
 	validation "example.com/extension-apiserver/sample/validation/workshop"
 )
 
 // API returns the API that the server serves.
 func API() apiserver.API {
-	calibrator := calibrator.New()
+	calibrator, stock := calibrator.New(), &part.File{}
 	return apiserver.API{
 		Name: "extension-apiserver",
 		Groups: []apiserver.Group{{
@@ -31,12 +32,13 @@ func API() apiserver.API {
 			Kinds: []registry.NewStorage{
 				widget.Kind.NewStorage,
 				gadget.Kind.NewStorage,
+				part.Kind(stock.List).NewStorage,
 			},
 		}},
 		Admission:            []apiserver.AdmissionPlugin{grades.Plugin},
 		OpenAPI:              openapi.GetOpenAPIDefinitions,
 		EmbeddedEtcd:         embeddedetcd.Server{},
-		Flags:                calibrator,
+		Flags:                []apiserver.Flags{calibrator, stock},
 		PostStart:            map[string]apiserver.PostStartHook{"calibrator": calibrator.Start},
 		NamespacePermissions: calibrator.Permissions(),
 	}

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package memorystorage implements storage.Interface of k8s.io/apiserver in memory, for objects that
-// another system stores. Put a cacher of the library in front of it: it adds the watch cache, indexes
-// and bookmarks.
+// Package memorystorage implements storage.Interface of k8s.io/apiserver in memory, for objects
+// that another system stores. Put a cacher of the library in front of it: it adds the watch cache,
+// indexes and bookmarks.
 package memorystorage
 
 import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"sort"
@@ -31,6 +32,10 @@ const (
 	// minHistory is the number of changes that the storage keeps at least, for watches that continue
 	// from an earlier resourceVersion. It keeps as many as it has objects, if those are more.
 	minHistory = 10_000
+	// idBits is the number of low bits of a resourceVersion that identify the Storage. The others are
+	// enough for the milliseconds since 1970, as long as the library stores resourceVersions in 63
+	// bits.
+	idBits = 21
 )
 
 // Messages of 410 errors, as kube-apiserver's.
@@ -48,13 +53,15 @@ const (
 
 // Storage is a storage.Interface in memory. All methods can be called concurrently.
 //
-// Its resourceVersions start at the time of its creation, in microseconds. So those of a server that
-// started earlier are too old for this one, and those of a server that started later are in the
-// future: Watch rejects both with 410.
+// All resourceVersions of a Storage have the same random low bits, by which Foreign recognizes
+// those of another Storage. The other bits start at the time of creation in milliseconds, and each
+// change increases them by one.
 type Storage struct {
 	versioner storage.APIObjectVersioner
 	prefix    string // of all keys, with a slash at its end
 	newObject func() runtime.Object
+
+	step uint64 // by which each change increases the revision
 
 	mu       sync.Mutex
 	objects  *btree.BTree[item] // by key; never changed after Clone
@@ -84,16 +91,39 @@ type change struct {
 // New returns an empty Storage. All keys start with prefix. newObject returns an empty object, for
 // bookmarks.
 func New(prefix string, newObject func() runtime.Object) *Storage {
-	start := uint64(time.Now().UnixMicro())
+	id := rand.Uint64N(1 << idBits)                      //nolint:gosec // not a secret
+	start := uint64(time.Now().UnixMilli())<<idBits | id //nolint:gosec // positive
 	return &Storage{
 		prefix:    strings.TrimSuffix(prefix, "/") + "/",
 		newObject: newObject,
 		objects:   btree.New(degree, func(a, b item) bool { return a.key < b.key }),
-		revision:  start + 1,
+		step:      1 << idBits,
+		revision:  start + 1<<idBits,
 		oldest:    start,
 		changed:   make(chan struct{}),
 		progress:  make(chan struct{}),
 	}
+}
+
+// Foreign returns whether a resourceVersion is not one of this Storage, or is in its future.
+func (s *Storage) Foreign(resourceVersion uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return resourceVersion%s.step != s.revision%s.step || resourceVersion > s.revision
+}
+
+type filterKey struct{}
+
+// WithFilter returns a context in which Get, GetList and Watch find only the objects that the
+// filter selects. The filter must depend on nothing but the object.
+func WithFilter(ctx context.Context, filter func(runtime.Object) bool) context.Context {
+	return context.WithValue(ctx, filterKey{}, filter)
+}
+
+// visible returns whether the filter of a context selects an object.
+func visible(ctx context.Context, object runtime.Object) bool {
+	filter, ok := ctx.Value(filterKey{}).(func(runtime.Object) bool)
+	return !ok || filter(object)
 }
 
 // Versioner implements storage.Interface.
@@ -117,7 +147,7 @@ func (s *Storage) Create(_ context.Context, key string, obj, out runtime.Object,
 	if err != nil || out == nil {
 		return err
 	}
-	return assign(out, stored)
+	return Assign(out, stored)
 }
 
 // put stores a copy of an object, and returns it. The caller holds the lock.
@@ -126,10 +156,10 @@ func (s *Storage) put(key string, before, obj runtime.Object) (runtime.Object, e
 	if err := s.versioner.PrepareObjectForStorage(stored); err != nil {
 		return nil, fmt.Errorf("prepare %s for storage: %w", key, err)
 	}
-	if err := s.versioner.UpdateObject(stored, s.revision+1); err != nil {
+	if err := s.versioner.UpdateObject(stored, s.revision+s.step); err != nil {
 		return nil, fmt.Errorf("set the resourceVersion of %s: %w", key, err)
 	}
-	s.revision++
+	s.revision += s.step
 	s.objects.ReplaceOrInsert(item{key: key, object: stored, revision: s.revision})
 	s.record(change{revision: s.revision, key: key, before: before, after: stored})
 	return stored, nil
@@ -156,7 +186,7 @@ func (s *Storage) get(key string) item {
 }
 
 // Get implements storage.Interface.
-func (s *Storage) Get(_ context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+func (s *Storage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
 	key, err := storage.PrepareKey(s.prefix, key, false)
 	if err != nil {
 		return err
@@ -169,8 +199,8 @@ func (s *Storage) Get(_ context.Context, key string, opts storage.GetOptions, ou
 		return err
 	}
 	switch {
-	case ok:
-		return assign(out, found.object)
+	case ok && visible(ctx, found.object):
+		return Assign(out, found.object)
 	case opts.IgnoreNotFound:
 		return runtime.SetZeroValue(out)
 	}
@@ -192,8 +222,8 @@ func (s *Storage) checkMinimum(wanted string, revision uint64) error {
 	return nil
 }
 
-// assign copies an object into out.
-func assign(out, object runtime.Object) error {
+// Assign copies an object into out.
+func Assign(out, object runtime.Object) error {
 	to, err := conversion.EnforcePtr(out)
 	if err != nil {
 		return fmt.Errorf("copy an object: %w", err)
@@ -206,8 +236,9 @@ func assign(out, object runtime.Object) error {
 	return nil
 }
 
-// GetList implements storage.Interface.
-func (s *Storage) GetList(_ context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+// GetList implements storage.Interface. The items share their maps, slices and pointers with the
+// stored objects, like those of the library's watch cache.
+func (s *Storage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	prefix, err := storage.PrepareKey(s.prefix, key, opts.Recursive)
 	if err != nil {
 		return err
@@ -236,11 +267,11 @@ func (s *Storage) GetList(_ context.Context, key string, opts storage.ListOption
 			return err
 		}
 	}
-	return s.fill(list, items, objects, page{prefix: prefix, start: start, revision: revision, opts: opts})
+	return s.fill(ctx, list, items, objects, page{prefix: prefix, start: start, revision: revision, opts: opts})
 }
 
-// objectsAt returns the objects as they were at a revision, and the revision. A revision of 0 or less
-// means the current one.
+// objectsAt returns the objects as they were at a revision, and the revision. A revision of 0 or
+// less means the current one.
 func (s *Storage) objectsAt(at int64, start, prefix string, paging bool) (*btree.BTree[item], uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,12 +320,16 @@ type page struct {
 }
 
 // fill adds the selected objects of a page to a list.
-func (s *Storage) fill(list runtime.Object, items reflect.Value, objects *btree.BTree[item], p page) error {
+func (s *Storage) fill(ctx context.Context, list runtime.Object, items reflect.Value, objects *btree.BTree[item],
+	p page) error {
 	limit, last, left := p.opts.Predicate.Limit, "", int64(0)
 	var failed error
 	objects.AscendGreaterOrEqual(item{key: p.start}, func(i item) bool {
 		if !p.contains(i.key) {
 			return false
+		}
+		if !visible(ctx, i.object) {
+			return true // The token must not name it.
 		}
 		if left > 0 || limit > 0 && int64(items.Len()) >= limit {
 			left++
@@ -305,7 +340,7 @@ func (s *Storage) fill(list runtime.Object, items reflect.Value, objects *btree.
 			failed = err
 			return err == nil
 		}
-		items.Set(reflect.Append(items, reflect.ValueOf(i.object.DeepCopyObject()).Elem()))
+		items.Set(reflect.Append(items, reflect.ValueOf(i.object).Elem()))
 		return true
 	})
 	if failed != nil {
@@ -314,7 +349,7 @@ func (s *Storage) fill(list runtime.Object, items reflect.Value, objects *btree.
 	if items.IsNil() {
 		items.Set(reflect.MakeSlice(items.Type(), 0, 0))
 	}
-	token, remaining, err := storage.PrepareContinueToken(last, p.prefix, int64(p.revision), //nolint:gosec // microseconds
+	token, remaining, err := storage.PrepareContinueToken(last, p.prefix, int64(p.revision), //nolint:gosec // < 2^63
 		int64(items.Len())+left, left > 0, p.opts)
 	if err != nil {
 		return err
@@ -330,7 +365,8 @@ func (p page) contains(key string) bool {
 	return key == p.prefix
 }
 
-// Delete implements storage.Interface. It ignores the suggested object, since reading costs nothing.
+// Delete implements storage.Interface. It ignores the suggested object, since reading costs
+// nothing.
 func (s *Storage) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, _ runtime.Object, _ storage.DeleteOptions) error {
 	key, err := storage.PrepareKey(s.prefix, key, false)
@@ -354,7 +390,7 @@ func (s *Storage) Delete(ctx context.Context, key string, out runtime.Object, pr
 		if deleted, err := s.remove(found); err != nil {
 			return err
 		} else if deleted != nil {
-			return assign(out, deleted)
+			return Assign(out, deleted)
 		}
 	}
 }
@@ -367,17 +403,15 @@ func (s *Storage) remove(found item) (runtime.Object, error) {
 		return nil, nil //nolint:nilnil // the caller tries again
 	}
 	deleted := found.object.DeepCopyObject()
-	if err := s.versioner.UpdateObject(deleted, s.revision+1); err != nil {
+	if err := s.versioner.UpdateObject(deleted, s.revision+s.step); err != nil {
 		return nil, fmt.Errorf("set the resourceVersion of %s: %w", found.key, err)
 	}
-	s.revision++
-	s.objects.Delete(found)
-	s.record(change{revision: s.revision, key: found.key, before: found.object})
+	s.forget(found)
 	return deleted, nil
 }
 
-// GuaranteedUpdate implements storage.Interface. It ignores the suggested object, since reading costs
-// nothing.
+// GuaranteedUpdate implements storage.Interface. It ignores the suggested object, since reading
+// costs nothing.
 func (s *Storage) GuaranteedUpdate(_ context.Context, key string, out runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, update storage.UpdateFunc, _ runtime.Object) error {
 	key, err := storage.PrepareKey(s.prefix, key, false)
@@ -402,7 +436,7 @@ func (s *Storage) GuaranteedUpdate(_ context.Context, key string, out runtime.Ob
 		if stored, err := s.replace(found, key, updated); err != nil {
 			return err
 		} else if stored != nil {
-			return assign(out, stored)
+			return Assign(out, stored)
 		}
 	}
 }
@@ -423,61 +457,63 @@ func (s *Storage) replace(found item, key string, updated runtime.Object) (runti
 
 // equal compares a stored object with another one, without their resourceVersions.
 func (s *Storage) equal(found item, updated runtime.Object) bool {
-	same := updated.DeepCopyObject()
+	copied := reflect.New(reflect.TypeOf(updated).Elem())
+	copied.Elem().Set(reflect.ValueOf(updated).Elem())
+	same := copied.Interface().(runtime.Object) //nolint:forcetypeassert // like updated
 	if s.versioner.PrepareObjectForStorage(same) != nil || s.versioner.UpdateObject(same, found.revision) != nil {
 		return false
 	}
 	return apiequality.Semantic.DeepEqual(found.object, same)
 }
 
-// Replace makes the stored objects those of the map, by key: it creates, updates and deletes as many
-// as differ. It returns the number of changes. Concurrent calls of Replace give a mixture.
-func (s *Storage) Replace(objects map[string]runtime.Object) (changes int, err error) {
+// Has returns whether an object is stored.
+func (s *Storage) Has(key string) bool { return s.get(key).object != nil }
+
+// Equal returns whether an object is stored with this content.
+func (s *Storage) Equal(key string, object runtime.Object) bool {
+	found := s.get(key)
+	return found.object != nil && s.equal(found, object)
+}
+
+// Replace stores the objects by key, and removes those whose key it may not keep.
+func (s *Storage) Replace(objects map[string]runtime.Object, keep func(key string) bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, key := range slices.Sorted(maps.Keys(objects)) {
-		changed, err := s.set(key, objects[key])
-		if err != nil {
-			return changes, err
-		}
-		if changed {
-			changes++
+		found, _ := s.objects.Get(item{key: key})
+		if found.object == nil || !s.equal(found, objects[key]) {
+			if _, err := s.put(key, found.object, objects[key]); err != nil {
+				return err
+			}
 		}
 	}
-	s.mu.Lock()
-	stored := s.objects.Clone()
-	s.mu.Unlock()
 	var gone []item
-	stored.Ascend(func(i item) bool {
-		if _, ok := objects[i.key]; !ok {
+	s.objects.Ascend(func(i item) bool {
+		if !keep(i.key) {
 			gone = append(gone, i)
 		}
 		return true
 	})
 	for _, i := range gone {
-		deleted, err := s.remove(i)
-		if err != nil {
-			return changes, err
-		}
-		if deleted != nil {
-			changes++
-		}
+		s.forget(i)
 	}
-	return changes, nil
+	return nil
 }
 
-// set stores an object unless it is stored already.
-func (s *Storage) set(key string, object runtime.Object) (changed bool, err error) {
-	key, err = storage.PrepareKey(s.prefix, key, false)
-	if err != nil {
-		return false, err
-	}
+// Remove removes an object, if it is stored.
+func (s *Storage) Remove(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found, ok := s.objects.Get(item{key: key})
-	if ok && s.equal(found, object) {
-		return false, nil
+	if found, ok := s.objects.Get(item{key: key}); ok {
+		s.forget(found)
 	}
-	_, err = s.put(key, found.object, object)
-	return err == nil, err
+}
+
+// forget removes an object. The caller holds the lock.
+func (s *Storage) forget(i item) {
+	s.revision += s.step
+	s.objects.Delete(i)
+	s.record(change{revision: s.revision, key: i.key, before: i.object})
 }
 
 // Stats implements storage.Interface.
@@ -513,7 +549,7 @@ func (s *Storage) EnableResourceSizeEstimation(storage.KeysFunc) error { return 
 func (s *Storage) CompactRevision() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return int64(s.oldest) //nolint:gosec // microseconds
+	return int64(s.oldest) //nolint:gosec // < 2^63
 }
 
 // after returns the changes after a revision, the current revision, and channels that are closed by

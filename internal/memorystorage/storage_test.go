@@ -4,8 +4,10 @@ package memorystorage
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,7 +26,7 @@ func newPod() runtime.Object { return &example.Pod{} }
 // newStorage returns a storage whose revisions start as those of etcd, since tests use revision 1.
 func newStorage() *Storage {
 	s := New("/pods", newPod)
-	s.revision, s.oldest = 1, 0
+	s.revision, s.oldest, s.step = 1, 0, 1
 	return s
 }
 
@@ -58,7 +60,7 @@ func (s *Storage) increase(context.Context, *testing.T) int64 {
 	s.revision++
 	close(s.changed)
 	s.changed = make(chan struct{})
-	return int64(s.revision) //nolint:gosec // microseconds
+	return int64(s.revision) //nolint:gosec // < 2^63
 }
 
 // noCheck replaces a check of the bytes in etcd.
@@ -199,9 +201,8 @@ func TestReplace(t *testing.T) {
 		{map[string]string{"a": "1", "b": "2", "d": "1"}, nil},
 		{nil, []string{"DELETED a 1", "DELETED b 2", "DELETED d 1"}},
 	} {
-		changes, err := s.Replace(pods(c.pods))
-		if err != nil || changes != len(c.want) {
-			t.Errorf("got %d changes, %v, want %d", changes, err, len(c.want))
+		if err := s.Replace(pods(c.pods), func(key string) bool { return c.pods[strings.TrimPrefix(key, "/pods/")] != "" }); err != nil {
+			t.Fatal(err)
 		}
 		var got []string
 		for range c.want {
@@ -215,34 +216,46 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestForeignResourceVersions: a watch from a resourceVersion of another server, or from one that the
-// storage forgot, ends with 410, since changes would be missing.
+// TestForeignResourceVersions checks that a watch from a resourceVersion that the storage forgot,
+// or that is in the future, ends with 410, since changes would be missing; and that the storage
+// recognizes the resourceVersions of another one.
 func TestForeignResourceVersions(t *testing.T) {
-	s := New("/pods/", newPod)
+	s, other := New("/pods/", newPod), New("/pods/", newPod)
 	for i := range minHistory + 2 {
 		pod := &example.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: example.PodSpec{NodeName: fmt.Sprint(i)}}
-		if _, err := s.Replace(map[string]runtime.Object{"/pods/a": pod}); err != nil {
+		if err := s.Replace(map[string]runtime.Object{"/pods/a": pod}, func(string) bool { return true }); err != nil {
 			t.Fatal(err)
 		}
 	}
+	now, err := s.GetCurrentResourceVersion(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := other.GetCurrentResourceVersion(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
-		name    string
-		ago     int64 // revisions before the current one
-		expired bool
+		name             string
+		version          uint64
+		expired, foreign bool
 	}{
-		{"of a server that started earlier", 1_000_000, true},
-		{"forgotten", minHistory + 1, true},
-		{"oldest", minHistory, false},
-		{"last but one", 1, false},
-		{"of a server that started later", -1, true},
+		{"forgotten", now - (minHistory+1)*s.step, true, false},
+		{"oldest", now - minHistory*s.step, false, false},
+		{"last but one", now - s.step, false, false},
+		{"current", now, false, false},
+		{"future", now + s.step, true, true},
+		{"of another storage", foreign, foreign > now || foreign < now-minHistory*s.step, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			now, err := s.GetCurrentResourceVersion(t.Context())
-			if err != nil {
-				t.Fatal(err)
+			if got := s.Foreign(c.version); got != c.foreign {
+				t.Errorf("foreign: got %t, want %t", got, c.foreign)
+			}
+			if c.name == "of another storage" || c.name == "current" {
+				return // the watch has no event
 			}
 			events, err := s.Watch(t.Context(), "/pods/", storage.ListOptions{Predicate: storage.Everything,
-				Recursive: true, ResourceVersion: strconv.FormatInt(int64(now)-c.ago, 10)}) //nolint:gosec // microseconds
+				Recursive: true, ResourceVersion: strconv.FormatUint(c.version, 10)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -252,5 +265,76 @@ func TestForeignResourceVersions(t *testing.T) {
 				t.Errorf("got %s %v, want 410: %t", event.Type, event.Object, c.expired)
 			}
 		})
+	}
+}
+
+// TestFilter checks that get, list and watch find only the selected objects, that a page does not
+// name the others, and that a watch sends a deletion when an object is no longer selected.
+func TestFilter(t *testing.T) {
+	s := New("/pods/", newPod)
+	put := func(name, node string) {
+		t.Helper()
+		pod := &example.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: example.PodSpec{NodeName: node}}
+		if err := s.Replace(map[string]runtime.Object{"/pods/" + name: pod}, func(string) bool { return true }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"a", "b-hidden", "c", "d-hidden"} {
+		node := "seen"
+		if strings.HasSuffix(name, "hidden") {
+			node = "hidden"
+		}
+		put(name, node)
+	}
+	ctx := WithFilter(t.Context(), func(obj runtime.Object) bool { return obj.(*example.Pod).Spec.NodeName == "seen" })
+	if err := s.Get(ctx, "/pods/b-hidden", storage.GetOptions{}, newPod()); !storage.IsNotFound(err) {
+		t.Errorf("get a hidden object: got %v, want not found", err)
+	}
+	list, options := &example.PodList{}, storage.ListOptions{Recursive: true, Predicate: storage.Everything}
+	options.Predicate.Limit = 1
+	var pages []string
+	for {
+		if err := s.GetList(ctx, "/pods/", options, list); err != nil {
+			t.Fatal(err)
+		}
+		token, err := base64.RawURLEncoding.DecodeString(list.Continue)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, fmt.Sprintf("%s, continue %t", list.Items[0].Name, list.Continue != ""))
+		if strings.Contains(string(token), "hidden") {
+			t.Errorf("the token %s names a hidden object", token)
+		}
+		if list.Continue == "" {
+			break
+		}
+		options.Predicate.Continue = list.Continue
+		list = &example.PodList{}
+	}
+	if diff := cmp.Diff([]string{"a, continue true", "c, continue false"}, pages); diff != "" {
+		t.Errorf("pages (-want +got):\n%s", diff)
+	}
+	events, err := s.Watch(ctx, "/pods/", storage.ListOptions{Predicate: storage.Everything, Recursive: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	var got []string
+	read := func(n int) {
+		t.Helper()
+		for range n {
+			event := next(t, events)
+			got = append(got, fmt.Sprintf("%s %s %s", event.Type, event.Object.(*example.Pod).Name,
+				event.Object.(*example.Pod).Spec.NodeName))
+		}
+	}
+	read(2)
+	put("b-hidden", "hidden still")
+	put("a", "hidden")
+	put("d-hidden", "seen")
+	read(2)
+	if diff := cmp.Diff([]string{"ADDED a seen", "ADDED c seen", "DELETED a seen", "ADDED d-hidden seen"},
+		got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }

@@ -17,9 +17,25 @@ import (
 // watchBuffer is the number of events that wait for the reader of a watch.
 const watchBuffer = 100
 
-// Watch implements storage.Interface. A watch whose reader is so slow that the history no longer has
-// its next change ends with 410.
+// Watch implements storage.Interface. A watch whose reader is so slow that the history no longer
+// has its next change ends with 410.
 func (s *Storage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	return s.watch(ctx, key, opts, runtime.Object.DeepCopyObject)
+}
+
+// ForCacher returns a storage.Interface whose watches send the stored objects instead of copies.
+// The reader must not change them.
+func (s *Storage) ForCacher() storage.Interface { return forCacher{s} }
+
+type forCacher struct{ *Storage }
+
+// Watch implements storage.Interface.
+func (s forCacher) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	return s.watch(ctx, key, opts, func(object runtime.Object) runtime.Object { return object })
+}
+
+func (s *Storage) watch(ctx context.Context, key string, opts storage.ListOptions,
+	clone func(runtime.Object) runtime.Object) (watch.Interface, error) {
 	prefix, err := storage.PrepareKey(s.prefix, key, opts.Recursive)
 	if err != nil {
 		return nil, err
@@ -28,7 +44,7 @@ func (s *Storage) Watch(ctx context.Context, key string, opts storage.ListOption
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{storage: s, prefix: prefix, opts: opts, revision: revision,
+	w := &watcher{storage: s, clone: clone, prefix: prefix, opts: opts, revision: revision,
 		result: make(chan watch.Event, watchBuffer)}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
@@ -46,6 +62,7 @@ func (s *Storage) Watch(ctx context.Context, key string, opts storage.ListOption
 // watcher is a watch.
 type watcher struct {
 	storage  *Storage
+	clone    func(runtime.Object) runtime.Object
 	prefix   string
 	opts     storage.ListOptions
 	revision uint64 // of the last change that was sent
@@ -145,9 +162,9 @@ func (w *watcher) sendChange(c change) error {
 	event := watch.Event{}
 	switch {
 	case after && before:
-		event = watch.Event{Type: watch.Modified, Object: c.after.DeepCopyObject()}
+		event = watch.Event{Type: watch.Modified, Object: w.clone(c.after)}
 	case after:
-		event = watch.Event{Type: watch.Added, Object: c.after.DeepCopyObject()}
+		event = watch.Event{Type: watch.Added, Object: w.clone(c.after)}
 	case before:
 		event = watch.Event{Type: watch.Deleted, Object: c.before.DeepCopyObject()}
 		if err := w.storage.versioner.UpdateObject(event.Object, c.revision); err != nil {
@@ -160,7 +177,7 @@ func (w *watcher) sendChange(c change) error {
 }
 
 func (w *watcher) matches(object runtime.Object) (bool, error) {
-	if object == nil {
+	if object == nil || !visible(w.ctx, object) {
 		return false, nil
 	}
 	if w.opts.Predicate.Empty() {

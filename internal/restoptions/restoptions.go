@@ -5,6 +5,7 @@ package restoptions
 
 import (
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -29,4 +30,30 @@ func Wrap(options generic.RESTOptions,
 		return wrap(s, prefix, newFunc), destroy, nil
 	}
 	return options
+}
+
+// Sourced is an example object, for GetRESTOptions, of a kind that is not stored in etcd.
+type Sourced struct {
+	runtime.Object
+	// Decorator creates the storage of the kind.
+	Decorator generic.StorageDecorator
+}
+
+// WithSources returns a getter whose options create the storages of Sourced. It must be the innermost
+// getter: the others wrap the storages that it creates.
+func WithSources(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
+	return withSources{getter}
+}
+
+type withSources struct{ generic.RESTOptionsGetter }
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (g withSources) GetRESTOptions(of schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	sourced, ok := example.(Sourced)
+	if !ok {
+		return g.RESTOptionsGetter.GetRESTOptions(of, example)
+	}
+	options, err := g.RESTOptionsGetter.GetRESTOptions(of, sourced.Object)
+	options.Decorator = sourced.Decorator
+	return options, err
 }

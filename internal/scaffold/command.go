@@ -34,7 +34,7 @@ Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
 
 // kindFlags are the flags that describe a kind.
 type kindFlags struct {
-	scope, plural                                 string
+	scope, plural, source                         string
 	subresources, shortNames, selectable, columns []string
 	controller, roles                             bool
 }
@@ -44,6 +44,9 @@ func (f *kindFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.scope, "scope", "Namespaced", "Scope of the objects: Namespaced or Cluster.")
 	flags.StringVar(&f.plural, "plural", "",
 		"Name of the resource. Default: the plural of the kind, in lower case.")
+	flags.StringVar(&f.source, "source", "",
+		"Serve objects of another system instead of objects in etcd: cached (a copy in memory, with watch) or live "+
+			"(read for each request, without watch). The kind is read-only.")
 	flags.StringSliceVar(&f.subresources, "subresources", nil,
 		"Subresources: status, scale, log, NAME:action (a change on request, such as cancel:action), NAME:stream (a "+
 			"WebSocket session).")
@@ -63,7 +66,7 @@ func (f *kindFlags) add(cmd *cobra.Command) {
 // kind returns the kind that the flags describe, and all their errors.
 func (f *kindFlags) kind(name string) (Kind, []error) {
 	k := Kind{Kind: name, Plural: f.plural, ShortNames: f.shortNames, Namespaced: f.scope == "Namespaced",
-		Controller: f.controller, Roles: f.roles}
+		Controller: f.controller, Roles: f.roles, Source: f.source}
 	var problems []error
 	if f.scope != "Namespaced" && f.scope != "Cluster" {
 		problems = append(problems, fmt.Errorf("--scope is %q, expected Namespaced or Cluster", f.scope))
@@ -189,7 +192,8 @@ func newKindCommand() *cobra.Command {
 		Example: `  scaffold kind add BackupPlan --scope=Namespaced --subresources=status,scale --short-names=bp \
     --selectable=spec.suspended:boolean --columns=spec.schedule,spec.suspended
   scaffold kind add BackupRun --subresources=status,cancel:action,log --controller
-  scaffold kind add Person --scope=Cluster --plural=people`,
+  scaffold kind add Person --scope=Cluster --plural=people
+  scaffold kind add Server --scope=Cluster --source=cached --columns=spec.model`,
 		Args: cobra.ExactArgs(1),
 	}
 	add.RunE = onProject(func(w work, p *project, args []string) error {

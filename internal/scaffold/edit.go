@@ -46,8 +46,8 @@ func (s *source) replace(from, to int, text string) error {
 	return s.parse()
 }
 
-// insert adds an element at the end of a composite literal, on its own line if the other elements have
-// theirs.
+// insert adds an element at the end of a composite literal, on its own line if the other elements
+// have theirs.
 func (s *source) insert(list *ast.CompositeLit, element string) error {
 	if len(list.Elts) == 0 {
 		return s.replace(s.offset(list.Lbrace)+1, s.offset(list.Rbrace), "\n"+element+",\n")

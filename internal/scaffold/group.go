@@ -142,8 +142,9 @@ func (w work) renameGroup(p *project, from, to string) error {
 		})
 }
 
-// keepGoName adds the tag +groupGoName to a doc.go with +groupName, so that generated clients keep the
-// old name of a renamed group. Code that uses the clients, such as a controller, has the old name.
+// keepGoName adds the tag +groupGoName to a doc.go with +groupName, so that generated clients keep
+// the old name of a renamed group. Code that uses the clients, such as a controller, has the old
+// name.
 func (g Group) keepGoName(text []byte) []byte {
 	tag := []byte("// +groupName=" + g.Name + "\n")
 	if !g.OtherLabel() || bytes.Contains(text, []byte("\n// +groupGoName=")) {

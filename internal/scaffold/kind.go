@@ -59,7 +59,7 @@ func (w work) addKind(p *project, group, version string, k Kind) error {
 // kind besides its name.
 func (k Kind) onlyExtras() bool {
 	return (k.Controller || k.Roles) && k.Namespaced && k.Plural == plural(k.Kind) && !k.Status && !k.Scale &&
-		len(k.Others)+len(k.ShortNames)+len(k.Selectable)+len(k.Columns) == 0
+		k.Source == "" && len(k.Others)+len(k.ShortNames)+len(k.Selectable)+len(k.Columns) == 0
 }
 
 // lacks returns whether the project lacks the controller or the roles that the flags ask for.
@@ -105,6 +105,13 @@ func (p *project) addKind(g Group, version string, k Kind) error {
 	if err != nil {
 		return err
 	}
+	if stores, err := p.storesObjects(); err != nil {
+		return err
+	} else if !stores && k.Source == "" {
+		if err := p.addStorage(); err != nil {
+			return err
+		}
+	}
 	alias := d.Alias()
 	if _, taken := api.imports()[alias]; taken {
 		alias = g.Package + k.Package() + "storage" // another group has a kind of the same name
@@ -120,6 +127,22 @@ func (p *project) addKind(g Group, version string, k Kind) error {
 		return err
 	}
 	return api.write()
+}
+
+// storesObjects returns whether a kind in api.go is stored in etcd.
+func (p *project) storesObjects() (bool, error) {
+	groups, err := p.groups()
+	if err != nil {
+		return false, err
+	}
+	for _, g := range groups {
+		for _, pkg := range g.kinds {
+			if k, err := p.kind(pkg); err != nil || k.Source == "" { // storage that is written by hand may need etcd
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // actionBodies finds the map of api_test.go with the bodies of actions; older projects have none.
@@ -232,8 +255,11 @@ func (w work) deleteKind(p *project, group, kind string) error {
 	if problems = append(problems, checkTools()...); len(problems) > 0 {
 		return errors.Join(problems...)
 	}
-	return w.change(p, "Deleted kind "+kind+". Stored objects stay in etcd; delete them before you roll out the "+
-		"server.",
+	message := "Deleted kind " + kind + "."
+	if k.Source == "" {
+		message += " Stored objects stay in etcd; delete them before you roll out the server."
+	}
+	return w.change(p, message,
 		func(p *project) error { return p.deleteKind(g.Group, pkg, k, versions) })
 }
 

@@ -19,8 +19,8 @@ var movedCommands = []struct{ from, to, call string }{
 	{"/pkg/envtest/run", "/cmd/local-up", "/cmd/local-up"},
 }
 
-// followMoves replaces calls of moved commands in the Makefile and scripts of a project, and its tools
-// in go.mod.
+// followMoves replaces calls of moved commands in the Makefile and scripts of a project, and its
+// tools in go.mod.
 func (p *project) followMoves() error {
 	err := filepath.WalkDir(p.dir, func(path string, entry fs.DirEntry, err error) error {
 		name := entry.Name()

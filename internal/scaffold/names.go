@@ -36,8 +36,8 @@ func (g Group) Reversed() string {
 	return strings.Join(labels, ".")
 }
 
-// OtherLabel returns whether client-gen derives another name of the group than its package's, because
-// the first label has a hyphen or the group was renamed.
+// OtherLabel returns whether client-gen derives another name of the group than its package's,
+// because the first label has a hyphen or the group was renamed.
 func (g Group) OtherLabel() bool { return !strings.HasPrefix(g.Name, g.Package+".") }
 
 // validateGroup returns the errors of a group name.
@@ -61,8 +61,8 @@ func validateGroup(name string) []error {
 	return problems
 }
 
-// reservedNames are packages that the files of a kind or group import, folders of a project, and names
-// with a meaning in Go.
+// reservedNames are packages that the files of a kind or group import, folders of a project, and
+// names with a meaning in Go.
 var reservedNames = []string{
 	"apiequality", "apis", "apiserver", "apivalidation", "authorizer", "autoscalingv1", "client", "cmp", "context",
 	"embeddedetcd", "field", "fieldpath",
@@ -115,8 +115,8 @@ func (d data) GroupMethod() string { return namer.IC(d.Group.Package) }
 // VersionMethod returns V1.
 func (d data) VersionMethod() string { return namer.IC(d.Version) }
 
-// PluralMethod returns the kind's plural in generated clients, such as BackupPlans, and People for the
-// kind Person. scripts/generate.sh derives it in the same way.
+// PluralMethod returns the kind's plural in generated clients, such as BackupPlans, and People for
+// the kind Person. scripts/generate.sh derives it in the same way.
 func (d data) PluralMethod() string {
 	if !d.Irregular() {
 		return namer.NewPublicPluralNamer(nil).Name(&types.Type{Name: types.Name{Name: d.Kind}})
@@ -237,6 +237,7 @@ type Kind struct {
 	Selectable []Field
 	Columns    []Field
 	Others     []Subresource
+	Source     string // cached or live; empty if objects are stored in etcd
 	hub        string // the version of its Go type; empty if it has an internal type
 }
 
@@ -281,8 +282,8 @@ func (s Subresource) GoName() string {
 	return strings.Join(words, "")
 }
 
-// HasMethod says whether the generated client can have a method for it: applyconfiguration-gen makes Go names of
-// subresources as they are.
+// HasMethod says whether the generated client can have a method for it: applyconfiguration-gen
+// makes Go names of subresources as they are.
 func (s Subresource) HasMethod() bool { return !strings.Contains(s.Name, "-") }
 
 // Function returns the name of the Go function of an action, such as failOverDatabase.
@@ -291,7 +292,8 @@ func (s Subresource) Function(kind string) string { return lowerFirst(s.GoName()
 // Actions returns the subresources that change an object on request.
 func (k Kind) Actions() []Subresource { return k.othersOf("action") }
 
-// ActionBodies is the element of the map of api_test.go: "BackupRun": {"cancel": {"reason": "conformance"}}.
+// ActionBodies is the element of the map of api_test.go: "BackupRun": {"cancel": {"reason":
+// "conformance"}}.
 func (k Kind) ActionBodies() string {
 	var bodies []string
 	for _, s := range k.Actions() {
@@ -395,6 +397,7 @@ func (k Kind) validate() []error {
 			errors.New("--controller is set and --subresources has no status: the controller writes "+
 				"the status"))
 	}
+	problems = append(problems, k.validateSource()...)
 	names := map[string]bool{}
 	for _, s := range k.Others {
 		if names[s.Name] {
@@ -420,6 +423,26 @@ func (k Kind) validate() []error {
 			problems = append(problems, fmt.Errorf("field %s: has the types %s and %s", f.Path, before, f.Type))
 		}
 		types[f.Path] = f.Type
+	}
+	return problems
+}
+
+// validateSource returns the errors of a kind whose objects another system has.
+func (k Kind) validateSource() []error {
+	var problems []error
+	if !slices.Contains([]string{"", "cached", "live"}, k.Source) {
+		problems = append(problems, fmt.Errorf("--source is %q, expected cached or live", k.Source))
+	}
+	if k.Source == "" {
+		return problems
+	}
+	if k.Status || k.Scale || len(k.Actions()) > 0 {
+		problems = append(problems, fmt.Errorf("--source=%s is set and --subresources has status, scale or an action: "+
+			"the kind is read-only", k.Source))
+	}
+	if k.Source == "live" && len(k.Others) > 0 {
+		problems = append(problems, errors.New("--source=live is set and --subresources is not empty: only kinds with "+
+			"--source=cached can have subresources"))
 	}
 	return problems
 }

@@ -135,8 +135,8 @@ func (w work) writeProject(p *project, o newOptions, d data) error {
 	return writeMods(p, o, kitMod)
 }
 
-// writeMods writes the go.mod of the project and of its types. Both begin with the versions of the kit, as it was
-// tested; go mod tidy removes what is not needed.
+// writeMods writes the go.mod of the project and of its types. Both begin with the versions of the
+// kit, as it was tested; go mod tidy removes what is not needed.
 func writeMods(p *project, o newOptions, kitMod *modfile.File) error {
 	server, types := &modfile.File{}, &modfile.File{}
 	for _, m := range []struct {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scaffold creates a team's project, and adds and deletes its kinds, versions and groups. It
-// reads what a project has from the project's Go files, which the team may change; no other record
-// exists. It never overwrites a file.
+// Package scaffold creates a team's project, and adds and deletes its kinds, versions and groups.
+// It reads what a project has from the project's Go files, which the team may change; no other
+// record exists. It never overwrites a file.
 package scaffold
 
 import (

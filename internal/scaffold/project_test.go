@@ -296,7 +296,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestMoveHub: rules and hooks get the types of the new version, and conversions to the old hub convert to it.
+// TestMoveHub: rules and hooks get the types of the new version, and conversions to the old hub
+// convert to it.
 func TestMoveHub(t *testing.T) {
 	p := newProject(t)
 	g := only(t, p).Group

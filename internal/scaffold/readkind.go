@@ -3,6 +3,7 @@
 package scaffold
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"os"
@@ -82,6 +83,12 @@ func (k *Kind) readValue(s *source, lit *ast.CompositeLit) bool {
 	}
 	if ident, ok := fieldOf(lit, "ClusterScoped").(*ast.Ident); ok && ident.Name == "true" {
 		k.Namespaced = false
+	}
+	if source, ok := fieldOf(lit, "Source").(*ast.CompositeLit); ok {
+		if index, ok := source.Type.(*ast.IndexExpr); ok {
+			_, name, _ := selector(index.X)
+			k.Source = strings.ToLower(name)
+		}
 	}
 	k.ShortNames = texts(fieldOf(lit, "ShortNames"))
 	for _, path := range keys(fieldOf(lit, "SelectableFields")) {
@@ -234,6 +241,7 @@ func (k Kind) differences(want Kind) []error {
 	differ("the short names", k.ShortNames, want.ShortNames)
 	differ("the selectable fields", paths(k.Selectable), paths(want.Selectable))
 	differ("the columns", paths(k.Columns), paths(want.Columns))
+	differ("the source", cmp.Or(k.Source, "etcd"), cmp.Or(want.Source, "etcd"))
 	return problems
 }
 

@@ -21,7 +21,7 @@ var files embed.FS
 // The delimiters differ from Go's syntax, since most templates are Go code.
 var templates = func() map[string]*template.Template {
 	out := map[string]*template.Template{}
-	for _, dir := range []string{"project", "group", "version", "kind", "controller"} {
+	for _, dir := range []string{"project", "group", "version", "kind", "source", "controller"} {
 		entries, err := files.ReadDir("templates/" + dir)
 		if err != nil {
 			panic(err) // it is embedded
@@ -105,12 +105,15 @@ func render(path, name string, d data) error {
 
 // renderKind writes the files of a kind in one version.
 func (p *project) renderKind(d data) error {
-	pkg, file := d.Group.Package, d.Package()
+	pkg, file, from := d.Group.Package, d.Package(), "kind"
+	if d.Source != "" {
+		from = "source"
+	}
 	for path, name := range map[string]string{
 		p.path("apis", pkg, d.Version, file+".go"):     "kind/versioned.go",
-		p.path("registry", pkg, file, file+".go"):      "kind/kind.go",
-		p.path("registry", pkg, file, file+"_test.go"): "kind/kind_test.go",
-		p.path("objects", file+".yaml"):                "kind/object.yaml",
+		p.path("registry", pkg, file, file+".go"):      from + "/kind.go",
+		p.path("registry", pkg, file, file+"_test.go"): from + "/kind_test.go",
+		p.path("objects", file+".yaml"):                from + "/object.yaml",
 	} {
 		if err := render(path, name, d); err != nil {
 			return err

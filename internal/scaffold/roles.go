@@ -34,6 +34,22 @@ func (p *project) addComponent(name string) error {
 	})
 }
 
+// addStorage adds the component for storage to each overlay that has none.
+func (p *project) addStorage() error {
+	const components = "- ../../kit/manifests/components/"
+	return p.editOverlays(func(text string) string {
+		if strings.Contains(text, components+"embedded-storage\n") || strings.Contains(text, components+"external-etcd\n") ||
+			!strings.Contains(text, components+"certificates-") {
+			return text
+		}
+		storage := "embedded-storage"
+		if strings.Contains(text, components+"high-availability\n") {
+			storage = "external-etcd"
+		}
+		return strings.Replace(text, "\ncomponents:\n", "\ncomponents:\n"+components+storage+"\n", 1)
+	})
+}
+
 // removeComponent removes a folder of manifests from each overlay.
 func (p *project) removeComponent(name string) error {
 	return p.editOverlays(func(text string) string {

@@ -42,7 +42,8 @@ func repository(t *testing.T, p *project) {
 	}
 }
 
-// TestChangeFails: a change that fails or is interrupted leaves the project as it was, and nothing beside it.
+// TestChangeFails: a change that fails or is interrupted leaves the project as it was, and nothing
+// beside it.
 func TestChangeFails(t *testing.T) {
 	p := newProject(t)
 	repository(t, p)

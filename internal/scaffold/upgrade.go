@@ -83,8 +83,8 @@ func kitOf(mod *modfile.File) (version string, replaced bool) {
 	return requirement(mod, kit), replaced
 }
 
-// takeFiles is the part of an upgrade that the new version runs: it copies its files, except those that
-// the team edited, and sets its versions of modules.
+// takeFiles is the part of an upgrade that the new version runs: it copies its files, except those
+// that the team edited, and sets its versions of modules.
 func (w work) takeFiles(p *project) error {
 	from, err := kitDir(w.ctx, p.dir)
 	if err != nil {

@@ -18,8 +18,9 @@ import (
 	"golang.org/x/tools/go/ast/astutil"
 )
 
-// addVersion adds a version to a group, at the end of the list in install.go. The version is a copy of
-// the hub, or of the preferred version if the kinds have internal types. With hub it becomes the hub.
+// addVersion adds a version to a group, at the end of the list in install.go. The version is a
+// copy of the hub, or of the preferred version if the kinds have internal types. With hub it
+// becomes the hub.
 func (w work) addVersion(p *project, group, version string, hub bool) error {
 	problems := append(validateVersion(version), checkTools()...)
 	g, err := p.group(group)
@@ -268,8 +269,8 @@ func withLocalBuilder(text []byte) []byte {
 		"var localSchemeBuilder = &SchemeBuilder\n")...)
 }
 
-// renameVersion replaces the version in the package clause, in comments, and in string literals that
-// are the version.
+// renameVersion replaces the version in the package clause, in comments, and in string literals
+// that are the version.
 func renameVersion(s *source, word *regexp.Regexp, version string) []byte {
 	type span struct{ from, to int }
 	spans := []span{{s.offset(s.file.Name.Pos()), s.offset(s.file.Name.End())}}

@@ -24,6 +24,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
+	"example.com/extension-apiserver/internal/restoptions"
 	"example.com/extension-apiserver/pkg/apis/identity"
 	"example.com/extension-apiserver/pkg/apis/openapi"
 	"example.com/extension-apiserver/pkg/registry"
@@ -44,10 +45,11 @@ type API struct {
 	// server adds the definitions of the types that every server has.
 	OpenAPI openapicommon.GetOpenAPIDefinitions
 	// EmbeddedEtcd is the etcd that runs in the server's process if --etcd-servers is not set.
-	// Use embeddedetcd.Server. Default: none, which makes --etcd-servers required.
+	// Use embeddedetcd.Server. Default: none, which makes --etcd-servers required. A server whose
+	// kinds all have a Source, or no storage, has no etcd and no flags for it.
 	EmbeddedEtcd EmbeddedEtcd
 	// Flags are additional flags of the command serve. Default: none.
-	Flags Flags
+	Flags []Flags
 	// Admission lists admission plugins in call order. They are called after NamespaceLifecycle
 	// and before policies and webhooks.
 	Admission []AdmissionPlugin
@@ -218,7 +220,14 @@ func (a API) Validate() error {
 // their storage is created the first time. Nothing is registered later, because servers read a
 // scheme without locks.
 func (a API) NewScheme() (*runtime.Scheme, error) {
+	scheme, _, err := a.check()
+	return scheme, err
+}
+
+// check returns the scheme of NewScheme, and the resources that are stored in etcd.
+func (a API) check() (*runtime.Scheme, []schema.GroupResource, error) {
 	var problems []error
+	var stored storedResources
 	for _, wrong := range validation.IsDNS1123Label(a.Name) {
 		problems = append(problems, fmt.Errorf("the name is %q: %s", a.Name, wrong))
 	}
@@ -243,14 +252,25 @@ func (a API) NewScheme() (*runtime.Scheme, error) {
 	} else {
 		for _, g := range a.Groups {
 			problems = append(problems, g.validateVersions(scheme)...)
-			problems = append(problems, g.validateKinds(scheme)...)
+			problems = append(problems, g.validateKinds(scheme, &stored)...)
 		}
 		problems = append(problems, a.validateOpenAPI(scheme)...)
 	}
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("the API cannot be served: %w", utilerrors.NewAggregate(problems))
+		return nil, nil, fmt.Errorf("the API cannot be served: %w", utilerrors.NewAggregate(problems))
 	}
-	return scheme, nil
+	return scheme, stored, nil
+}
+
+// storedResources are options of stores without a storage. They record which stores need etcd.
+type storedResources []schema.GroupResource
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (s *storedResources) GetRESTOptions(of schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	if _, ok := example.(restoptions.Sourced); !ok {
+		*s = append(*s, of)
+	}
+	return registry.Unconnected{}.GetRESTOptions(of, example)
 }
 
 func (g Group) validateName() []error {
@@ -304,11 +324,11 @@ func (g Group) validateVersions(scheme *runtime.Scheme) []error {
 	return problems
 }
 
-func (g Group) validateKinds(scheme *runtime.Scheme) []error {
+func (g Group) validateKinds(scheme *runtime.Scheme, stored *storedResources) []error {
 	if len(g.Kinds) == 0 {
 		return []error{fmt.Errorf("the group %q has no kinds", g.Name)}
 	}
-	_, err := g.apiGroupInfo(scheme, serializer.NewCodecFactory(scheme), registry.Unconnected{}, nil)
+	_, err := g.apiGroupInfo(scheme, serializer.NewCodecFactory(scheme), stored, nil)
 	if all, ok := errors.AsType[utilerrors.Aggregate](err); ok {
 		return all.Errors()
 	}

@@ -21,6 +21,7 @@ import (
 	"example.com/extension-apiserver/internal/filters"
 	"example.com/extension-apiserver/internal/frontproxy"
 	"example.com/extension-apiserver/internal/objectsizes"
+	"example.com/extension-apiserver/internal/restoptions"
 	"example.com/extension-apiserver/internal/serving"
 )
 
@@ -206,7 +207,7 @@ func (o *Options) applyTraces(c *serverConfig) error {
 	return nil
 }
 
-// applyStorage configures the storage of objects in etcd.
+// applyStorage configures the storage of objects.
 func (o *Options) applyStorage(c *serverConfig) error {
 	etcdOptions := *o.Etcd
 	etcdOptions.StorageConfig.Transport = c.etcd.transport
@@ -214,6 +215,7 @@ func (o *Options) applyStorage(c *serverConfig) error {
 	// tracker, API Priority and Fairness estimates every list as small.
 	etcdOptions.StorageConfig.StorageObjectCountTracker = c.generic.StorageObjectCountTracker
 	etcdOptions.StorageConfig.Transport.TracerProvider = c.generic.TracerProvider
+	etcdOptions.SkipHealthEndpoints = !o.stores
 	factory, err := o.newStorageFactory(&etcdOptions)
 	if err != nil {
 		return err
@@ -223,7 +225,9 @@ func (o *Options) applyStorage(c *serverConfig) error {
 	}
 	c.sizes = objectsizes.New()
 	c.turns = filters.NewTurns(c.generic.StorageObjectCountTracker)
-	c.generic.RESTOptionsGetter = filters.InStorage(c.sizes.Observe(c.generic.RESTOptionsGetter))
+	c.generic.RESTOptionsGetter = filters.InStorage(c.sizes.Observe(restoptions.WithSources(c.generic.RESTOptionsGetter)))
+	// The readiness probe of the manifests excludes this check by name. The library logs a warning
+	// for each probe that excludes a check that does not exist.
 	c.alarms = newAlarms()
 	c.generic.AddReadyzChecks(c.alarms)
 	return nil

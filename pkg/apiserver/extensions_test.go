@@ -319,7 +319,7 @@ func (f *testFlags) Validate() []error {
 // TestAPIFlags: the flags of an API are added to those of serve and validated with them.
 func TestAPIFlags(t *testing.T) {
 	api := testAPI
-	api.Flags = &testFlags{}
+	api.Flags = []Flags{&testFlags{}}
 	o := mustOptions(api)
 	flags := o.Flags()
 	fs := flags.FlagSet("extension-apiserver")

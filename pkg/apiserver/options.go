@@ -52,6 +52,8 @@ type Options struct {
 	taken []error
 	// runtime is filled before admission plugins are created.
 	runtime *Runtime
+	// stores is false if no kind is stored in etcd.
+	stores bool
 }
 
 // setGates adds the feature gates of the log flags, which are not among the library's own, and
@@ -78,7 +80,7 @@ var setGates = sync.OnceValue(func() error {
 // NewOptions returns the default options of a server for the API. It returns all validation
 // errors if the API is invalid.
 func NewOptions(api API) (*Options, error) {
-	scheme, err := api.NewScheme()
+	scheme, stored, err := api.check()
 	if err != nil {
 		return nil, err
 	}
@@ -137,6 +139,7 @@ func NewOptions(api API) (*Options, error) {
 		scheme:      scheme,
 		codecs:      codecs,
 		runtime:     runtime,
+		stores:      len(stored) > 0,
 	}, nil
 }
 
@@ -175,14 +178,16 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 		o.Recommended.Authorization.AlwaysAllowGroups,
 		"Groups whose members are authorized for every request without a SubjectAccessReview. "+
 			"kube-apiserver authorizes system:masters for every request too.")
-	if o.api.EmbeddedEtcd != nil {
+	if o.stores && o.api.EmbeddedEtcd != nil {
 		own.StringVar(&o.DataDir, "data-dir", o.DataDir,
 			"Directory of the embedded etcd, which runs if --etcd-servers is not set. "+
 				"The server creates it with mode 0700. One server at a time can use it.")
 	}
-	addExcept(fss.FlagSet("storage"), o.Etcd.AddFlags,
-		// The library ignores them.
-		"default-watch-cache-size", "etcd-db-metric-poll-interval")
+	if o.stores {
+		addExcept(fss.FlagSet("storage"), o.Etcd.AddFlags,
+			// The library ignores them.
+			"default-watch-cache-size", "etcd-db-metric-poll-interval")
+	}
 	o.Recommended.Admission.AddFlags(fss.FlagSet("admission"))
 	o.Recommended.Audit.AddFlags(fss.FlagSet("auditing"))
 	o.ServerRun.AddUniversalFlags(fss.FlagSet("requests and shutdown"))
@@ -198,11 +203,13 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 // addAPIFlags adds the flags of the API. It records flags whose names the server uses, for
 // Validate.
 func (o *Options) addAPIFlags(fss *cliflag.NamedFlagSets) {
-	if o.api.Flags == nil {
+	if len(o.api.Flags) == 0 {
 		return
 	}
 	own := pflag.NewFlagSet(o.api.Name, pflag.ContinueOnError)
-	o.api.Flags.AddFlags(own)
+	for _, flags := range o.api.Flags {
+		flags.AddFlags(own)
+	}
 	o.taken = nil
 	own.VisitAll(func(f *pflag.Flag) {
 		for _, section := range fss.FlagSets {
@@ -267,8 +274,8 @@ func (o *Options) Validate() []error {
 	for _, err := range logsapi.Validate(o.Logs, utilfeature.DefaultFeatureGate, nil) {
 		errs = append(errs, fmt.Errorf("logging flags: %w", err))
 	}
-	if o.api.Flags != nil {
-		errs = append(errs, o.api.Flags.Validate()...)
+	for _, flags := range o.api.Flags {
+		errs = append(errs, flags.Validate()...)
 	}
 	return errs
 }
@@ -315,7 +322,8 @@ func (o *Options) validateKubeconfigs() []error {
 	return errs
 }
 
-// kubeconfigError replaces the error for a file without a cluster, which advises to set KUBERNETES_MASTER.
+// kubeconfigError replaces the error for a file without a cluster, which advises to set
+// KUBERNETES_MASTER.
 func kubeconfigError(err error) error {
 	if clientcmd.IsEmptyConfig(err) {
 		return errors.New("the file contains no configuration")

@@ -104,8 +104,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestSwitchOff: only the parts whose API is not served are disabled.
-func TestSwitchOff(t *testing.T) {
+// TestDisableUnservedParts: only the parts whose API is not served are disabled.
+func TestDisableUnservedParts(t *testing.T) {
 	o := mustOptions(testAPI)
 	o.switchOff(sets.New("ValidatingAdmissionPolicy"))
 	if !o.Recommended.Features.EnablePriorityAndFairness {
@@ -250,8 +250,9 @@ func TestOptionsOfInvalidAPI(t *testing.T) {
 	}
 }
 
-// TestGates: features of the library that cost more than they gain are disabled by default.
-func TestGates(t *testing.T) {
+// TestFeatureGateDefaults: features of the library that cost more than they gain are disabled by
+// default.
+func TestFeatureGateDefaults(t *testing.T) {
 	mustOptions(testAPI)
 	for _, gate := range []featuregate.Feature{
 		features.EtcdRangeStream, features.WatchListCompression, features.AllowUnsafeMalformedObjectDeletion,

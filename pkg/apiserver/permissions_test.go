@@ -185,9 +185,9 @@ func TestPermissionsPeriod(t *testing.T) {
 	})
 }
 
-// TestGuardWrites: while a permission is missing, writes are rejected, because admission cannot
-// be applied. Reads continue.
-func TestGuardWrites(t *testing.T) {
+// TestRejectWritesWithoutPermissions: while a permission is missing, writes are rejected, because
+// admission cannot be applied. Reads continue.
+func TestRejectWritesWithoutPermissions(t *testing.T) {
 	denied := &fakeCluster{denied: sets.New("list namespaces")}
 	granted := newPermissions((&fakeCluster{}).client(), nil)
 	missing := newPermissions(denied.client(), nil)

@@ -19,10 +19,10 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// TestSilence: a request that cannot be authorized triggers a review at once. If kube-apiserver
+// TestNoResponse: a request that cannot be authorized triggers a review at once. If kube-apiserver
 // does not respond for longer than maxOutage, the server is not ready until the next response.
 // The error for the caller does not contain the address of kube-apiserver.
-func TestSilence(t *testing.T) {
+func TestNoResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -74,9 +74,9 @@ func TestSlowReviews(t *testing.T) {
 	})
 }
 
-// TestReviewUnanswered: a successful review ends an outage, even if the other reviews take longer
-// than maxOutage.
-func TestReviewUnanswered(t *testing.T) {
+// TestReviewWithoutResponse: a successful review ends an outage, even if the other reviews take
+// longer than maxOutage.
+func TestReviewWithoutResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

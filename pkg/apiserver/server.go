@@ -58,6 +58,9 @@ func (c *serverConfig) newServer() (*apiServer, error) {
 	if err := c.options.api.addHooks(generic, c.options.runtime, c.permissions.problem, hookFailed); err != nil {
 		return nil, err
 	}
+	if err := addSources(generic, groups, c.options.runtime); err != nil {
+		return nil, err
+	}
 	if c.patches, err = filters.NewPatches(c.options.scheme, groups); err != nil {
 		return nil, err
 	}
@@ -80,7 +83,9 @@ func (s *apiServer) run(ctx context.Context) error {
 	}
 	go s.permissions.run(served)
 	go s.trust.Run(served)
-	go s.alarms.run(served, s.etcd.transport)
+	if len(s.etcd.transport.ServerList) > 0 {
+		go s.alarms.run(served, s.etcd.transport)
+	}
 	go s.draining.Run(ctx, s.generic.ShutdownDelayDuration)
 	go s.longRunning.Run(ctx, s.generic.ShutdownDelayDuration)
 	go func() {

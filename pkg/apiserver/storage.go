@@ -68,16 +68,20 @@ func (e storageEncoding) BackwardCompatibileStorageEncodingFor(resource schema.G
 	return schema.GroupVersion{}, fmt.Errorf("find the stored version of %s: no version has %T", resource, example)
 }
 
-// etcd is the etcd of a server. If it is embedded, failed receives its error, and stop stops it.
+// etcd is the etcd of a server, if it has one. If it is embedded, failed receives its error, and
+// stop stops it.
 type etcd struct {
 	transport storagebackend.TransportConfig
 	failed    <-chan error
 	stop      func()
 }
 
-// startEtcd starts the embedded etcd, or waits until the external one responds. Call stop after
-// the server has stopped.
+// startEtcd starts the embedded etcd, or waits until the external one responds, unless the server
+// stores no objects. Call stop after the server has stopped.
 func (o *Options) startEtcd(ctx context.Context) (etcd, error) {
+	if !o.stores {
+		return etcd{stop: func() {}}, nil
+	}
 	transport := o.Etcd.StorageConfig.Transport
 	if !o.embedded() {
 		return etcd{transport: transport, stop: func() {}}, waitForEtcd(ctx, transport)

@@ -22,9 +22,9 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// TestStoredForm: objects are stored in protobuf unless the flag selects another media type,
+// TestStoredEncoding: objects are stored in protobuf unless the flag selects another media type,
 // which the library's EtcdOptions.ApplyTo would ignore.
-func TestStoredForm(t *testing.T) {
+func TestStoredEncoding(t *testing.T) {
 	for _, tc := range []struct{ mediaType, prefix string }{
 		{"", "k8s\x00"},
 		{runtime.ContentTypeProtobuf, "k8s\x00"},

@@ -26,11 +26,18 @@ func (o *Options) StorageFlags() *pflag.FlagSet {
 	return some
 }
 
-// storageFlags are the names of the flags that locate the storage. Without an embedded etcd there is no --data-dir.
+// storageFlags are the names of the flags that locate the storage. Without an embedded etcd there
+// is no --data-dir.
 var storageFlags = []string{"data-dir", "etcd-servers", "etcd-cafile", "etcd-certfile", "etcd-keyfile", "etcd-prefix"}
+
+// HasStorage returns whether the server stores objects in etcd.
+func (o *Options) HasStorage() bool { return o.stores }
 
 // ValidateStorage returns all that is wrong with the flags that say where the storage is.
 func (o *Options) ValidateStorage() []error {
+	if !o.stores {
+		return nil
+	}
 	if o.embedded() {
 		// The embedded etcd sets the servers later. Validate as if it had.
 		etcd := *o.Etcd

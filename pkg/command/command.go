@@ -29,7 +29,8 @@ func Run(api apiserver.API, more ...Subcommand) int {
 	return run(genericapiserver.SetupSignalContext(), api, more, os.Args[1:], os.Stderr)
 }
 
-// Subcommand creates a command for a server of the API, like storagecommand.New.
+// Subcommand creates a command for a server of the API, like storagecommand.New. It returns nil if
+// the command does not apply to the API.
 type Subcommand func(apiserver.API) (*cobra.Command, error)
 
 func run(ctx context.Context, api apiserver.API, more []Subcommand, args []string, stderr io.Writer) int {
@@ -60,7 +61,9 @@ func newRootCommand(api apiserver.API, more []Subcommand) (*cobra.Command, error
 		if err != nil {
 			return nil, err
 		}
-		root.AddCommand(cmd)
+		if cmd != nil {
+			root.AddCommand(cmd)
+		}
 	}
 	return root, nil
 }

@@ -15,11 +15,14 @@ import (
 )
 
 func newServeCommand(api apiserver.API, options *apiserver.Options) *cobra.Command {
-	stores, etcd := "in the etcd at --etcd-servers", ` \
+	stores, etcd := "It stores objects in the etcd at --etcd-servers", ` \
     --etcd-servers=https://10.0.0.5:2379 --etcd-cafile=ca.crt --etcd-certfile=client.crt --etcd-keyfile=client.key`
 	inPod := etcd
-	if api.EmbeddedEtcd != nil {
-		stores, inPod = "in an embedded etcd, or "+stores, ""
+	switch {
+	case !options.HasStorage():
+		stores, inPod, etcd = "It has no storage: the objects are those of other systems", "", ""
+	case api.EmbeddedEtcd != nil:
+		stores, inPod = "It stores objects in an embedded etcd, or in the etcd at --etcd-servers", ""
 	}
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -28,13 +31,13 @@ func newServeCommand(api apiserver.API, options *apiserver.Options) *cobra.Comma
 
 The server accepts the identity of a user from the cluster's front proxy, from a client certificate
 of the cluster's client CA, or from a bearer token. It delegates authorization to kube-apiserver.
-It stores objects `+stores+`.
+`+stores+`.
 
 Examples:
   # Serve in a pod, with the ServiceAccount of the pod
   SERVER serve --tls-cert-file=/certs/tls.crt --tls-private-key-file=/certs/tls.key`+inPod+`
 
-  # Serve outside of the cluster, with an external etcd
+  # Serve outside of the cluster
   SERVER serve --kubeconfig=server.kubeconfig --tls-cert-file=tls.crt --tls-private-key-file=tls.key`+etcd),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

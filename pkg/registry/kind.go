@@ -86,6 +86,9 @@ type Kind[T Object] struct {
 	// Subresources are served below each object, by name. Use Status, Scale, Action, Log, Stream
 	// or CustomSubresource.
 	Subresources map[string]Subresource[T]
+	// Source serves the objects of another system. Use Cached or Live. Default: objects are
+	// stored in etcd.
+	Source Source[T]
 }
 
 // Column is a column of kubectl get.
@@ -115,12 +118,33 @@ func (k Kind[T]) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptio
 	if err := d.addSelectableFields(); err != nil {
 		return nil, fmt.Errorf("kind %s: %w", d.gvk.Kind, err)
 	}
+	var store *genericregistry.Store
+	var main rest.Storage
+	if k.Source != nil {
+		store, main, err = k.Source.newStorage(d, optsGetter, a)
+	} else {
+		store, err = d.newStore(optsGetter, a)
+		main = &kindREST{store, names{k.ShortNames, k.Categories}}
+	}
+	if err != nil {
+		return nil, err
+	}
+	storage := map[string]rest.Storage{d.resource.Resource: main}
+	for name, subresource := range k.Subresources {
+		storage[d.resource.Resource+"/"+name] = subresource.newStorage(d, store, a, name)
+	}
+	return storage, nil
+}
+
+// newStore returns the store of the main resource.
+func (d *description[T]) newStore(optsGetter generic.RESTOptionsGetter,
+	a authorizer.Authorizer) (*genericregistry.Store, error) {
 	rules := newRules(d)
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return newObject[T]() },
 		NewListFunc:               d.newList,
 		DefaultQualifiedResource:  d.resource,
-		SingularQualifiedResource: schema.GroupResource{Group: d.gvk.Group, Resource: strings.ToLower(d.gvk.Kind)},
+		SingularQualifiedResource: schema.GroupResource{Group: d.gvk.Group, Resource: singular(d.gvk)},
 		CreateStrategy:            rules,
 		UpdateStrategy:            rules,
 		DeleteStrategy:            rules,
@@ -133,21 +157,22 @@ func (k Kind[T]) NewStorage(scheme *runtime.Scheme, optsGetter generic.RESTOptio
 		AttrFunc: d.attributes}); err != nil {
 		return nil, fmt.Errorf("complete store of %s: %w", d.resource, err)
 	}
-	storage := map[string]rest.Storage{d.resource.Resource: &kindREST{store, k.ShortNames, k.Categories}}
-	for name, subresource := range k.Subresources {
-		storage[d.resource.Resource+"/"+name] = subresource.newStorage(d, store, a, name)
-	}
-	return storage, nil
+	return store, nil
 }
+
+func singular(gvk schema.GroupVersionKind) string { return strings.ToLower(gvk.Kind) }
 
 // kindREST adds the names by which kubectl finds the resource to the store.
 type kindREST struct {
 	*genericregistry.Store
-	shortNames, categories []string
+	names
 }
 
-func (r *kindREST) ShortNames() []string { return r.shortNames }
-func (r *kindREST) Categories() []string { return r.categories }
+// names are the additional names by which kubectl finds a resource.
+type names struct{ shortNames, categories []string }
+
+func (n names) ShortNames() []string { return n.shortNames }
+func (n names) Categories() []string { return n.categories }
 
 // newObject returns a new object of a pointer type.
 func newObject[P runtime.Object]() P {
@@ -251,6 +276,11 @@ func (d *description[T]) check() error {
 	}
 	problems = append(problems, d.checkPaths()...)
 	problems = append(problems, d.checkSubresources()...)
+	if d.Source != nil {
+		for _, problem := range d.Source.check(d) {
+			problems = append(problems, fmt.Errorf("source: %w", problem))
+		}
+	}
 	for i, problem := range problems {
 		problems[i] = fmt.Errorf("kind %s: %w", d.gvk.Kind, problem)
 	}

@@ -110,9 +110,9 @@ func (c *Calibrator) Start(ctx context.Context, server *apiserver.Runtime) error
 	return nil
 }
 
-// run calibrates one Widget after the other until ctx is done; the others wait. A server that takes over starts again
-// with the first step. It lists Widgets with the reader, which shares the objects of the watch cache: a list of the
-// client would take several times the memory of all objects.
+// run calibrates one Widget at a time until ctx is done. A server that takes over starts again with
+// the first step. It lists Widgets with the reader, which shares the objects of the watch cache: a
+// list by the client would take several times the memory of all objects.
 func (c *Calibrator) run(ctx context.Context, reader apiserver.Reader, client workshopv1.WidgetsGetter) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		list, err := reader.List(genericapirequest.WithNamespace(ctx, metav1.NamespaceAll),

@@ -25,12 +25,12 @@ import (
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
 
-// Annotation of a Namespace lists the grades that its Widgets may have, separated by commas. If there is none or it is
-// empty, they may have any grade.
+// Annotation is the key of the annotation of a Namespace that lists the permitted grades of its
+// Widgets, separated by commas. If it is missing or empty, all grades are permitted.
 const Annotation = workshop.GroupName + "/grades"
 
-// Plugin rejects Widgets with a grade that Annotation does not list. A Widget that has such a grade already can be
-// changed and deleted, but no Widget can get one.
+// Plugin rejects Widgets with a grade that Annotation does not list. A Widget that already has such
+// a grade can be changed and deleted, but no other Widget can be given it.
 var Plugin = apiserver.AdmissionPlugin{
 	Name: "WidgetGrades",
 	New: func(server *apiserver.Runtime) (admission.Interface, error) {
@@ -86,7 +86,8 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	return nil
 }
 
-// namespace returns a Namespace. It asks kube-apiserver for one that the informer does not have: it may be new.
+// namespace returns a Namespace. If the informer does not have it, namespace requests it from
+// kube-apiserver, because it may be new.
 func (p *plugin) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	namespace, err := p.namespaces.Get(name)
 	if apierrors.IsNotFound(err) {

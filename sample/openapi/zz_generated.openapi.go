@@ -28,6 +28,9 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1.Gadget{}.OpenAPIModelName():                                      schema_sample_apis_workshop_v1_Gadget(ref),
 		v1.GadgetList{}.OpenAPIModelName():                                  schema_sample_apis_workshop_v1_GadgetList(ref),
 		v1.GadgetSpec{}.OpenAPIModelName():                                  schema_sample_apis_workshop_v1_GadgetSpec(ref),
+		v1.Part{}.OpenAPIModelName():                                        schema_sample_apis_workshop_v1_Part(ref),
+		v1.PartList{}.OpenAPIModelName():                                    schema_sample_apis_workshop_v1_PartList(ref),
+		v1.PartStatus{}.OpenAPIModelName():                                  schema_sample_apis_workshop_v1_PartStatus(ref),
 		v1.Widget{}.OpenAPIModelName():                                      schema_sample_apis_workshop_v1_Widget(ref),
 		v1.WidgetList{}.OpenAPIModelName():                                  schema_sample_apis_workshop_v1_WidgetList(ref),
 		v1.WidgetLogOptions{}.OpenAPIModelName():                            schema_sample_apis_workshop_v1_WidgetLogOptions(ref),
@@ -139,7 +142,7 @@ func schema_sample_apis_workshop_v1_CalibrateWidget(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CalibrateWidget is the body of the action calibrate of a Widget, in each version.",
+				Description: "CalibrateWidget requests the calibration of a widget. It is the body of a request to the subresource calibrate.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -158,14 +161,14 @@ func schema_sample_apis_workshop_v1_CalibrateWidget(ref common.ReferenceCallback
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "metadata.uid and metadata.resourceVersion, if they are set, must be those of the Widget.",
+							Description: "Standard object's metadata. If uid or resourceVersion is set, it must match that of the widget. Otherwise the server responds with a conflict.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
 						},
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason is why the widget is calibrated, in at most 256 characters. The condition Calibrated shows it.",
+							Description: "reason describes why the widget is calibrated. It can have at most 256 characters. It is the first message of the condition Calibrated.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -184,7 +187,7 @@ func schema_sample_apis_workshop_v1_Gadget(ref common.ReferenceCallback) common.
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Gadget is the smallest complete kind: cluster-scoped, one version, no subresource.",
+				Description: "Gadget is a measuring device.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -203,14 +206,14 @@ func schema_sample_apis_workshop_v1_Gadget(ref common.ReferenceCallback) common.
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Standard object's metadata.",
+							Description: "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
 							Default:     map[string]interface{}{},
 							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
 						},
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec is the desired state.",
+							Description: "spec is the desired state of the gadget.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1.GadgetSpec{}.OpenAPIModelName()),
 						},
@@ -247,7 +250,7 @@ func schema_sample_apis_workshop_v1_GadgetList(ref common.ReferenceCallback) com
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Standard list metadata.",
+							Description: "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
 							Default:     map[string]interface{}{},
 							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
 						},
@@ -278,12 +281,12 @@ func schema_sample_apis_workshop_v1_GadgetSpec(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "GadgetSpec is what the user wants.",
+				Description: "GadgetSpec describes the desired state of a gadget.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"purpose": {
 						SchemaProps: spec.SchemaProps{
-							Description: "purpose says in at most 256 characters what the gadget is for.",
+							Description: "purpose describes the use of the gadget. It can have at most 256 characters.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -291,7 +294,7 @@ func schema_sample_apis_workshop_v1_GadgetSpec(ref common.ReferenceCallback) com
 					},
 					"precision": {
 						SchemaProps: spec.SchemaProps{
-							Description: "precision is the number of decimal places of the gadget's readings: 0 to 6. Default: 2.",
+							Description: "precision is the number of decimal places of the gadget's readings. It must be between 0 and 6. Defaults to 2.",
 							Default:     2,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -304,11 +307,133 @@ func schema_sample_apis_workshop_v1_GadgetSpec(ref common.ReferenceCallback) com
 	}
 }
 
+func schema_sample_apis_workshop_v1_Part(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Part is a spare part that the workshop has in stock. It is read-only: the objects are the entries of a file of the server.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is the stock of the part.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.PartStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1.PartStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sample_apis_workshop_v1_PartList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PartList is a list of parts.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items is the list of parts.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1.Part{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1.Part{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_sample_apis_workshop_v1_PartStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PartStatus is the stock of a part.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"quantity": {
+						SchemaProps: spec.SchemaProps{
+							Description: "quantity is the number of pieces in stock.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"shelf": {
+						SchemaProps: spec.SchemaProps{
+							Description: "shelf is the place of the part in the workshop.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"quantity"},
+			},
+		},
+	}
+}
+
 func schema_sample_apis_workshop_v1_Widget(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Widget is the sample that shows everything an aggregated API can do.",
+				Description: "Widget is a product that is built to a design, in a number of copies.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -334,14 +459,14 @@ func schema_sample_apis_workshop_v1_Widget(ref common.ReferenceCallback) common.
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec is the desired state.",
+							Description: "spec is the desired state of the widget.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1.WidgetSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is the observed state. It is written through the status subresource only.",
+							Description: "status is the observed state of the widget. The server ignores it in requests that create or update the widget itself. Controllers write it through the status subresource.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1.WidgetStatus{}.OpenAPIModelName()),
 						},
@@ -378,7 +503,7 @@ func schema_sample_apis_workshop_v1_WidgetList(ref common.ReferenceCallback) com
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Standard list metadata.",
+							Description: "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
 							Default:     map[string]interface{}{},
 							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
 						},
@@ -409,7 +534,7 @@ func schema_sample_apis_workshop_v1_WidgetLogOptions(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WidgetLogOptions are the options of the log of a Widget, in each version.",
+				Description: "WidgetLogOptions contains the query parameters of the subresource log of a widget.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -428,7 +553,7 @@ func schema_sample_apis_workshop_v1_WidgetLogOptions(ref common.ReferenceCallbac
 					},
 					"follow": {
 						SchemaProps: spec.SchemaProps{
-							Description: "follow goes on until the calibration ends.",
+							Description: "follow streams the log until the calibration is complete. Defaults to false, which returns the current state of the calibration.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -443,12 +568,12 @@ func schema_sample_apis_workshop_v1_WidgetPart(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WidgetPart is one kind of part that a widget is made of.",
+				Description: "WidgetPart describes a part that a widget is made of.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name identifies the part within the widget: a DNS label of at most 63 characters.",
+							Description: "name identifies the part within the widget. It must be a DNS label of at most 63 characters.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -456,7 +581,7 @@ func schema_sample_apis_workshop_v1_WidgetPart(ref common.ReferenceCallback) com
 					},
 					"quantity": {
 						SchemaProps: spec.SchemaProps{
-							Description: "quantity is how many of the part one widget needs: at least 1. Default: 1.",
+							Description: "quantity is the number of these parts in each copy of the widget. It must be at least 1. Defaults to 1.",
 							Default:     1,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -464,7 +589,7 @@ func schema_sample_apis_workshop_v1_WidgetPart(ref common.ReferenceCallback) com
 					},
 					"material": {
 						SchemaProps: spec.SchemaProps{
-							Description: "material is what the part is made of, in at most 63 characters.",
+							Description: "material is the material that the part is made of. It can have at most 63 characters.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -480,12 +605,12 @@ func schema_sample_apis_workshop_v1_WidgetSpec(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WidgetSpec is what the user wants.",
+				Description: "WidgetSpec describes the desired state of a widget.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"model": {
 						SchemaProps: spec.SchemaProps{
-							Description: "model names the design that the widget is built to: a DNS label of at most 63 characters. It cannot be changed.",
+							Description: "model is the name of the design that the widget is built to. It must be a DNS label of at most 63 characters. This field is immutable.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -493,7 +618,7 @@ func schema_sample_apis_workshop_v1_WidgetSpec(ref common.ReferenceCallback) com
 					},
 					"grade": {
 						SchemaProps: spec.SchemaProps{
-							Description: "grade is one of Economy, Standard, Premium. Default: Standard.\n\nPossible enum values:\n - `\"Economy\"`\n - `\"Premium\"`\n - `\"Standard\"`",
+							Description: "grade is the quality that the widget is made in. It must be Economy, Standard or Premium. Defaults to Standard.\n\nPossible enum values:\n - `\"Economy\"` is the lowest grade.\n - `\"Premium\"` is the highest grade.\n - `\"Standard\"` is the default grade.",
 							Default:     "Standard",
 							Type:        []string{"string"},
 							Format:      "",
@@ -502,7 +627,7 @@ func schema_sample_apis_workshop_v1_WidgetSpec(ref common.ReferenceCallback) com
 					},
 					"replicas": {
 						SchemaProps: spec.SchemaProps{
-							Description: "replicas is how many copies there shall be: at least 0, at most maxReplicas. Default: 1.",
+							Description: "replicas is the desired number of copies of the widget. It must not be negative, or greater than maxReplicas. Defaults to 1.",
 							Default:     1,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -510,7 +635,7 @@ func schema_sample_apis_workshop_v1_WidgetSpec(ref common.ReferenceCallback) com
 					},
 					"maxReplicas": {
 						SchemaProps: spec.SchemaProps{
-							Description: "maxReplicas is the most that replicas may be set to. Default: no limit.",
+							Description: "maxReplicas is the maximum value of replicas. It must be at least 1. If it is not set, replicas has no maximum.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -527,7 +652,7 @@ func schema_sample_apis_workshop_v1_WidgetSpec(ref common.ReferenceCallback) com
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "parts lists what a widget is made of, at most 64 entries, each name once.",
+							Description: "parts lists the parts that each copy of the widget is made of. The names of the parts must be unique. The list can have at most 64 items.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -551,19 +676,19 @@ func schema_sample_apis_workshop_v1_WidgetStatus(ref common.ReferenceCallback) c
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WidgetStatus is what a controller observed.",
+				Description: "WidgetStatus describes the observed state of a widget.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"observedGeneration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "observedGeneration is the generation of the spec that this status is about.",
+							Description: "observedGeneration is the metadata.generation of the widget that this status describes. It must not be negative.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
 					},
 					"replicas": {
 						SchemaProps: spec.SchemaProps{
-							Description: "replicas is how many copies exist.",
+							Description: "replicas is the number of copies that exist. It must not be negative.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -571,7 +696,7 @@ func schema_sample_apis_workshop_v1_WidgetStatus(ref common.ReferenceCallback) c
 					},
 					"readyReplicas": {
 						SchemaProps: spec.SchemaProps{
-							Description: "readyReplicas is how many copies are usable: at most replicas.",
+							Description: "readyReplicas is the number of copies that are ready for use. It must be between 0 and replicas.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -579,7 +704,7 @@ func schema_sample_apis_workshop_v1_WidgetStatus(ref common.ReferenceCallback) c
 					},
 					"selector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "selector is the label selector of the copies, in the form of a query string.",
+							Description: "selector is the label selector of the copies, as a string such as \"app=web,tier=front\". The scale subresource returns it.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -596,7 +721,7 @@ func schema_sample_apis_workshop_v1_WidgetStatus(ref common.ReferenceCallback) c
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are the latest observations, each type once.",
+							Description: "conditions lists the latest observations of the widget's state. The types of the conditions must be unique. The condition Calibrated has the status Unknown while a calibration is pending or running, and True after it.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -619,7 +744,7 @@ func schema_sample_apis_workshop_v1alpha1_Widget(ref common.ReferenceCallback) c
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Widget is the sample that shows everything an aggregated API can do.",
+				Description: "Widget is a product that is built to a design, in a number of copies. This version is deprecated: use workshop.example.com/v1.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -645,14 +770,14 @@ func schema_sample_apis_workshop_v1alpha1_Widget(ref common.ReferenceCallback) c
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec is the desired state.",
+							Description: "spec is the desired state of the widget.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.WidgetSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is the observed state. It is written through the status subresource only.",
+							Description: "status is the observed state of the widget. The server ignores it in requests that create or update the widget itself. Controllers write it through the status subresource.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.WidgetStatus{}.OpenAPIModelName()),
 						},
@@ -689,7 +814,7 @@ func schema_sample_apis_workshop_v1alpha1_WidgetList(ref common.ReferenceCallbac
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Standard list metadata.",
+							Description: "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
 							Default:     map[string]interface{}{},
 							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
 						},
@@ -720,12 +845,12 @@ func schema_sample_apis_workshop_v1alpha1_WidgetPart(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WidgetPart is one kind of part that a widget is made of. Its material, which v1 has, is kept in an annotation.",
+				Description: "WidgetPart describes a part that a widget is made of. The material of the part, which is a field in v1, is in the annotation materials.workshop.example.com/ followed by the name of the part.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name identifies the part within the widget: a DNS label of at most 63 characters.",
+							Description: "name identifies the part within the widget. It must be a DNS label of at most 63 characters.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -733,7 +858,7 @@ func schema_sample_apis_workshop_v1alpha1_WidgetPart(ref common.ReferenceCallbac
 					},
 					"count": {
 						SchemaProps: spec.SchemaProps{
-							Description: "count is how many of the part one widget needs: at least 1. Default: 1. In v1: quantity.",
+							Description: "count is the number of these parts in each copy of the widget. It must be at least 1. Defaults to 1. In v1, its name is quantity.",
 							Default:     1,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -750,12 +875,12 @@ func schema_sample_apis_workshop_v1alpha1_WidgetScale(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WidgetScale says how many copies of a widget there shall be.",
+				Description: "WidgetScale describes the desired number of copies of a widget.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"desired": {
 						SchemaProps: spec.SchemaProps{
-							Description: "desired is how many copies there shall be: at least 0, at most limit. Default: 1. In v1: spec.replicas.",
+							Description: "desired is the desired number of copies of the widget. It must not be negative, or greater than limit. Defaults to 1. In v1, its name is spec.replicas.",
 							Default:     1,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -763,7 +888,7 @@ func schema_sample_apis_workshop_v1alpha1_WidgetScale(ref common.ReferenceCallba
 					},
 					"limit": {
 						SchemaProps: spec.SchemaProps{
-							Description: "limit is the most that desired may be set to. Default: no limit. In v1: spec.maxReplicas.",
+							Description: "limit is the maximum value of desired. It must be at least 1. If it is not set, desired has no maximum. In v1, its name is spec.maxReplicas.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -778,12 +903,12 @@ func schema_sample_apis_workshop_v1alpha1_WidgetSpec(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WidgetSpec is what the user wants.",
+				Description: "WidgetSpec describes the desired state of a widget.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"design": {
 						SchemaProps: spec.SchemaProps{
-							Description: "design names what the widget is built to: a DNS label of at most 63 characters. It cannot be changed. In v1: spec.model.",
+							Description: "design is the name of the design that the widget is built to. It must be a DNS label of at most 63 characters. This field is immutable. In v1, its name is spec.model.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -791,7 +916,7 @@ func schema_sample_apis_workshop_v1alpha1_WidgetSpec(ref common.ReferenceCallbac
 					},
 					"quality": {
 						SchemaProps: spec.SchemaProps{
-							Description: "quality is one of Economy, Standard, Premium. Default: Standard. In v1: spec.grade.\n\nPossible enum values:\n - `\"Economy\"`\n - `\"Premium\"`\n - `\"Standard\"`",
+							Description: "quality is the quality that the widget is made in. It must be Economy, Standard or Premium. Defaults to Standard. In v1, its name is spec.grade.\n\nPossible enum values:\n - `\"Economy\"` is the lowest quality.\n - `\"Premium\"` is the highest quality.\n - `\"Standard\"` is the default quality.",
 							Default:     "Standard",
 							Type:        []string{"string"},
 							Format:      "",
@@ -800,7 +925,7 @@ func schema_sample_apis_workshop_v1alpha1_WidgetSpec(ref common.ReferenceCallbac
 					},
 					"scale": {
 						SchemaProps: spec.SchemaProps{
-							Description: "scale says how many copies there shall be.",
+							Description: "scale describes the desired number of copies of the widget.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.WidgetScale{}.OpenAPIModelName()),
 						},
@@ -817,7 +942,7 @@ func schema_sample_apis_workshop_v1alpha1_WidgetSpec(ref common.ReferenceCallbac
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "parts lists what a widget is made of, at most 64 entries, each name once.",
+							Description: "parts lists the parts that each copy of the widget is made of. The names of the parts must be unique. The list can have at most 64 items.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -830,7 +955,7 @@ func schema_sample_apis_workshop_v1alpha1_WidgetSpec(ref common.ReferenceCallbac
 					},
 					"remark": {
 						SchemaProps: spec.SchemaProps{
-							Description: "remark is free text. In v1: the annotation workshop.example.com/remark.",
+							Description: "remark is a text for users. In v1, it is the annotation workshop.example.com/remark.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -848,19 +973,19 @@ func schema_sample_apis_workshop_v1alpha1_WidgetStatus(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WidgetStatus is what a controller observed.",
+				Description: "WidgetStatus describes the observed state of a widget.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"observedGeneration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "observedGeneration is the generation of the spec that this status is about.",
+							Description: "observedGeneration is the metadata.generation of the widget that this status describes. It must not be negative.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
 					},
 					"replicas": {
 						SchemaProps: spec.SchemaProps{
-							Description: "replicas is how many copies exist.",
+							Description: "replicas is the number of copies that exist. It must not be negative.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -868,7 +993,7 @@ func schema_sample_apis_workshop_v1alpha1_WidgetStatus(ref common.ReferenceCallb
 					},
 					"readyReplicas": {
 						SchemaProps: spec.SchemaProps{
-							Description: "readyReplicas is how many copies are usable: at most replicas.",
+							Description: "readyReplicas is the number of copies that are ready for use. It must be between 0 and replicas.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -876,7 +1001,7 @@ func schema_sample_apis_workshop_v1alpha1_WidgetStatus(ref common.ReferenceCallb
 					},
 					"selector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "selector is the label selector of the copies, in the form of a query string.",
+							Description: "selector is the label selector of the copies, as a string such as \"app=web,tier=front\". The scale subresource returns it.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -893,7 +1018,7 @@ func schema_sample_apis_workshop_v1alpha1_WidgetStatus(ref common.ReferenceCallb
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are the latest observations, each type once.",
+							Description: "conditions lists the latest observations of the widget's state. The types of the conditions must be unique. The condition Calibrated has the status Unknown while a calibration is pending or running, and True after it.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -916,7 +1041,7 @@ func schema_sample_apis_workshop_v1beta1_Widget(ref common.ReferenceCallback) co
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Widget is the sample that shows everything an aggregated API can do.",
+				Description: "Widget is a product that is built to a design, in a number of copies.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -942,14 +1067,14 @@ func schema_sample_apis_workshop_v1beta1_Widget(ref common.ReferenceCallback) co
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec is the desired state.",
+							Description: "spec is the desired state of the widget.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta1.WidgetSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is the observed state. It is written through the status subresource only.",
+							Description: "status is the observed state of the widget. The server ignores it in requests that create or update the widget itself. Controllers write it through the status subresource.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta1.WidgetStatus{}.OpenAPIModelName()),
 						},
@@ -986,7 +1111,7 @@ func schema_sample_apis_workshop_v1beta1_WidgetList(ref common.ReferenceCallback
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Standard list metadata.",
+							Description: "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
 							Default:     map[string]interface{}{},
 							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
 						},
@@ -1017,12 +1142,12 @@ func schema_sample_apis_workshop_v1beta1_WidgetPart(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WidgetPart is one kind of part that a widget is made of.",
+				Description: "WidgetPart describes a part that a widget is made of.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name identifies the part within the widget: a DNS label of at most 63 characters.",
+							Description: "name identifies the part within the widget. It must be a DNS label of at most 63 characters.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1030,7 +1155,7 @@ func schema_sample_apis_workshop_v1beta1_WidgetPart(ref common.ReferenceCallback
 					},
 					"quantity": {
 						SchemaProps: spec.SchemaProps{
-							Description: "quantity is how many of the part one widget needs: at least 1. Default: 1.",
+							Description: "quantity is the number of these parts in each copy of the widget. It must be at least 1. Defaults to 1.",
 							Default:     1,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1038,7 +1163,7 @@ func schema_sample_apis_workshop_v1beta1_WidgetPart(ref common.ReferenceCallback
 					},
 					"material": {
 						SchemaProps: spec.SchemaProps{
-							Description: "material is what the part is made of, in at most 63 characters.",
+							Description: "material is the material that the part is made of. It can have at most 63 characters.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1054,12 +1179,12 @@ func schema_sample_apis_workshop_v1beta1_WidgetSpec(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WidgetSpec is what the user wants.",
+				Description: "WidgetSpec describes the desired state of a widget.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"model": {
 						SchemaProps: spec.SchemaProps{
-							Description: "model names the design that the widget is built to: a DNS label of at most 63 characters. It cannot be changed.",
+							Description: "model is the name of the design that the widget is built to. It must be a DNS label of at most 63 characters. This field is immutable.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1067,7 +1192,7 @@ func schema_sample_apis_workshop_v1beta1_WidgetSpec(ref common.ReferenceCallback
 					},
 					"grade": {
 						SchemaProps: spec.SchemaProps{
-							Description: "grade is one of Economy, Standard, Premium. Default: Standard.\n\nPossible enum values:\n - `\"Economy\"`\n - `\"Premium\"`\n - `\"Standard\"`",
+							Description: "grade is the quality that the widget is made in. It must be Economy, Standard or Premium. Defaults to Standard.\n\nPossible enum values:\n - `\"Economy\"` is the lowest grade.\n - `\"Premium\"` is the highest grade.\n - `\"Standard\"` is the default grade.",
 							Default:     "Standard",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1076,7 +1201,7 @@ func schema_sample_apis_workshop_v1beta1_WidgetSpec(ref common.ReferenceCallback
 					},
 					"replicas": {
 						SchemaProps: spec.SchemaProps{
-							Description: "replicas is how many copies there shall be: at least 0, at most maxReplicas. Default: 1.",
+							Description: "replicas is the desired number of copies of the widget. It must not be negative, or greater than maxReplicas. Defaults to 1.",
 							Default:     1,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1084,7 +1209,7 @@ func schema_sample_apis_workshop_v1beta1_WidgetSpec(ref common.ReferenceCallback
 					},
 					"maxReplicas": {
 						SchemaProps: spec.SchemaProps{
-							Description: "maxReplicas is the most that replicas may be set to. Default: no limit.",
+							Description: "maxReplicas is the maximum value of replicas. It must be at least 1. If it is not set, replicas has no maximum.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -1101,7 +1226,7 @@ func schema_sample_apis_workshop_v1beta1_WidgetSpec(ref common.ReferenceCallback
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "parts lists what a widget is made of, at most 64 entries, each name once.",
+							Description: "parts lists the parts that each copy of the widget is made of. The names of the parts must be unique. The list can have at most 64 items.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1125,19 +1250,19 @@ func schema_sample_apis_workshop_v1beta1_WidgetStatus(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WidgetStatus is what a controller observed.",
+				Description: "WidgetStatus describes the observed state of a widget.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"observedGeneration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "observedGeneration is the generation of the spec that this status is about.",
+							Description: "observedGeneration is the metadata.generation of the widget that this status describes. It must not be negative.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
 					},
 					"replicas": {
 						SchemaProps: spec.SchemaProps{
-							Description: "replicas is how many copies exist.",
+							Description: "replicas is the number of copies that exist. It must not be negative.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1145,7 +1270,7 @@ func schema_sample_apis_workshop_v1beta1_WidgetStatus(ref common.ReferenceCallba
 					},
 					"readyReplicas": {
 						SchemaProps: spec.SchemaProps{
-							Description: "readyReplicas is how many copies are usable: at most replicas.",
+							Description: "readyReplicas is the number of copies that are ready for use. It must be between 0 and replicas.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1153,7 +1278,7 @@ func schema_sample_apis_workshop_v1beta1_WidgetStatus(ref common.ReferenceCallba
 					},
 					"selector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "selector is the label selector of the copies, in the form of a query string.",
+							Description: "selector is the label selector of the copies, as a string such as \"app=web,tier=front\". The scale subresource returns it.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1170,7 +1295,7 @@ func schema_sample_apis_workshop_v1beta1_WidgetStatus(ref common.ReferenceCallba
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are the latest observations, each type once.",
+							Description: "conditions lists the latest observations of the widget's state. The types of the conditions must be unique. The condition Calibrated has the status Unknown while a calibration is pending or running, and True after it.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

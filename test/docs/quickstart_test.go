@@ -38,6 +38,7 @@ func TestQuickstart(t *testing.T) {
 		t.Errorf("files that mention the deleted kind:\n%s", out)
 	}
 	r.follow(t, "build/subresources-and-streams.md")
+	r.follow(t, "build/kinds-without-storage.md")
 	r.follow(t, "build/admission.md")
 	r.follow(t, "build/controllers.md")
 	r.follow(t, "build/versions-and-conversion.md")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package project tests a scaffolded project with a custom kind, from nothing but files that a
-// team writes by hand.
+// Package project tests a scaffolded project with a custom kind, from only the files that a team
+// writes manually.
 package project

@@ -19,8 +19,8 @@ type project struct {
 	dir string
 }
 
-// newProject scaffolds the project dbaas with the kind DatabaseInstance.
-func newProject(t *testing.T) project {
+// newProject scaffolds the project dbaas with a kind.
+func newProject(t *testing.T, kind string) project {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
@@ -33,9 +33,12 @@ func newProject(t *testing.T) project {
 	t.Cleanup(func() { _ = os.RemoveAll(parent) })
 	dir := filepath.Join(parent, "dbaas")
 	scripttest.Shell(t, root, `go run ./cmd/scaffold new --dir=`+dir+` --module=git.example.org/platform/dbaas --group=dbaas.example.org \
-		--kind=DatabaseInstance --subresources=status,scale`)
+		--kind=`+kind)
 	return project{t, dir}
 }
+
+// databases are the flags of the kind DatabaseInstance.
+const databases = "DatabaseInstance --subresources=status,scale"
 
 // shell runs commands in the project.
 func (p project) shell(commands string) {
@@ -57,7 +60,7 @@ func (p project) take(name, to string) {
 // and behaves like built-in kinds. v2 renames a field. A change of the hub version does not change
 // the stored bytes.
 func TestUpstreamTypes(t *testing.T) {
-	p := newProject(t)
+	p := newProject(t, databases)
 	shell, take, dir, stored := p.shell, p.take, p.dir, filepath.Join(p.dir, "..", "stored")
 	types := filepath.Join("apis", "dbaas", "v1")
 	rules := filepath.Join("registry", "dbaas", "databaseinstance")
@@ -67,10 +70,11 @@ func TestUpstreamTypes(t *testing.T) {
 	take("databaseinstance.yaml", filepath.Join("objects", "databaseinstance.yaml"))
 	shell("make generate && go vet ./... && go test ./registry/...")
 	take("instances_test.go", "instances_test.go")
-	shell("go test -run='^Test(API|RoundTrip|Stored)$' . -stored=" + stored + " -create")
+	shell("go test -run='^Test(API|RoundTrip|UpdateWithoutChange)$' . -stored=" + stored + " -create")
 
 	shell("go tool scaffold version add v2 --hub")
-	shell("go test -run=TestRules ./registry/... && go test -run='^Test(API|RoundTrip|Stored)$' . -stored=" + stored)
+	shell("go test -run=TestRules ./registry/... && go test -run='^Test(API|RoundTrip|UpdateWithoutChange)$' . " +
+		"-stored=" + stored)
 
 	// A field has another name in v2. Only v1 has the old name.
 	shell(`sed -i -E 's/\bvolume is\b/storage is/; s/\bVolume( +\*)/Storage\1/; s/"volume,/"storage,/; s/name=volume/name=storage/' apis/dbaas/v2/databaseinstance.go
@@ -79,7 +83,7 @@ func TestUpstreamTypes(t *testing.T) {
 		sed -i 's|^\tValidate: validate,|\tPaths: map[string]map[string]string{"v1": {"spec.storage": "spec.volume"}},\n&|' ` + rules + `/databaseinstance.go`)
 	take("conversion.go", filepath.Join(types, "conversion.go"))
 	shell("make generate && go vet ./... && go test ./registry/...")
-	shell("go test -run='^Test(API|RoundTrip|Stored)$' . -stored=" + stored)
+	shell("go test -run='^Test(API|RoundTrip|UpdateWithoutChange)$' . -stored=" + stored)
 	shell("go test -v -timeout=20m -run='^TestInstances$' . -full")
 	if out := scripttest.Shell(t, dir, "go tool scaffold version delete v2 2>&1 || true"); !strings.Contains(out, "v2 is the hub") {
 		t.Errorf("deleting the hub: got %q, want a refusal", out)
@@ -89,7 +93,7 @@ func TestUpstreamTypes(t *testing.T) {
 // TestBackups checks that the library is sufficient for a kind with an action and a log, an
 // admission plugin, and a field that needs its own verb.
 func TestBackups(t *testing.T) {
-	p := newProject(t)
+	p := newProject(t, databases)
 	registryDir := filepath.Join("registry", "dbaas")
 	p.take("databaseinstance.go", filepath.Join("apis", "dbaas", "v1", "databaseinstance.go"))
 	p.take("kind.go", filepath.Join(registryDir, "databaseinstance", "databaseinstance.go"))
@@ -107,4 +111,21 @@ func TestBackups(t *testing.T) {
 		gofmt -l -w . && make generate && go vet ./...`)
 	p.take("backup/backups_test.go", "backups_test.go")
 	p.shell("go test -v -timeout=20m -run='^Test(API|RoundTrip|Backups)$' .")
+}
+
+// TestInventory checks that a kind whose objects another system has is served without etcd, and that
+// informers follow it through failures of the system, restarts and changes of the replica.
+func TestInventory(t *testing.T) {
+	p := newProject(t, "InventoryItem --source=cached --columns=spec.count:integer")
+	p.shell(`go test -run='^Test(API|List)$' ./...
+		! grep -r 'embedded-storage\|external-etcd' manifests`)
+	p.take("inventory/kind.go", filepath.Join("registry", "dbaas", "inventoryitem", "inventoryitem.go"))
+	p.shell(`rm registry/dbaas/inventoryitem/inventoryitem_test.go # its list is another
+		sed -i 's|inventoryitem.Kind.NewStorage|inventory.Kind().NewStorage|; s|^\treturn apiserver.API{|\tinventory := \&inventoryitem.Inventory{}\n&|; s|^\t\tOpenAPI: |\t\tFlags: []apiserver.Flags{inventory},\n&|' api.go
+		gofmt -l -w . && go vet ./...`)
+	p.take("inventory/inventory_test.go", "inventory_test.go")
+	p.shell("go test -v -timeout=20m -run='^Test(API|RoundTrip|Inventory)$' .")
+	p.shell(`go tool scaffold kind add Note
+		grep embedded-storage manifests/kind/kustomization.yaml
+		grep external-etcd manifests/production/kustomization.yaml`)
 }

@@ -15,11 +15,14 @@ import (
 	"example.com/extension-apiserver/pkg/apiserver"
 )
 
-// New returns the command, for command.Run.
+// New returns the command, for command.Run; or nil if no kind of the API is stored in etcd.
 func New(api apiserver.API) (*cobra.Command, error) {
 	options, err := apiserver.NewOptions(api)
 	if err != nil {
 		return nil, err
+	}
+	if !options.HasStorage() {
+		return nil, nil //nolint:nilnil // the server has no such command
 	}
 	cmd := cli.Group(&cobra.Command{
 		Use:   "storage",

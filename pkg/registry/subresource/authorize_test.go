@@ -95,9 +95,9 @@ func answer(t *testing.T, err error) (int32, string) {
 	return status.Status().Code, status.Status().Message
 }
 
-// TestEnsureAuthorizedQuestion: the authorizer receives the object of the request with the given
+// TestEnsureAuthorizedAttributes: the authorizer receives the object of the request with the given
 // verb and subresource.
-func TestEnsureAuthorizedQuestion(t *testing.T) {
+func TestEnsureAuthorizedAttributes(t *testing.T) {
 	for _, tc := range []struct {
 		verb, subresource string
 		readOnly          bool

@@ -135,9 +135,9 @@ func TestStreamConnect(t *testing.T) {
 	}
 }
 
-// TestStreamRight: the authorizer is called once, for the verb create on the stream of this
+// TestStreamPermission: the authorizer is called once, for the verb create on the stream of this
 // gadget.
-func TestStreamRight(t *testing.T) {
+func TestStreamPermission(t *testing.T) {
 	var asked []string
 	a := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision,
 		string, error) {
@@ -153,9 +153,9 @@ func TestStreamRight(t *testing.T) {
 	}
 }
 
-// TestStreamFurtherRight: a session can check a further permission of its caller each time it
+// TestStreamFurtherPermission: a session can check a further permission of its caller each time it
 // uses it, and the client receives the error that the session returns.
-func TestStreamFurtherRight(t *testing.T) {
+func TestStreamFurtherPermission(t *testing.T) {
 	var mayGet atomic.Bool
 	a := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision,
 		string, error) {

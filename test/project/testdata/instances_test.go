@@ -40,9 +40,9 @@ func sample(t *testing.T) *unstructured.Unstructured {
 	return obj
 }
 
-// TestStored checks that an update without changes has no effect, because the server encodes the
-// object to the bytes that an earlier version stored.
-func TestStored(t *testing.T) {
+// TestUpdateWithoutChange checks that an update without changes has no effect, because the server
+// encodes the object to the bytes that an earlier version stored.
+func TestUpdateWithoutChange(t *testing.T) {
 	if *stored == "" {
 		t.Skip("-stored is not set")
 	}

@@ -8,16 +8,21 @@ import (
 
 func init() { register(&CalibrateWidget{}, &WidgetLogOptions{}) }
 
+// All versions use the types in this file.
+
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// CalibrateWidget is the body of the action calibrate of a Widget, in each version.
+// CalibrateWidget requests the calibration of a widget. It is the body of a request to the
+// subresource calibrate.
 type CalibrateWidget struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata.uid and metadata.resourceVersion, if they are set, must be those of the Widget.
+	// Standard object's metadata. If uid or resourceVersion is set, it must match that of the widget.
+	// Otherwise the server responds with a conflict.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
 
-	// reason is why the widget is calibrated, in at most 256 characters. The condition Calibrated shows it.
+	// reason describes why the widget is calibrated. It can have at most 256 characters. It is the
+	// first message of the condition Calibrated.
 	// +required
 	// +k8s:required
 	// +k8s:maxLength=256
@@ -26,10 +31,11 @@ type CalibrateWidget struct {
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// WidgetLogOptions are the options of the log of a Widget, in each version.
+// WidgetLogOptions contains the query parameters of the subresource log of a widget.
 type WidgetLogOptions struct {
 	metav1.TypeMeta `json:",inline"`
-	// follow goes on until the calibration ends.
+	// follow streams the log until the calibration is complete. Defaults to false, which returns the
+	// current state of the calibration.
 	// +optional
 	Follow bool `json:"follow,omitempty" protobuf:"varint,1,opt,name=follow"`
 }

@@ -28,6 +28,21 @@ func (in GadgetSpec) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Part) OpenAPIModelName() string {
+	return "com.example.workshop.v1.Part"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PartList) OpenAPIModelName() string {
+	return "com.example.workshop.v1.PartList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PartStatus) OpenAPIModelName() string {
+	return "com.example.workshop.v1.PartStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Widget) OpenAPIModelName() string {
 	return "com.example.workshop.v1.Widget"
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 is the served version v1alpha1 of the API group workshop.example.com: deprecated, and shaped unlike v1,
-// with fields of other names in other places. It shows how an old version stays usable without loss: widget_conversion.go
-// moves what has a place in v1 and keeps the rest in annotations.
+// Package v1alpha1 is the served version v1alpha1 of the API group workshop.example.com. It is
+// deprecated. Its fields have other names and places than those of v1. It shows how an old version
+// remains usable without loss of data: widget_conversion.go moves the fields that v1 has, and keeps
+// the others in annotations.
 //
-// Clients, sample/apis/workshop/install and the generated code use it; it calls nothing but apimachinery.
+// Clients, sample/apis/workshop/install and the generated code import it. It imports only
+// apimachinery and v1.
 //
 // +k8s:openapi-gen=true
 // +k8s:openapi-model-package=com.example.workshop.v1alpha1

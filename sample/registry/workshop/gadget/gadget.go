@@ -14,6 +14,6 @@ var Kind = registry.Kind[*v1.Gadget]{
 	ClusterScoped: true,
 	Categories:    []string{"workshop"},
 	Columns: []registry.Column[*v1.Gadget]{
-		{Name: "Purpose", Description: "What the gadget is for", Value: func(g *v1.Gadget) any { return g.Spec.Purpose }},
+		{Name: "Purpose", Description: "Use of the gadget", Value: func(g *v1.Gadget) any { return g.Spec.Purpose }},
 	},
 }

@@ -19,10 +19,10 @@ var Kind = registry.Kind[*v1.Widget]{
 			Value: func(w *v1.Widget) any { return w.Spec.Model }},
 		{Name: "Grade", Description: "Quality that the widget is made in",
 			Value: func(w *v1.Widget) any { return w.Spec.Grade }},
-		{Name: "Desired", Type: "integer", Description: "Copies there shall be", Value: desired},
-		{Name: "Ready", Type: "integer", Description: "Copies that are usable",
+		{Name: "Desired", Type: "integer", Description: "Desired number of copies", Value: desired},
+		{Name: "Ready", Type: "integer", Description: "Number of copies that are ready for use",
 			Value: func(w *v1.Widget) any { return w.Status.ReadyReplicas }},
-		{Name: "Parts", Type: "integer", Description: "Kinds of parts that the widget is made of", Priority: 1,
+		{Name: "Parts", Type: "integer", Description: "Number of different parts of each copy", Priority: 1,
 			Value: func(w *v1.Widget) any { return len(w.Spec.Parts) }},
 	},
 	SelectableFields: map[string]func(*v1.Widget) string{

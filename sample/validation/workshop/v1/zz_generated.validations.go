@@ -58,6 +58,21 @@ func RegisterValidations(scheme *runtime.Scheme) error {
 				field.InternalError(nil, fmt.Errorf("no validation found for %T, subresource: %v", obj, op.Request.SubresourcePath())),
 			}
 		})
+	// type Part
+	scheme.AddValidationFunc(
+		(*workshopv1.Part)(nil),
+		func(ctx context.Context, op operation.Operation, obj, oldObj interface{}) field.ErrorList {
+			switch op.Request.SubresourcePath() {
+			case "/":
+				return Validate_Part(
+					ctx, op, nil, /* fldPath */
+					obj.(*workshopv1.Part),
+					safe.Cast[*workshopv1.Part](oldObj))
+			}
+			return field.ErrorList{
+				field.InternalError(nil, fmt.Errorf("no validation found for %T, subresource: %v", obj, op.Request.SubresourcePath())),
+			}
+		})
 	// type Widget
 	scheme.AddValidationFunc(
 		(*workshopv1.Widget)(nil),
@@ -270,6 +285,40 @@ func Validate_GadgetSpec(
 		errs = append(errs, fn(fldPath.Child("precision"), obj.Precision, oldVal, oldObj != nil)...)
 	}
 
+	return errs
+}
+
+// Validate_Part validates an instance of Part according
+// to declarative validation rules in the API schema.
+func Validate_Part(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *workshopv1.Part) (errs field.ErrorList) {
+
+	// field workshopv1.Part.TypeMeta has no validation
+
+	{ // field workshopv1.Part.ObjectMeta
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *metav1.ObjectMeta,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call the type's validation function
+			errs = append(errs, validation.Validate_ObjectMeta(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *workshopv1.Part) *metav1.ObjectMeta {
+				return &oldObj.ObjectMeta
+			})
+		errs = append(errs, fn(fldPath.Child("metadata"), &obj.ObjectMeta, oldVal, oldObj != nil)...)
+	}
+
+	// field workshopv1.Part.Status has no validation
 	return errs
 }
 

@@ -172,14 +172,14 @@ func testLog(t *testing.T, e *envtest.Environment) {
 	if _, err := admins.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	e.Eventually(t, "the permission", envtest.Patience, func(context.Context) error {
+	e.Eventually(t, "the permission", envtest.WaitTimeout, func(context.Context) error {
 		if resp := get(reader, ""); resp.StatusCode != http.StatusOK {
 			return fmt.Errorf("got %s", resp.Status)
 		}
 		return nil
 	})
 	if resp := get(reader, "?everySeconds=often"); resp.StatusCode != http.StatusBadRequest {
-		t.Errorf("an option that is no number: got %s, want 400", resp.Status)
+		t.Errorf("an option that is not a number: got %s, want 400", resp.Status)
 	}
 	resp := get(reader, "?follow=true&everySeconds=10")
 	lines, began := bufio.NewScanner(resp.Body), time.Now()
@@ -196,7 +196,7 @@ func testLog(t *testing.T, e *envtest.Environment) {
 	}
 	for removed := time.Now(); lines.Scan(); {
 		if time.Since(removed) > time.Minute {
-			t.Fatal("the log goes on for a minute after the permission was removed")
+			t.Fatal("the log continues for a minute after the permission was removed")
 		}
 	}
 	if lines.Err() == nil {
@@ -254,7 +254,7 @@ func testQuota(t *testing.T, e *envtest.Environment, adminConfig *rest.Config) {
 		_, err := client(t, adminConfig).Resource(instances).Namespace(namespace).Create(ctx, obj, metav1.CreateOptions{})
 		return err
 	}
-	e.Eventually(t, "the first database", envtest.Patience, func(ctx context.Context) error {
+	e.Eventually(t, "the first database", envtest.WaitTimeout, func(ctx context.Context) error {
 		if err := create(ctx, "first"); err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
@@ -277,7 +277,7 @@ func testQuota(t *testing.T, e *envtest.Environment, adminConfig *rest.Config) {
 	if _, err := bindings.Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	e.Eventually(t, "writes, with the permission", envtest.Patience, func(ctx context.Context) error {
+	e.Eventually(t, "writes, with the permission", envtest.WaitTimeout, func(ctx context.Context) error {
 		if err := create(ctx, "second"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "may have 1") {
 			return fmt.Errorf("got %v, want the quota", err)
 		}

@@ -43,6 +43,8 @@ func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource
 	// Group=workshop.example.com, Version=v1
 	case v1.SchemeGroupVersion.WithResource("gadgets"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Workshop().V1().Gadgets().Informer()}, nil
+	case v1.SchemeGroupVersion.WithResource("parts"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Workshop().V1().Parts().Informer()}, nil
 	case v1.SchemeGroupVersion.WithResource("widgets"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Workshop().V1().Widgets().Informer()}, nil
 

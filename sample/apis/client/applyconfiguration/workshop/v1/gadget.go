@@ -16,12 +16,13 @@ import (
 // GadgetApplyConfiguration represents a declarative configuration of the Gadget type for use
 // with apply.
 //
-// Gadget is the smallest complete kind: cluster-scoped, one version, no subresource.
+// Gadget is a measuring device.
 type GadgetApplyConfiguration struct {
 	metav1.TypeMetaApplyConfiguration `json:",inline"`
 	// Standard object's metadata.
+	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is the desired state.
+	// spec is the desired state of the gadget.
 	Spec *GadgetSpecApplyConfiguration `json:"spec,omitempty"`
 }
 

@@ -7,11 +7,12 @@ package v1
 // GadgetSpecApplyConfiguration represents a declarative configuration of the GadgetSpec type for use
 // with apply.
 //
-// GadgetSpec is what the user wants.
+// GadgetSpec describes the desired state of a gadget.
 type GadgetSpecApplyConfiguration struct {
-	// purpose says in at most 256 characters what the gadget is for.
+	// purpose describes the use of the gadget. It can have at most 256 characters.
 	Purpose *string `json:"purpose,omitempty"`
-	// precision is the number of decimal places of the gadget's readings: 0 to 6. Default: 2.
+	// precision is the number of decimal places of the gadget's readings. It must be between 0 and 6.
+	// Defaults to 2.
 	Precision *int32 `json:"precision,omitempty"`
 }
 

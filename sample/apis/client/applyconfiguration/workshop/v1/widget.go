@@ -16,15 +16,16 @@ import (
 // WidgetApplyConfiguration represents a declarative configuration of the Widget type for use
 // with apply.
 //
-// Widget is the sample that shows everything an aggregated API can do.
+// Widget is a product that is built to a design, in a number of copies.
 type WidgetApplyConfiguration struct {
 	metav1.TypeMetaApplyConfiguration `json:",inline"`
 	// Standard object's metadata.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is the desired state.
+	// spec is the desired state of the widget.
 	Spec *WidgetSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is the observed state. It is written through the status subresource only.
+	// status is the observed state of the widget. The server ignores it in requests that create or
+	// update the widget itself. Controllers write it through the status subresource.
 	Status *WidgetStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -7,13 +7,14 @@ package v1
 // WidgetPartApplyConfiguration represents a declarative configuration of the WidgetPart type for use
 // with apply.
 //
-// WidgetPart is one kind of part that a widget is made of.
+// WidgetPart describes a part that a widget is made of.
 type WidgetPartApplyConfiguration struct {
-	// name identifies the part within the widget: a DNS label of at most 63 characters.
+	// name identifies the part within the widget. It must be a DNS label of at most 63 characters.
 	Name *string `json:"name,omitempty"`
-	// quantity is how many of the part one widget needs: at least 1. Default: 1.
+	// quantity is the number of these parts in each copy of the widget. It must be at least 1.
+	// Defaults to 1.
 	Quantity *int32 `json:"quantity,omitempty"`
-	// material is what the part is made of, in at most 63 characters.
+	// material is the material that the part is made of. It can have at most 63 characters.
 	Material *string `json:"material,omitempty"`
 }
 

@@ -7,11 +7,13 @@ package v1alpha1
 // WidgetPartApplyConfiguration represents a declarative configuration of the WidgetPart type for use
 // with apply.
 //
-// WidgetPart is one kind of part that a widget is made of. Its material, which v1 has, is kept in an annotation.
+// WidgetPart describes a part that a widget is made of. The material of the part, which is a field
+// in v1, is in the annotation materials.workshop.example.com/ followed by the name of the part.
 type WidgetPartApplyConfiguration struct {
-	// name identifies the part within the widget: a DNS label of at most 63 characters.
+	// name identifies the part within the widget. It must be a DNS label of at most 63 characters.
 	Name *string `json:"name,omitempty"`
-	// count is how many of the part one widget needs: at least 1. Default: 1. In v1: quantity.
+	// count is the number of these parts in each copy of the widget. It must be at least 1. Defaults
+	// to 1. In v1, its name is quantity.
 	Count *int32 `json:"count,omitempty"`
 }
 

@@ -7,11 +7,13 @@ package v1alpha1
 // WidgetScaleApplyConfiguration represents a declarative configuration of the WidgetScale type for use
 // with apply.
 //
-// WidgetScale says how many copies of a widget there shall be.
+// WidgetScale describes the desired number of copies of a widget.
 type WidgetScaleApplyConfiguration struct {
-	// desired is how many copies there shall be: at least 0, at most limit. Default: 1. In v1: spec.replicas.
+	// desired is the desired number of copies of the widget. It must not be negative, or greater than
+	// limit. Defaults to 1. In v1, its name is spec.replicas.
 	Desired *int32 `json:"desired,omitempty"`
-	// limit is the most that desired may be set to. Default: no limit. In v1: spec.maxReplicas.
+	// limit is the maximum value of desired. It must be at least 1. If it is not set, desired has no
+	// maximum. In v1, its name is spec.maxReplicas.
 	Limit *int32 `json:"limit,omitempty"`
 }
 

@@ -11,17 +11,20 @@ import (
 // WidgetSpecApplyConfiguration represents a declarative configuration of the WidgetSpec type for use
 // with apply.
 //
-// WidgetSpec is what the user wants.
+// WidgetSpec describes the desired state of a widget.
 type WidgetSpecApplyConfiguration struct {
-	// design names what the widget is built to: a DNS label of at most 63 characters. It cannot be changed. In v1: spec.model.
+	// design is the name of the design that the widget is built to. It must be a DNS label of at
+	// most 63 characters. This field is immutable. In v1, its name is spec.model.
 	Design *string `json:"design,omitempty"`
-	// quality is one of Economy, Standard, Premium. Default: Standard. In v1: spec.grade.
+	// quality is the quality that the widget is made in. It must be Economy, Standard or Premium.
+	// Defaults to Standard. In v1, its name is spec.grade.
 	Quality *workshopv1alpha1.WidgetQuality `json:"quality,omitempty"`
-	// scale says how many copies there shall be.
+	// scale describes the desired number of copies of the widget.
 	Scale *WidgetScaleApplyConfiguration `json:"scale,omitempty"`
-	// parts lists what a widget is made of, at most 64 entries, each name once.
+	// parts lists the parts that each copy of the widget is made of. The names of the parts must be
+	// unique. The list can have at most 64 items.
 	Parts []WidgetPartApplyConfiguration `json:"parts,omitempty"`
-	// remark is free text. In v1: the annotation workshop.example.com/remark.
+	// remark is a text for users. In v1, it is the annotation workshop.example.com/remark.
 	Remark *string `json:"remark,omitempty"`
 }
 

@@ -11,17 +11,22 @@ import (
 // WidgetStatusApplyConfiguration represents a declarative configuration of the WidgetStatus type for use
 // with apply.
 //
-// WidgetStatus is what a controller observed.
+// WidgetStatus describes the observed state of a widget.
 type WidgetStatusApplyConfiguration struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the metadata.generation of the widget that this status describes. It
+	// must not be negative.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// replicas is how many copies exist.
+	// replicas is the number of copies that exist. It must not be negative.
 	Replicas *int32 `json:"replicas,omitempty"`
-	// readyReplicas is how many copies are usable: at most replicas.
+	// readyReplicas is the number of copies that are ready for use. It must be between 0 and
+	// replicas.
 	ReadyReplicas *int32 `json:"readyReplicas,omitempty"`
-	// selector is the label selector of the copies, in the form of a query string.
+	// selector is the label selector of the copies, as a string such as "app=web,tier=front". The
+	// scale subresource returns it.
 	Selector *string `json:"selector,omitempty"`
-	// conditions are the latest observations, each type once.
+	// conditions lists the latest observations of the widget's state. The types of the conditions
+	// must be unique. The condition Calibrated has the status Unknown while a calibration is pending
+	// or running, and True after it.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

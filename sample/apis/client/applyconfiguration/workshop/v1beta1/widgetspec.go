@@ -11,17 +11,22 @@ import (
 // WidgetSpecApplyConfiguration represents a declarative configuration of the WidgetSpec type for use
 // with apply.
 //
-// WidgetSpec is what the user wants.
+// WidgetSpec describes the desired state of a widget.
 type WidgetSpecApplyConfiguration struct {
-	// model names the design that the widget is built to: a DNS label of at most 63 characters. It cannot be changed.
+	// model is the name of the design that the widget is built to. It must be a DNS label of at
+	// most 63 characters. This field is immutable.
 	Model *string `json:"model,omitempty"`
-	// grade is one of Economy, Standard, Premium. Default: Standard.
+	// grade is the quality that the widget is made in. It must be Economy, Standard or Premium.
+	// Defaults to Standard.
 	Grade *workshopv1beta1.WidgetGrade `json:"grade,omitempty"`
-	// replicas is how many copies there shall be: at least 0, at most maxReplicas. Default: 1.
+	// replicas is the desired number of copies of the widget. It must not be negative, or greater
+	// than maxReplicas. Defaults to 1.
 	Replicas *int32 `json:"replicas,omitempty"`
-	// maxReplicas is the most that replicas may be set to. Default: no limit.
+	// maxReplicas is the maximum value of replicas. It must be at least 1. If it is not set, replicas
+	// has no maximum.
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
-	// parts lists what a widget is made of, at most 64 entries, each name once.
+	// parts lists the parts that each copy of the widget is made of. The names of the parts must be
+	// unique. The list can have at most 64 items.
 	Parts []WidgetPartApplyConfiguration `json:"parts,omitempty"`
 }
 

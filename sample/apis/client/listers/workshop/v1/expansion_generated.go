@@ -8,6 +8,10 @@ package v1
 // GadgetLister.
 type GadgetListerExpansion interface{}
 
+// PartListerExpansion allows custom methods to be added to
+// PartLister.
+type PartListerExpansion interface{}
+
 // WidgetListerExpansion allows custom methods to be added to
 // WidgetLister.
 type WidgetListerExpansion interface{}

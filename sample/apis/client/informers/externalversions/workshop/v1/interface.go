@@ -12,6 +12,8 @@ import (
 type Interface interface {
 	// Gadgets returns a GadgetInformer.
 	Gadgets() GadgetInformer
+	// Parts returns a PartInformer.
+	Parts() PartInformer
 	// Widgets returns a WidgetInformer.
 	Widgets() WidgetInformer
 }
@@ -30,6 +32,11 @@ func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakList
 // Gadgets returns a GadgetInformer.
 func (v *version) Gadgets() GadgetInformer {
 	return &gadgetInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
+}
+
+// Parts returns a PartInformer.
+func (v *version) Parts() PartInformer {
+	return &partInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }
 
 // Widgets returns a WidgetInformer.

@@ -6,4 +6,6 @@ package v1
 
 type GadgetExpansion interface{}
 
+type PartExpansion interface{}
+
 type WidgetExpansion interface{}

@@ -15,6 +15,7 @@ import (
 type WorkshopV1Interface interface {
 	RESTClient() rest.Interface
 	GadgetsGetter
+	PartsGetter
 	WidgetsGetter
 }
 
@@ -25,6 +26,10 @@ type WorkshopV1Client struct {
 
 func (c *WorkshopV1Client) Gadgets() GadgetInterface {
 	return newGadgets(c)
+}
+
+func (c *WorkshopV1Client) Parts() PartInterface {
+	return newParts(c)
 }
 
 func (c *WorkshopV1Client) Widgets(namespace string) WidgetInterface {

@@ -18,6 +18,10 @@ func (c *FakeWorkshopV1) Gadgets() v1.GadgetInterface {
 	return newFakeGadgets(c)
 }
 
+func (c *FakeWorkshopV1) Parts() v1.PartInterface {
+	return newFakeParts(c)
+}
+
 func (c *FakeWorkshopV1) Widgets(namespace string) v1.WidgetInterface {
 	return newFakeWidgets(c, namespace)
 }

@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sourcecache keeps a copy of the objects of another system, the source, and serves the
+// copy as the storage of a kind.
+package sourcecache
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/klog/v2"
+
+	"example.com/extension-apiserver/internal/memorystorage"
+)
+
+const (
+	// minGap is the minimum time between the end of a poll and the next one that a request causes.
+	minGap = time.Second
+	// refreshTimeout is how long a request waits for a poll.
+	refreshTimeout = 10 * time.Second
+	// objectCost is added to the size of each object, for its parts that are not encoded.
+	objectCost = 1 << 10
+)
+
+// Config describes a source. Either List or Watch is set.
+type Config struct {
+	Resource schema.GroupResource
+	// List yields all objects of the source.
+	List func(ctx context.Context) iter.Seq2[runtime.Object, error]
+	// Watch fills the cache until the context is done, or returns an error.
+	Watch func(ctx context.Context, c *Cache) error
+	// Prepare returns the object to serve for one of the source, or an error if it is invalid. It must
+	// not change the given object.
+	Prepare func(runtime.Object) (runtime.Object, error)
+	// Interval is the time from the start of a poll to the start of the next one.
+	Interval time.Duration
+	// MaxAge is the age from which the copy is no longer served.
+	MaxAge time.Duration
+	// MaxBytes is the maximum size of all objects.
+	MaxBytes int64
+	// Visible returns whether a user may see an object. Default: all may.
+	Visible func(u user.Info, obj runtime.Object) bool
+	// Create, Update and Delete change an object in the source. Create and Update return the object
+	// that the source now has. Default: the method is not supported.
+	Create func(ctx context.Context, obj runtime.Object) (runtime.Object, error)
+	Update func(ctx context.Context, obj, old runtime.Object) (runtime.Object, error)
+	Delete func(ctx context.Context, obj runtime.Object) error
+}
+
+// Cache is the copy of the objects of a source. All methods can be called concurrently.
+type Cache struct {
+	Config
+	memory  *memorystorage.Storage
+	keyOf   func(runtime.Object) (string, error)
+	encode  func(ctx context.Context, key string, obj runtime.Object) error
+	metrics observers
+
+	poll chan struct{} // has an element if a request waits for a poll
+
+	mu      sync.Mutex
+	state   state
+	changed chan struct{} // closed and replaced when the state changes
+	// current is done when the copy is too old. Watches end then.
+	current context.Context //nolint:containedctx // of watches
+	expire  context.CancelFunc
+	expiry  *time.Timer
+	// written holds the keys of writes during the current poll, whose result may lack them.
+	written sets.Set[string]
+	sizes   map[string]int64 // bytes, by key
+	size    int64            // of all objects, in bytes
+}
+
+// state says how current the copy is.
+type state struct {
+	complete time.Time // when the last complete list began; zero if there was none
+	began    time.Time // when the poll in progress began; zero if there is none
+	failed   time.Time // when the last poll that failed began
+	watching bool      // Watch is running and has called Replace
+	problem  error     // of the last poll
+}
+
+// New returns an empty cache. Call Run to fill it.
+func New(config Config) *Cache {
+	c := &Cache{Config: config, poll: make(chan struct{}, 1), changed: make(chan struct{}), metrics: observe(config.Resource)}
+	c.current, c.expire = context.WithCancel(context.Background())
+	c.expire()
+	return c
+}
+
+// Run keeps the copy current until the context is done.
+func (c *Cache) Run(ctx context.Context) {
+	retry := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 64, Cap: c.Interval}
+	failing := retry
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := c.once(ctx, began)
+		pause := time.Until(began.Add(c.Interval))
+		if err != nil && ctx.Err() == nil {
+			klog.ErrorS(err, "Unable to read the objects of a source", "resource", c.Resource)
+			pause = min(failing.Step(), c.Interval)
+		} else {
+			failing = retry
+		}
+		c.pause(ctx, pause)
+	}
+}
+
+// pause waits, or until a request needs a poll.
+func (c *Cache) pause(ctx context.Context, pause time.Duration) {
+	timer, gap := time.NewTimer(pause), time.NewTimer(min(pause, minGap))
+	defer timer.Stop()
+	defer gap.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-gap.C:
+	}
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-c.poll:
+	}
+}
+
+// once reads the source once. A panic of the source is an error.
+func (c *Cache) once(ctx context.Context, began time.Time) (err error) {
+	c.mu.Lock()
+	c.state.began, c.written = began, sets.New[string]()
+	c.mu.Unlock()
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the source panicked: %v", r) // clients see it, and not the stack
+			klog.ErrorS(err, "Panic of a source", "resource", c.Resource, "stack", string(debug.Stack()))
+		}
+		c.finish(began, err)
+	}()
+	if c.Watch == nil {
+		ctx, cancel := context.WithTimeout(ctx, c.MaxAge)
+		defer cancel()
+		return c.Replace(ctx, c.List(ctx))
+	}
+	if err := c.Watch(ctx, c); err != nil {
+		return err
+	}
+	return errors.New("the watch of the source ended")
+}
+
+// finish records the end of a poll or watch.
+func (c *Cache) finish(began time.Time, err error) {
+	c.metrics.polled(began, err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state.began = time.Time{}
+	if c.state.watching {
+		c.state.watching = false
+		c.completed(time.Now())
+	}
+	if c.state.problem = err; err != nil {
+		c.state.failed = began
+	}
+	c.signal()
+}
+
+// completed records a complete list that began at a time. The caller holds the lock.
+func (c *Cache) completed(began time.Time) {
+	if c.expiry != nil {
+		c.expiry.Stop()
+	}
+	if c.current.Err() != nil {
+		c.current, c.expire = context.WithCancel(context.Background())
+	}
+	c.state.complete, c.state.problem = began, nil
+	c.metrics.completed(began)
+	if !c.state.watching {
+		expire := c.expire
+		c.expiry = time.AfterFunc(time.Until(began.Add(c.MaxAge)), func() {
+			expire()
+			c.metrics.expired()
+		})
+	}
+	c.signal()
+}
+
+// signal wakes those who wait for a change of the state. The caller holds the lock.
+func (c *Cache) signal() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// Replace makes the copy equal to a complete list of the source. It returns an error and changes
+// nothing if the list has an error, an invalid object, two objects with the same name, or too many
+// bytes.
+func (c *Cache) Replace(ctx context.Context, all iter.Seq2[runtime.Object, error]) error {
+	began := time.Now()
+	sizes, changed, total := map[string]int64{}, map[string]runtime.Object{}, int64(0)
+	for obj, err := range all {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		key, object, err := c.prepare(obj)
+		if err != nil {
+			return err
+		}
+		if sizes[key] != 0 {
+			return fmt.Errorf("list the source: it has two objects with the key %s", key)
+		}
+		sizes[key] = SizeOf(object)
+		if total += sizes[key]; total > c.MaxBytes {
+			return fmt.Errorf("list the source: its objects have more than %d MiB, which is the limit; it has at "+
+				"least %d objects", c.MaxBytes>>20, len(sizes))
+		}
+		if c.memory.Equal(key, object) {
+			continue
+		}
+		if err := c.encode(ctx, key, object); err != nil {
+			return err
+		}
+		changed[key] = object
+	}
+	if err := ctx.Err(); err != nil { // The sequence may have ended because of it.
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key := range c.written {
+		delete(changed, key)
+		if size, ok := c.sizes[key]; ok {
+			sizes[key] = size
+		} else {
+			delete(sizes, key)
+		}
+	}
+	if err := c.memory.Replace(changed, func(key string) bool { return sizes[key] != 0 }); err != nil {
+		return err
+	}
+	c.sizes, c.size = sizes, 0
+	for _, size := range sizes {
+		c.size += size
+	}
+	c.metrics.objects(len(sizes))
+	c.state.watching = c.Watch != nil
+	c.completed(began)
+	return nil
+}
+
+// Put adds or changes an object of the copy.
+func (c *Cache) Put(ctx context.Context, obj runtime.Object) error {
+	key, object, err := c.prepare(obj)
+	if err != nil {
+		return err
+	}
+	if err := c.encode(ctx, key, object); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.put(key, object)
+}
+
+// put stores an object. The caller holds the lock.
+func (c *Cache) put(key string, object runtime.Object) error {
+	size := SizeOf(object)
+	if c.size+size-c.sizes[key] > c.MaxBytes {
+		return fmt.Errorf("add %s: the objects of the source have more than %d MiB, which is the limit", key,
+			c.MaxBytes>>20)
+	}
+	if err := c.memory.Replace(map[string]runtime.Object{key: object}, func(string) bool { return true }); err != nil {
+		return err
+	}
+	c.size += size - c.sizes[key]
+	c.sizes[key] = size
+	c.metrics.objects(len(c.sizes))
+	return nil
+}
+
+// Remove removes an object from the copy.
+func (c *Cache) Remove(obj runtime.Object) error {
+	key, err := c.keyOf(obj)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.remove(key)
+	return nil
+}
+
+// remove removes an object. The caller holds the lock.
+func (c *Cache) remove(key string) {
+	c.memory.Remove(key)
+	c.size -= c.sizes[key]
+	delete(c.sizes, key)
+	c.metrics.objects(len(c.sizes))
+}
+
+// averageSize returns the average size of the objects in bytes.
+func (c *Cache) averageSize() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.size / max(1, int64(len(c.sizes)))
+}
+
+func (c *Cache) prepare(obj runtime.Object) (string, runtime.Object, error) {
+	object, err := c.Prepare(obj)
+	if err != nil {
+		return "", nil, err
+	}
+	key, err := c.keyOf(object)
+	return key, object, err
+}
+
+// SizeOf returns the size of an object in bytes, with what its parts cost that are not encoded.
+func SizeOf(obj runtime.Object) int64 {
+	if sized, ok := obj.(interface{ Size() int }); ok {
+		return int64(sized.Size()) + objectCost
+	}
+	data, err := json.Marshal(obj)
+	if err != nil {
+		return objectCost // encode returns the error
+	}
+	return int64(len(data)) + objectCost
+}
+
+// Check returns the reason why the copy is not served, or nil.
+func (c *Cache) Check() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.check()
+}
+
+func (c *Cache) check() error {
+	if c.current.Err() == nil {
+		return nil
+	}
+	cause := c.state.problem
+	if cause == nil && !c.state.began.IsZero() {
+		cause = fmt.Errorf("the source has not responded for %s", time.Since(c.state.began).Round(time.Second))
+	} else if cause == nil {
+		cause = errors.New("the source was not read yet")
+	}
+	if c.state.complete.IsZero() {
+		return fmt.Errorf("the objects of %s are not known: %w", c.Resource, cause)
+	}
+	return fmt.Errorf("the objects of %s are %s old, and the limit is %s: %w", c.Resource,
+		time.Since(c.state.complete).Round(time.Second), c.MaxAge, cause)
+}
+
+// problem returns the error of the last poll if the copy is still served.
+func (c *Cache) problem() (age time.Duration, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state.watching {
+		return 0, nil
+	}
+	return time.Since(c.state.complete), c.state.problem
+}
+
+// Wait waits until the copy is served, or the context is done.
+func (c *Cache) Wait(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		changed, err := c.changed, c.check()
+		c.mu.Unlock()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-changed:
+		}
+	}
+}
+
+// refresh waits for a complete list that begins after the call, since another replica may have
+// served a newer one. A source that is watched is current.
+func (c *Cache) refresh(ctx context.Context) error {
+	called := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
+	defer cancel()
+	for {
+		c.mu.Lock()
+		changed, done := c.changed, c.state.watching || c.state.complete.After(called)
+		problem, failed := c.state.problem, c.state.failed.After(called)
+		c.mu.Unlock()
+		if done {
+			return nil
+		}
+		if failed {
+			return unavailable(fmt.Errorf("the objects of %s were not read again: %w", c.Resource, problem))
+		}
+		c.requestPoll()
+		select {
+		case <-ctx.Done():
+			return unavailable(fmt.Errorf("the objects of %s were not read again: %w", c.Resource, ctx.Err()))
+		case <-changed:
+		}
+	}
+}
+
+// requestPoll makes the next poll begin soon.
+func (c *Cache) requestPoll() {
+	select {
+	case c.poll <- struct{}{}:
+	default: // it is requested already
+	}
+}
+
+// unavailable returns a 503 with a cause. It does not name a time to retry: client-go would retry
+// for 10 s before it shows the cause.
+func unavailable(cause error) error { return apierrors.NewServiceUnavailable(cause.Error()) }

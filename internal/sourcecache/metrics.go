@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sourcecache
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+const subsystem = "extension_apiserver"
+
+var labels = []string{"group", "resource"}
+
+var (
+	servedNow = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "source_served", StabilityLevel: metrics.ALPHA,
+		Help: "1 while the objects of a source are served; 0 if they are not known, or too old.",
+	}, labels)
+	complete = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "source_last_complete_timestamp_seconds", StabilityLevel: metrics.ALPHA,
+		Help: "When the last complete list of a source began, in seconds since 1970.",
+	}, labels)
+	objects = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "source_objects", StabilityLevel: metrics.ALPHA,
+		Help: "Number of objects in the copy of a source.",
+	}, labels)
+	failures = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "source_errors_total", StabilityLevel: metrics.ALPHA,
+		Help: "Number of lists and watches of a source that failed.",
+	}, labels)
+	durations = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Subsystem: subsystem, Name: "source_list_duration_seconds", StabilityLevel: metrics.ALPHA,
+		Help:    "How long lists of a source took, or its watches lasted, in seconds.",
+		Buckets: metrics.ExponentialBuckets(0.01, 4, 8),
+	}, labels)
+)
+
+var register = sync.OnceFunc(func() { legacyregistry.MustRegister(servedNow, complete, objects, failures, durations) })
+
+// observers are the metrics of one source.
+type observers struct{ of schema.GroupResource }
+
+func observe(of schema.GroupResource) observers {
+	register()
+	failures.WithLabelValues(of.Group, of.Resource).Add(0)
+	servedNow.WithLabelValues(of.Group, of.Resource).Set(0)
+	return observers{of}
+}
+
+func (o observers) polled(began time.Time, err error) {
+	durations.WithLabelValues(o.of.Group, o.of.Resource).Observe(time.Since(began).Seconds())
+	if err != nil {
+		failures.WithLabelValues(o.of.Group, o.of.Resource).Inc()
+	}
+}
+
+func (o observers) completed(began time.Time) {
+	complete.WithLabelValues(o.of.Group, o.of.Resource).Set(float64(began.Unix()))
+	servedNow.WithLabelValues(o.of.Group, o.of.Resource).Set(1)
+}
+
+func (o observers) expired() { servedNow.WithLabelValues(o.of.Group, o.of.Resource).Set(0) }
+
+func (o observers) objects(n int) { objects.WithLabelValues(o.of.Group, o.of.Resource).Set(float64(n)) }

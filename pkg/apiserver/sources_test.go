@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	stdcmp "cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	"example.com/extension-apiserver/pkg/registry"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
+)
+
+// sourced returns an API of which no kind is stored in etcd: Parts are cached, Gadgets live.
+func sourced(parts registry.Cached[*v1.Part], gadgets registry.Live[*v1.Gadget]) API {
+	return withGroup(func(g *Group) {
+		g.Kinds = []registry.NewStorage{
+			registry.Kind[*v1.Part]{ClusterScoped: true, Source: parts, SelectableFields: map[string]func(*v1.Part) string{
+				"status.shelf": func(p *v1.Part) string { return p.Status.Shelf },
+			}}.NewStorage,
+			registry.Kind[*v1.Gadget]{ClusterScoped: true, Source: gadgets}.NewStorage,
+		}
+	})
+}
+
+func listOf(parts ...*v1.Part) func(context.Context) iter.Seq2[*v1.Part, error] {
+	return func(context.Context) iter.Seq2[*v1.Part, error] {
+		return func(yield func(*v1.Part, error) bool) {
+			for _, part := range parts {
+				if !yield(part, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func newPart(name, shelf string) *v1.Part {
+	return &v1.Part{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.PartStatus{Shelf: shelf}}
+}
+
+// liveGadgets has three gadgets, and returns one for each page. Its get tells who asks.
+var liveGadgets = registry.Live[*v1.Gadget]{
+	Get: func(ctx context.Context, _, name string) (*v1.Gadget, error) {
+		u, _ := genericapirequest.UserFrom(ctx)
+		switch name {
+		case "mine":
+			return &v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.GadgetSpec{Purpose: "for " + u.GetName()}}, nil
+		case "broken":
+			return nil, errors.New("no connection")
+		case "other":
+			return &v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "another"}}, nil
+		}
+		return nil, nil
+	},
+	List: func(_ context.Context, options registry.LiveListOptions) ([]*v1.Gadget, string, error) {
+		next := map[string]string{"": "b", "b": "c", "c": ""}[options.Continue]
+		g := &v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "gadget-" + stdcmp.Or(options.Continue, "a"),
+			Labels: map[string]string{"page": "p" + options.Continue}}}
+		return []*v1.Gadget{g}, next, nil
+	},
+}
+
+// TestSources checks the responses of a server without etcd.
+func TestSources(t *testing.T) {
+	bolt, gear := newPart("bolt", "B4"), newPart("gear", "A1")
+	s := startOffline(t, sourced(registry.Cached[*v1.Part]{List: listOf(gear, bolt)}, liveGadgets), func(*serverConfig) {},
+		nil)
+	client := s.client("HTTP/2.0")
+	defer client.CloseIdleConnections()
+	const api = "/apis/workshop.example.com/v1"
+	var resources metav1.APIResourceList
+	if err := json.Unmarshal([]byte(client.get(t, api)), &resources); err != nil {
+		t.Fatal(err)
+	}
+	verbs := map[string]string{}
+	for _, r := range resources.APIResources {
+		verbs[r.Name] = strings.Join(r.Verbs, ",")
+	}
+	if diff := cmp.Diff(map[string]string{"parts": "get,list,watch", "gadgets": "get,list",
+		"identityreviews": "create"}, verbs); diff != "" {
+		t.Errorf("verbs (-want +got):\n%s", diff)
+	}
+	for _, c := range []struct{ method, path, want string }{
+		{"GET", "/parts/bolt", `"shelf":"B4"`},
+		{"GET", "/parts/nut", `parts.workshop.example.com \"nut\" not found`},
+		{"GET", "/parts?fieldSelector=status.shelf%3DA1", `"name":"gear"`},
+		{"GET", "/parts?limit=1", `"remainingItemCount":1`},
+		{"GET", "/parts?watch=1&timeoutSeconds=1&resourceVersion=0", `{"type":"ADDED","object":{"kind":"Part"`},
+		{"GET", "/parts?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&" +
+			"allowWatchBookmarks=true", `"k8s.io/initial-events-end":"true"`},
+		{"GET", "/parts?resourceVersion=12345", `"reason":"Expired"`},
+		{"POST", "/parts", `"code":405`},
+		{"DELETE", "/parts/bolt", `"code":405`},
+		{"PATCH", "/parts/bolt", `"code":405`},
+		{"GET", "/gadgets/mine", `"purpose":"for ann","precision":2`},
+		{"GET", "/gadgets/none", `gadgets.workshop.example.com \"none\" not found`},
+		{"GET", "/gadgets/broken", `"message":"get gadgets.workshop.example.com: no connection"`},
+		{"GET", "/gadgets/broken", `"code":503`},
+		{"GET", "/gadgets/other", `"code":500`},
+		{"GET", "/gadgets?limit=1", `"metadata":{"continue":"b"}`},
+		{"GET", "/gadgets?limit=1&continue=c", `"metadata":{},"items":[{"metadata":{"name":"gadget-c"`},
+		{"GET", "/gadgets?labelSelector=page%3Dother", `"items":[]`},
+	} {
+		_, got, err := client.do(t.Context(), c.method, api+c.path, "")
+		if err != nil || !strings.Contains(got, c.want) {
+			t.Errorf("%s %s: got %s, %v, want %s", c.method, c.path, got, err, c.want)
+		}
+	}
+}
+
+// TestSourceUIDs checks that a derived UID is equal in all servers, and one of the source is kept.
+func TestSourceUIDs(t *testing.T) {
+	own := newPart("gear", "A1")
+	own.UID = "of-the-source"
+	var first string
+	for range 2 {
+		s := startOffline(t, sourced(registry.Cached[*v1.Part]{List: listOf(own, newPart("bolt", ""))}, liveGadgets),
+			func(*serverConfig) {}, nil)
+		client := s.client("HTTP/2.0")
+		var got []string
+		for _, name := range []string{"bolt", "gear"} {
+			var p v1.Part
+			if err := json.Unmarshal([]byte(client.get(t, "/apis/workshop.example.com/v1/parts/"+name)), &p); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, string(p.UID))
+		}
+		uids := fmt.Sprint(got)
+		if first == "" {
+			first = uids
+		}
+		if uids != first || got[0] == "" || got[1] != "of-the-source" {
+			t.Errorf("got %s, want %s", uids, first)
+		}
+		client.CloseIdleConnections()
+		s.stop()
+	}
+}
+
+// TestBrokenSource checks that a server whose source does not respond serves its other kinds, and
+// tells the reason in /readyz/sources and in responses.
+func TestBrokenSource(t *testing.T) {
+	var polls atomic.Int32
+	s := startOffline(t, sourced(registry.Cached[*v1.Part]{List: func(context.Context) iter.Seq2[*v1.Part, error] {
+		switch polls.Add(1) {
+		case 1:
+			return listOf(newPart("bolt", ""))(nil)
+		case 2:
+			return listOf(newPart("Not_A_Name", ""))(nil)
+		}
+		panic("no source")
+	}, Interval: time.Second, MaxAge: 2 * time.Second}, liveGadgets), func(*serverConfig) {}, nil)
+	client := s.client("HTTP/2.0")
+	defer client.CloseIdleConnections()
+	for end := time.Now().Add(time.Minute); client.try(t, http.MethodGet, "/apis/workshop.example.com/v1/parts", "") ==
+		"200" && time.Now().Before(end); {
+		time.Sleep(100 * time.Millisecond)
+	}
+	client.want(t, http.MethodGet, "/apis/workshop.example.com/v1/parts", "", "503")
+	client.want(t, http.MethodGet, "/apis/workshop.example.com/v1/parts?watch=1", "", "503")
+	client.want(t, http.MethodGet, "/apis/workshop.example.com/v1/gadgets", "", "200")
+	client.want(t, http.MethodGet, "/readyz/sources", "", "500")
+	client.want(t, http.MethodGet, "/readyz?exclude=sources", "", "200")
+}
+
+// TestSourceErrors checks which sources are refused.
+func TestSourceErrors(t *testing.T) {
+	list := listOf()
+	for name, c := range map[string]struct {
+		cached registry.Cached[*v1.Part]
+		live   registry.Live[*v1.Gadget]
+		want   string
+	}{
+		"neither":  {registry.Cached[*v1.Part]{}, liveGadgets, "kind Part: source: set either List or Watch"},
+		"both":     {registry.Cached[*v1.Part]{List: list, Watch: func(context.Context, registry.Cache[*v1.Part]) error { return nil }}, liveGadgets, "set either List or Watch"},
+		"age":      {registry.Cached[*v1.Part]{List: list, MaxAge: time.Second}, liveGadgets, "Interval is 30s and MaxAge 1s"},
+		"bytes":    {registry.Cached[*v1.Part]{List: list, MaxBytes: -1}, liveGadgets, "MaxBytes is -1"},
+		"no verbs": {registry.Cached[*v1.Part]{List: list}, registry.Live[*v1.Gadget]{}, "kind Gadget: source: set Get or List"},
+	} {
+		if err := sourced(c.cached, c.live).Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %s", name, err, c.want)
+		}
+	}
+}
+
+// TestSourceFlags checks that a server has no flags for etcd if no kind is stored.
+func TestSourceFlags(t *testing.T) {
+	api := sourced(registry.Cached[*v1.Part]{List: listOf(), Visible: func(user.Info, *v1.Part) bool { return true }},
+		liveGadgets)
+	o := mustOptions(api)
+	for section, flags := range o.Flags().FlagSets {
+		for _, name := range []string{"data-dir", "etcd-servers", "storage-media-type"} {
+			if flags.Lookup(name) != nil {
+				t.Errorf("section %s has --%s", section, name)
+			}
+		}
+	}
+	if o.HasStorage() || !mustOptions(testAPI).HasStorage() {
+		t.Error("HasStorage is wrong")
+	}
+}
