@@ -32,6 +32,8 @@ const (
 	// minHistory is the number of changes that the storage keeps at least, for watches that continue
 	// from an earlier resourceVersion. It keeps as many as it has objects, if those are more.
 	minHistory = 10_000
+	// batch is the number of changes that a watch takes from the history at a time.
+	batch = 100
 	// idBits is the number of low bits of a resourceVersion that identify the Storage. The others are
 	// enough for the milliseconds since 1970, as long as the library stores resourceVersions in 63
 	// bits.
@@ -67,9 +69,12 @@ type Storage struct {
 	objects  *btree.BTree[item] // by key; never changed after Clone
 	revision uint64             // of the last change
 	history  []change           // of the last changes, in the order of their revisions
-	oldest   uint64             // Watches and lists can start at this revision, and not before.
-	changed  chan struct{}      // closed and replaced by each change
-	progress chan struct{}      // closed and replaced by each request for progress
+	size     int64              // of the objects in the history, in bytes
+	maxSize  int64              // of the history, in bytes, or 0
+	sizeOf   func(runtime.Object) int64
+	oldest   uint64        // Watches and lists can start at this revision, and not before.
+	changed  chan struct{} // closed and replaced by each change
+	progress chan struct{} // closed and replaced by each request for progress
 }
 
 var _ storage.Interface = &Storage{}
@@ -86,13 +91,22 @@ type change struct {
 	revision      uint64
 	key           string
 	before, after runtime.Object
+	size          int64 // bytes
+}
+
+// object returns the object after the change, or the deleted one.
+func (c change) object() runtime.Object {
+	if c.after == nil {
+		return c.before
+	}
+	return c.after
 }
 
 // New returns an empty Storage. All keys start with prefix. newObject returns an empty object, for
 // bookmarks.
 func New(prefix string, newObject func() runtime.Object) *Storage {
-	id := rand.Uint64N(1 << idBits)                      //nolint:gosec // not a secret
-	start := uint64(time.Now().UnixMilli())<<idBits | id //nolint:gosec // positive
+	id := rand.Uint64N(1 << idBits) //nolint:gosec // not a secret
+	start := uint64(time.Now().UnixMilli())<<idBits | id
 	return &Storage{
 		prefix:    strings.TrimSuffix(prefix, "/") + "/",
 		newObject: newObject,
@@ -165,10 +179,30 @@ func (s *Storage) put(key string, before, obj runtime.Object) (runtime.Object, e
 	return stored, nil
 }
 
+// LimitHistory limits the size of the objects in the history, except the last change. Call it before
+// the first change.
+func (s *Storage) LimitHistory(bytes int64, sizeOf func(runtime.Object) int64) {
+	s.maxSize, s.sizeOf = bytes, sizeOf
+}
+
 // record adds a change to the history, and wakes watches. The caller holds the lock.
 func (s *Storage) record(c change) {
+	if s.sizeOf != nil {
+		// The object before a change is that after an earlier one.
+		if c.size = s.sizeOf(c.object()); c.size > s.maxSize {
+			c.size = s.maxSize
+		}
+		s.size += c.size
+	}
 	s.history = append(s.history, c)
-	if excess := len(s.history) - max(minHistory, s.objects.Len()); excess > 0 {
+	excess := max(0, len(s.history)-max(minHistory, s.objects.Len()))
+	for _, old := range s.history[:excess] {
+		s.size -= old.size
+	}
+	for ; s.size > s.maxSize; excess++ {
+		s.size -= s.history[excess].size
+	}
+	if excess > 0 {
 		s.oldest = s.history[excess-1].revision
 		clear(s.history[:excess])
 		s.history = s.history[excess:]
@@ -500,13 +534,52 @@ func (s *Storage) Replace(objects map[string]runtime.Object, keep func(key strin
 	return nil
 }
 
-// Remove removes an object, if it is stored.
-func (s *Storage) Remove(key string) {
+// Put stores an object, unless it is stored with this content.
+func (s *Storage) Put(key string, object runtime.Object) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if found, ok := s.objects.Get(item{key: key}); ok {
-		s.forget(found)
+	found, _ := s.objects.Get(item{key: key})
+	if found.object != nil && s.equal(found, object) {
+		return nil
 	}
+	_, err := s.put(key, found.object, object)
+	return err
+}
+
+// Remove removes an object, and returns it with the resourceVersion of its deletion, or nil if it is
+// not stored.
+func (s *Storage) Remove(key string) runtime.Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, ok := s.objects.Get(item{key: key})
+	if !ok {
+		return nil
+	}
+	s.forget(found)
+	deleted := found.object.DeepCopyObject()
+	if s.versioner.UpdateObject(deleted, s.revision) != nil {
+		return nil
+	}
+	return deleted
+}
+
+// Advance raises the resourceVersion to the current time, of which Time reports it, and informs
+// watches.
+func (s *Storage) Advance() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := uint64(time.Now().UnixMilli())<<idBits | s.revision%s.step
+	if now <= s.revision || s.step != 1<<idBits {
+		return
+	}
+	s.revision = now
+	close(s.progress)
+	s.progress = make(chan struct{})
+}
+
+// Time returns a time until which the Storage that made a resourceVersion did not have a later state.
+func Time(resourceVersion uint64) time.Time {
+	return time.UnixMilli(int64(resourceVersion >> idBits))
 }
 
 // forget removes an object. The caller holds the lock.
@@ -552,12 +625,21 @@ func (s *Storage) CompactRevision() int64 {
 	return int64(s.oldest) //nolint:gosec // < 2^63
 }
 
-// after returns the changes after a revision, the current revision, and channels that are closed by
-// the next change and by the next request for progress. ok is false if the changes are not known.
+// closed is a closed channel.
+var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// after returns the next changes after a revision, the revision of the last of them or the current
+// one, and channels that are closed when there are more changes and by the next request for progress.
+// ok is false if the changes are not known.
 func (s *Storage) after(revision uint64) (changes []change, now uint64, changed, progress <-chan struct{}, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first := sort.Search(len(s.history), func(i int) bool { return s.history[i].revision > revision })
 	ok = revision >= s.oldest && revision <= s.revision
+	if len(s.history)-first > batch {
+		// A watch whose reader is slow must not keep the others.
+		changes = slices.Clone(s.history[first : first+batch])
+		return changes, changes[batch-1].revision, closed, s.progress, ok
+	}
 	return slices.Clone(s.history[first:]), s.revision, s.changed, s.progress, ok
 }

@@ -338,3 +338,32 @@ func TestFilter(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
+
+// TestLimitHistory checks that the history has a size limit, and that older resourceVersions expire.
+func TestLimitHistory(t *testing.T) {
+	s := New("/pods/", newPod)
+	s.LimitHistory(100, func(obj runtime.Object) int64 { return int64(len(obj.(*example.Pod).Spec.NodeName)) })
+	var versions []uint64
+	for i := range 5 {
+		pod := &example.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+			Spec: example.PodSpec{NodeName: strings.Repeat(fmt.Sprint(i), 40)}}
+		if err := s.Put("/pods/a", pod); err != nil {
+			t.Fatal(err)
+		}
+		versions = append(versions, s.revision)
+	}
+	if len(s.history) != 2 || s.size != 80 {
+		t.Errorf("got %d changes with %d bytes, want 2 with 80", len(s.history), s.size)
+	}
+	for i, want := range []bool{false, false, true, true, true} {
+		if _, _, _, _, ok := s.after(versions[i]); ok != want {
+			t.Errorf("changes after version %d: got known %t, want %t", i, ok, want)
+		}
+	}
+	before := s.revision
+	<-time.After(2 * time.Millisecond)
+	s.Advance()
+	if s.revision <= before || s.Foreign(before) || time.Since(Time(s.revision)) > time.Minute {
+		t.Errorf("got the revision %d of %s after %d", s.revision, Time(s.revision), before)
+	}
+}

@@ -55,7 +55,6 @@ func (s *Storage) watch(ctx context.Context, key string, opts storage.ListOption
 		}
 	}
 	go w.run(initial)
-	utilflowcontrol.WatchInitialized(ctx)
 	return w, nil
 }
 
@@ -81,6 +80,7 @@ func (w *watcher) run(initial bool) {
 	defer close(w.result)
 	defer w.cancel()
 	err := w.begin(initial)
+	utilflowcontrol.WatchInitialized(w.ctx)
 	for err == nil {
 		err = w.next()
 	}

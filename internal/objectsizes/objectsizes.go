@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/value"
@@ -208,7 +209,8 @@ func (o observed) GetRESTOptions(of schema.GroupResource, example runtime.Object
 	return restoptions.Wrap(options, func(s storage.Interface, prefix string,
 		newFunc func() runtime.Object) storage.Interface {
 		o.sizes.setExists(r, func(ctx context.Context, name string) bool {
-			// From the watch cache, if there is one.
+			// From the watch cache, if there is one. The user of the request may not see all objects.
+			ctx = genericapirequest.WithUser(ctx, nil)
 			err := s.Get(ctx, path.Join("/", prefix, name), storage.GetOptions{ResourceVersion: "0"}, newFunc())
 			return !storage.IsNotFound(err)
 		})

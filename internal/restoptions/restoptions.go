@@ -37,6 +37,8 @@ type Sourced struct {
 	runtime.Object
 	// Decorator creates the storage of the kind.
 	Decorator generic.StorageDecorator
+	// KeepsMetadata is true if the storage keeps finalizers, which the garbage collector sets.
+	KeepsMetadata bool
 }
 
 // WithSources returns a getter whose options create the storages of Sourced. It must be the innermost
@@ -54,6 +56,14 @@ func (g withSources) GetRESTOptions(of schema.GroupResource, example runtime.Obj
 		return g.RESTOptionsGetter.GetRESTOptions(of, example)
 	}
 	options, err := g.RESTOptionsGetter.GetRESTOptions(of, sourced.Object)
+	if err != nil {
+		return options, err
+	}
 	options.Decorator = sourced.Decorator
-	return options, err
+	options.EnableGarbageCollection = sourced.KeepsMetadata
+	// The objects are not stored, so they are not encrypted either.
+	config := *options.StorageConfig
+	config.Transformer = nil
+	options.StorageConfig = &config
+	return options, nil
 }

@@ -14,13 +14,14 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/keymutex"
 
 	"example.com/extension-apiserver/internal/memorystorage"
 )
@@ -48,7 +49,7 @@ type Config struct {
 	Interval time.Duration
 	// MaxAge is the age from which the copy is no longer served.
 	MaxAge time.Duration
-	// MaxBytes is the maximum size of all objects.
+	// MaxBytes is the maximum size of all objects, and of the changes within the history.
 	MaxBytes int64
 	// Visible returns whether a user may see an object. Default: all may.
 	Visible func(u user.Info, obj runtime.Object) bool
@@ -57,6 +58,8 @@ type Config struct {
 	Create func(ctx context.Context, obj runtime.Object) (runtime.Object, error)
 	Update func(ctx context.Context, obj, old runtime.Object) (runtime.Object, error)
 	Delete func(ctx context.Context, obj runtime.Object) error
+	// KeepsMetadata is true if the source stores finalizers and deletionTimestamp.
+	KeepsMetadata bool
 }
 
 // Cache is the copy of the objects of a source. All methods can be called concurrently.
@@ -64,8 +67,13 @@ type Cache struct {
 	Config
 	memory  *memorystorage.Storage
 	keyOf   func(runtime.Object) (string, error)
-	encode  func(ctx context.Context, key string, obj runtime.Object) error
+	encode  func(ctx context.Context, key string, obj runtime.Object, write bool) error
 	metrics observers
+	writes  keymutex.KeyMutex
+	// uncached is set by tests with synctest, which cannot see that goroutines of the cacher wait.
+	uncached bool
+	// churn limits the bytes of changes, which the histories of watches keep for some time.
+	churn *rate.Limiter
 
 	poll chan struct{} // has an element if a request waits for a poll
 
@@ -76,13 +84,13 @@ type Cache struct {
 	current context.Context //nolint:containedctx // of watches
 	expire  context.CancelFunc
 	expiry  *time.Timer
-	// written holds the keys of writes during the current poll, whose result may lack them.
-	written sets.Set[string]
+	// written has the times of writes, by key. A list that began before a write may lack it.
+	written map[string]time.Time
 	sizes   map[string]int64 // bytes, by key
 	size    int64            // of all objects, in bytes
 }
 
-// state says how current the copy is.
+// state describes how current the copy is.
 type state struct {
 	complete time.Time // when the last complete list began; zero if there was none
 	began    time.Time // when the poll in progress began; zero if there is none
@@ -93,7 +101,16 @@ type state struct {
 
 // New returns an empty cache. Call Run to fill it.
 func New(config Config) *Cache {
-	c := &Cache{Config: config, poll: make(chan struct{}, 1), changed: make(chan struct{}), metrics: observe(config.Resource)}
+	c := &Cache{
+		Config:  config,
+		poll:    make(chan struct{}, 1),
+		changed: make(chan struct{}),
+		metrics: observe(config.Resource),
+		writes:  keymutex.NewHashed(0),
+		churn:   rate.NewLimiter(rate.Limit(float64(config.MaxBytes)/history.Seconds()), int(config.MaxBytes)),
+		written: map[string]time.Time{},
+		sizes:   map[string]int64{},
+	}
 	c.current, c.expire = context.WithCancel(context.Background())
 	c.expire()
 	return c
@@ -113,13 +130,13 @@ func (c *Cache) Run(ctx context.Context) {
 		} else {
 			failing = retry
 		}
-		c.pause(ctx, pause)
+		c.pause(ctx, max(pause, minGap))
 	}
 }
 
-// pause waits, or until a request needs a poll.
+// pause waits for a time of at least minGap, or only minGap if a request needs a poll.
 func (c *Cache) pause(ctx context.Context, pause time.Duration) {
-	timer, gap := time.NewTimer(pause), time.NewTimer(min(pause, minGap))
+	timer, gap := time.NewTimer(pause), time.NewTimer(minGap)
 	defer timer.Stop()
 	defer gap.Stop()
 	select {
@@ -137,24 +154,27 @@ func (c *Cache) pause(ctx context.Context, pause time.Duration) {
 // once reads the source once. A panic of the source is an error.
 func (c *Cache) once(ctx context.Context, began time.Time) (err error) {
 	c.mu.Lock()
-	c.state.began, c.written = began, sets.New[string]()
+	c.state.began = began
 	c.mu.Unlock()
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("the source panicked: %v", r) // clients see it, and not the stack
-			klog.ErrorS(err, "Panic of a source", "resource", c.Resource, "stack", string(debug.Stack()))
-		}
-		c.finish(began, err)
-	}()
+	defer func() { c.finish(began, err) }()
+	defer contain(c.Resource, &err)
 	if c.Watch == nil {
 		ctx, cancel := context.WithTimeout(ctx, c.MaxAge)
 		defer cancel()
-		return c.Replace(ctx, c.List(ctx))
+		return c.replace(ctx, began, c.List(ctx))
 	}
 	if err := c.Watch(ctx, c); err != nil {
 		return err
 	}
 	return errors.New("the watch of the source ended")
+}
+
+// contain makes a panic of a source an error. Clients see the error, and not the stack.
+func contain(of schema.GroupResource, err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("the source panicked: %v", r)
+		klog.ErrorS(*err, "Panic of a source", "resource", of, "stack", string(debug.Stack()))
+	}
 }
 
 // finish records the end of a poll or watch.
@@ -184,16 +204,24 @@ func (c *Cache) completed(began time.Time) {
 	c.state.complete, c.state.problem = began, nil
 	c.metrics.completed(began)
 	if !c.state.watching {
-		expire := c.expire
-		c.expiry = time.AfterFunc(time.Until(began.Add(c.MaxAge)), func() {
-			expire()
-			c.metrics.expired()
+		var expiry *time.Timer
+		expiry = time.AfterFunc(time.Until(began.Add(c.MaxAge)), func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.expiry == expiry { // no later list is complete
+				c.expire()
+				c.metrics.expired()
+			}
 		})
+		c.expiry = expiry
+	} else {
+		c.expiry = nil
 	}
+	c.memory.Advance()
 	c.signal()
 }
 
-// signal wakes those who wait for a change of the state. The caller holds the lock.
+// signal wakes the goroutines that wait for a change of the state. The caller holds the lock.
 func (c *Cache) signal() {
 	close(c.changed)
 	c.changed = make(chan struct{})
@@ -203,41 +231,30 @@ func (c *Cache) signal() {
 // nothing if the list has an error, an invalid object, two objects with the same name, or too many
 // bytes.
 func (c *Cache) Replace(ctx context.Context, all iter.Seq2[runtime.Object, error]) error {
-	began := time.Now()
-	sizes, changed, total := map[string]int64{}, map[string]runtime.Object{}, int64(0)
-	for obj, err := range all {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return err
-		}
-		key, object, err := c.prepare(obj)
-		if err != nil {
-			return err
-		}
-		if sizes[key] != 0 {
-			return fmt.Errorf("list the source: it has two objects with the key %s", key)
-		}
-		sizes[key] = SizeOf(object)
-		if total += sizes[key]; total > c.MaxBytes {
-			return fmt.Errorf("list the source: its objects have more than %d MiB, which is the limit; it has at "+
-				"least %d objects", c.MaxBytes>>20, len(sizes))
-		}
-		if c.memory.Equal(key, object) {
-			continue
-		}
-		if err := c.encode(ctx, key, object); err != nil {
-			return err
-		}
-		changed[key] = object
-	}
-	if err := ctx.Err(); err != nil { // The sequence may have ended because of it.
+	return c.replace(ctx, time.Now(), all)
+}
+
+// replace is Replace with a list that began at a time.
+func (c *Cache) replace(ctx context.Context, began time.Time, all iter.Seq2[runtime.Object, error]) error {
+	sizes, changed, err := c.differences(ctx, all)
+	if err != nil {
 		return err
+	}
+	bytes := int64(0)
+	for key := range changed {
+		bytes += sizes[key]
+	}
+	if err := c.churn.WaitN(ctx, int(bytes)); err != nil {
+		return fmt.Errorf("apply %d MiB of changes of the source: %d MiB can change within %s: %w", bytes>>20,
+			c.MaxBytes>>20, history, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for key := range c.written {
+	for key, at := range c.written {
+		if at.Before(began) {
+			delete(c.written, key)
+			continue
+		}
 		delete(changed, key)
 		if size, ok := c.sizes[key]; ok {
 			sizes[key] = size
@@ -258,28 +275,80 @@ func (c *Cache) Replace(ctx context.Context, all iter.Seq2[runtime.Object, error
 	return nil
 }
 
+// differences returns the sizes of all objects of a list by key, and those objects that the copy does
+// not have.
+func (c *Cache) differences(ctx context.Context, all iter.Seq2[runtime.Object, error]) (map[string]int64,
+	map[string]runtime.Object, error) {
+	sizes, changed, total := map[string]int64{}, map[string]runtime.Object{}, int64(0)
+	for obj, err := range all {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		key, object, err := c.prepare(obj)
+		if err != nil {
+			return nil, nil, err
+		}
+		if sizes[key] != 0 {
+			return nil, nil, fmt.Errorf("list the source: two objects have the key %s", key)
+		}
+		sizes[key] = SizeOf(object)
+		if total += sizes[key]; total > c.MaxBytes {
+			return nil, nil, fmt.Errorf("list the source: more than %d MiB, which is the limit, in the first %d objects",
+				c.MaxBytes>>20, len(sizes))
+		}
+		if c.memory.Equal(key, object) {
+			continue
+		}
+		if err := c.encode(ctx, key, object, false); err != nil {
+			return nil, nil, err
+		}
+		changed[key] = object
+	}
+	return sizes, changed, ctx.Err() // the sequence may have ended because of it
+}
+
 // Put adds or changes an object of the copy.
 func (c *Cache) Put(ctx context.Context, obj runtime.Object) error {
+	err := c.putObject(ctx, obj)
+	if err != nil {
+		c.metrics.failed()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.state.problem = err
+	}
+	return err
+}
+
+func (c *Cache) putObject(ctx context.Context, obj runtime.Object) error {
 	key, object, err := c.prepare(obj)
 	if err != nil {
 		return err
 	}
-	if err := c.encode(ctx, key, object); err != nil {
+	if err := c.encode(ctx, key, object, false); err != nil {
+		return err
+	}
+	size := SizeOf(object)
+	if err := c.churn.WaitN(ctx, int(min(size, c.MaxBytes))); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.put(key, object)
-}
-
-// put stores an object. The caller holds the lock.
-func (c *Cache) put(key string, object runtime.Object) error {
-	size := SizeOf(object)
-	if c.size+size-c.sizes[key] > c.MaxBytes {
+	if !c.fits(key, size) {
 		return fmt.Errorf("add %s: the objects of the source have more than %d MiB, which is the limit", key,
 			c.MaxBytes>>20)
 	}
-	if err := c.memory.Replace(map[string]runtime.Object{key: object}, func(string) bool { return true }); err != nil {
+	return c.put(key, object, size)
+}
+
+// fits returns whether the copy has space for an object. The caller holds the lock.
+func (c *Cache) fits(key string, size int64) bool { return c.size+size-c.sizes[key] <= c.MaxBytes }
+
+// put stores an object. The caller holds the lock.
+func (c *Cache) put(key string, object runtime.Object, size int64) error {
+	if err := c.memory.Put(key, object); err != nil {
 		return err
 	}
 	c.size += size - c.sizes[key]
@@ -300,12 +369,13 @@ func (c *Cache) Remove(obj runtime.Object) error {
 	return nil
 }
 
-// remove removes an object. The caller holds the lock.
-func (c *Cache) remove(key string) {
-	c.memory.Remove(key)
+// remove removes an object, and returns its last state, or nil if the copy does not have it. The
+// caller holds the lock.
+func (c *Cache) remove(key string) runtime.Object {
 	c.size -= c.sizes[key]
 	delete(c.sizes, key)
 	c.metrics.objects(len(c.sizes))
+	return c.memory.Remove(key)
 }
 
 // averageSize returns the average size of the objects in bytes.
@@ -354,9 +424,9 @@ func (c *Cache) check() error {
 		cause = errors.New("the source was not read yet")
 	}
 	if c.state.complete.IsZero() {
-		return fmt.Errorf("the objects of %s are not known: %w", c.Resource, cause)
+		return fmt.Errorf("read %s: %w", c.Resource, cause)
 	}
-	return fmt.Errorf("the objects of %s are %s old, and the limit is %s: %w", c.Resource,
+	return fmt.Errorf("read %s: the copy is %s old, and the limit is %s: %w", c.Resource,
 		time.Since(c.state.complete).Round(time.Second), c.MaxAge, cause)
 }
 
@@ -387,27 +457,27 @@ func (c *Cache) Wait(ctx context.Context) error {
 	}
 }
 
-// refresh waits for a complete list that begins after the call, since another replica may have
-// served a newer one. A source that is watched is current.
-func (c *Cache) refresh(ctx context.Context) error {
-	called := time.Now()
+// refresh waits for a complete list that began after a time, since another replica may have served
+// a state of that time. A source that is watched is current.
+func (c *Cache) refresh(ctx context.Context, after time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
+	called := time.Now()
 	for {
 		c.mu.Lock()
-		changed, done := c.changed, c.state.watching || c.state.complete.After(called)
+		changed, done := c.changed, c.state.watching || c.state.complete.After(after)
 		problem, failed := c.state.problem, c.state.failed.After(called)
 		c.mu.Unlock()
 		if done {
 			return nil
 		}
 		if failed {
-			return unavailable(fmt.Errorf("the objects of %s were not read again: %w", c.Resource, problem))
+			return c.unavailable(fmt.Errorf("read %s again: %w", c.Resource, problem))
 		}
 		c.requestPoll()
 		select {
 		case <-ctx.Done():
-			return unavailable(fmt.Errorf("the objects of %s were not read again: %w", c.Resource, ctx.Err()))
+			return c.unavailable(fmt.Errorf("read %s again: %w", c.Resource, ctx.Err()))
 		case <-changed:
 		}
 	}
@@ -422,5 +492,11 @@ func (c *Cache) requestPoll() {
 }
 
 // unavailable returns a 503 with a cause. It does not name a time to retry: client-go would retry
-// for 10 s before it shows the cause.
-func unavailable(cause error) error { return apierrors.NewServiceUnavailable(cause.Error()) }
+// for 10 s before it shows the cause. If users see different objects, the cause, which can name an
+// object, is only in the log.
+func (c *Cache) unavailable(cause error) error {
+	if c.Visible != nil {
+		cause = fmt.Errorf("read %s: the source is not available", c.Resource)
+	}
+	return apierrors.NewServiceUnavailable(cause.Error())
+}

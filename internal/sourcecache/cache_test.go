@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/apis/example"
 	examplev1 "k8s.io/apiserver/pkg/apis/example/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -88,12 +87,8 @@ func start(t *testing.T, config Config) *served {
 		}
 		return given.DeepCopy(), nil
 	}
-	// The cacher has goroutines that wait for locks, with which synctest cannot tell that time may
-	// pass; kinds with a filter are served without it.
-	if config.Visible == nil {
-		config.Visible = func(user.Info, runtime.Object) bool { return true }
-	}
 	cache := New(config)
+	cache.uncached = true
 	scheme := runtime.NewScheme()
 	if err := errors.Join(example.AddToScheme(scheme), examplev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
@@ -143,25 +138,25 @@ func TestStates(t *testing.T) {
 				t.Errorf("%s: got %q, want %q", when, got, want)
 			}
 		}
-		expect("before the first list", "ServiceUnavailable: the objects of pods are not known: it is down")
+		expect("before the first list", "ServiceUnavailable: read pods: it is down")
 		source.set(func() { source.err, source.pods = nil, []*example.Pod{pod("a", "1")} })
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 		expect("after the first retry", "a=1")
 		source.set(func() { source.pods = []*example.Pod{pod("a", "2"), pod("b", "1")} })
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		expect("after a poll", "a=2 b=1")
 
 		source.set(func() { source.pods, source.err = []*example.Pod{pod("a", "3")}, errors.New("page 2: it is down") })
-		time.Sleep(2 * time.Minute)
+		<-time.After(2 * time.Minute)
 		expect("after an incomplete list", "a=2 b=1")
 		events, err := s.Watch(t.Context(), "/pods/", storage.ListOptions{Recursive: true, Predicate: storage.Everything})
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute + time.Second)
-		expect("when the copy is too old", "ServiceUnavailable: the objects of pods are 3m")
+		<-time.After(time.Minute + time.Second)
+		expect("when the copy is too old", "ServiceUnavailable: read pods: the copy is 3m")
 		expect("when the copy is too old", "and the limit is 3m0s: page 2: it is down")
-		for range events.ResultChan() { //nolint:revive // until the watch ends
+		for range events.ResultChan() {
 		}
 		if _, err := s.Watch(t.Context(), "/pods/", storage.ListOptions{Predicate: storage.Everything}); !apierrors.
 			IsServiceUnavailable(err) {
@@ -171,14 +166,14 @@ func TestStates(t *testing.T) {
 			t.Errorf("get when the copy is too old: got %v, want 503", err)
 		}
 		source.set(func() { source.pods, source.err = nil, nil })
-		time.Sleep(2 * time.Minute)
+		<-time.After(2 * time.Minute)
 		expect("after it recovered without objects", "")
 
 		source.set(func() { source.hang = true })
-		time.Sleep(4 * time.Minute)
+		<-time.After(4 * time.Minute)
 		expect("when it does not respond", "context deadline exceeded")
 		source.set(func() { source.hang, source.panic = false, true })
-		time.Sleep(4 * time.Minute)
+		<-time.After(4 * time.Minute)
 		expect("when it panics", "the source panicked: no system")
 	})
 }
@@ -190,7 +185,7 @@ func TestInvalidLists(t *testing.T) {
 		list func(context.Context) iter.Seq2[runtime.Object, error]
 		want string
 	}{
-		{"duplicate", (&system{pods: []*example.Pod{pod("a", ""), pod("a", "")}}).list, "two objects with the key /pods/a"},
+		{"duplicate", (&system{pods: []*example.Pod{pod("a", ""), pod("a", "")}}).list, "two objects have the key /pods/a"},
 		{"nil", (&system{pods: []*example.Pod{nil}}).list, "invalid object"},
 		{"no name", (&system{pods: []*example.Pod{pod("", "")}}).list, "invalid object"},
 		{"a million objects", func(context.Context) iter.Seq2[runtime.Object, error] {
@@ -202,7 +197,7 @@ func TestInvalidLists(t *testing.T) {
 				}
 				panic("all were read")
 			}
-		}, "more than 1 MiB, which is the limit; it has at least"},
+		}, "more than 1 MiB, which is the limit, in the first"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -229,7 +224,7 @@ func TestForeignVersions(t *testing.T) {
 		if err := other.GetList(t.Context(), "/pods/", options, page); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second)
 		source.set(func() { source.pods = []*example.Pod{pod("a", "2")} })
 		if got := pods(t.Context(), s, page.ResourceVersion); !strings.HasPrefix(got, "Expired: ") {
 			t.Errorf("list with the resourceVersion of another replica: got %s, want 410", got)
@@ -241,18 +236,25 @@ func TestForeignVersions(t *testing.T) {
 		if err := s.GetList(t.Context(), "/pods/", options, &example.PodList{}); !apierrors.IsResourceExpired(err) {
 			t.Errorf("continue with the token of another replica: got %v, want 410", err)
 		}
+		<-time.After(51 * time.Second) // the other one has polled again
+		if err := other.GetList(t.Context(), "/pods/", storage.ListOptions{Recursive: true,
+			Predicate: storage.Everything}, page); err != nil {
+			t.Fatal(err)
+		}
+		if got := pods(t.Context(), other, ""); got != "a=2" {
+			t.Errorf("the other replica has %s", got)
+		}
 		source.set(func() { source.err = errors.New("it is down") })
-		time.Sleep(2 * time.Second)
 		if _, err := s.Watch(t.Context(), "/pods/", storage.ListOptions{Recursive: true, Predicate: storage.Everything,
 			ResourceVersion: page.ResourceVersion}); !apierrors.IsServiceUnavailable(err) {
 			t.Errorf("watch from another replica while the source is down: got %v, want 503", err)
 		}
 		before := 0
-		source.set(func() { before = source.lists })
+		source.set(func() { before, source.err = source.lists, nil })
 		for range 100 {
 			go func() { _ = pods(t.Context(), s, page.ResourceVersion) }()
 		}
-		time.Sleep(5 * time.Second)
+		<-time.After(5 * time.Second)
 		source.set(func() {
 			if polls := source.lists - before; polls > 6 {
 				t.Errorf("100 requests caused %d polls in 5 s, want at most one each second", polls)
@@ -317,7 +319,7 @@ func TestWrites(t *testing.T) {
 		}
 		// A poll that has begun, and returns what was before the writes.
 		source.set(func() { source.hang = true })
-		time.Sleep(time.Minute + time.Second)
+		<-time.After(time.Minute + time.Second)
 		created, updated := &example.Pod{}, &example.Pod{}
 		if err := errors.Join(s.Create(t.Context(), "/pods/c", pod("c", "1"), created, 0), update("2", updated),
 			remove()); err != nil {
@@ -329,13 +331,8 @@ func TestWrites(t *testing.T) {
 		if err := update("2", updated); err != nil {
 			t.Fatal(err)
 		}
-		s.cache.mu.Lock()
-		written := s.cache.written.Clone()
-		s.cache.mu.Unlock()
-		if want := sets.New("/pods/a", "/pods/b", "/pods/c"); !written.Equal(want) {
-			t.Errorf("written during the poll: got %v, want %v", written, want)
-		}
-		if err := s.cache.Replace(t.Context(), (&system{pods: source.pods}).list(t.Context())); err != nil {
+		if err := s.cache.replace(t.Context(), time.Now().Add(-time.Second),
+			(&system{pods: source.pods}).list(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		if got := pods(t.Context(), s, ""); got != "a=2 c=1" {
@@ -392,7 +389,7 @@ func TestWatch(t *testing.T) {
 			return errors.Join(c.Put(ctx, pod("b", "2")), c.Remove(pod("a", "")))
 		}
 		expect("b=2")
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		expect("b=2") // without news it is current
 		changes <- func(ctx context.Context, c *Cache) error {
 			if err := c.Put(ctx, pod("", "")); err == nil {
@@ -401,7 +398,7 @@ func TestWatch(t *testing.T) {
 			return broken
 		}
 		expect("b=2")
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 		expect("a=1") // it was called again
 	})
 }

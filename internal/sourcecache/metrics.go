@@ -22,7 +22,7 @@ var (
 	}, labels)
 	complete = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Subsystem: subsystem, Name: "source_last_complete_timestamp_seconds", StabilityLevel: metrics.ALPHA,
-		Help: "When the last complete list of a source began, in seconds since 1970.",
+		Help: "Start time of the last complete list of a source, in seconds since 1970.",
 	}, labels)
 	objects = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Subsystem: subsystem, Name: "source_objects", StabilityLevel: metrics.ALPHA,
@@ -34,7 +34,7 @@ var (
 	}, labels)
 	durations = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Subsystem: subsystem, Name: "source_list_duration_seconds", StabilityLevel: metrics.ALPHA,
-		Help:    "How long lists of a source took, or its watches lasted, in seconds.",
+		Help:    "Duration of the lists and watches of a source, in seconds.",
 		Buckets: metrics.ExponentialBuckets(0.01, 4, 8),
 	}, labels)
 )
@@ -54,9 +54,11 @@ func observe(of schema.GroupResource) observers {
 func (o observers) polled(began time.Time, err error) {
 	durations.WithLabelValues(o.of.Group, o.of.Resource).Observe(time.Since(began).Seconds())
 	if err != nil {
-		failures.WithLabelValues(o.of.Group, o.of.Resource).Inc()
+		o.failed()
 	}
 }
+
+func (o observers) failed() { failures.WithLabelValues(o.of.Group, o.of.Resource).Inc() }
 
 func (o observers) completed(began time.Time) {
 	complete.WithLabelValues(o.of.Group, o.of.Resource).Set(float64(began.Unix()))

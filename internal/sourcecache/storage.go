@@ -4,7 +4,6 @@ package sourcecache
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -45,17 +44,18 @@ func (c *Cache) Decorate(config *storagebackend.ConfigForResource, prefix string
 	attributes storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers) (storage.Interface,
 	storagefactory.DestroyFunc, error) {
 	c.memory = memorystorage.New(prefix, newFunc)
+	c.memory.LimitHistory(c.MaxBytes, SizeOf)
 	c.keyOf = keyOf
 	c.encode = encoder(config)
-	if c.Visible != nil {
+	if c.Visible != nil || c.uncached {
 		// The cacher cannot filter the events of a watch by the object before a change.
 		ctx, cancel := context.WithCancel(context.Background())
 		go c.sendBookmarks(ctx)
 		return &served{c.memory, c}, storagefactory.DestroyFunc(cancel), nil
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	// The cacher asks the library whether etcd can report the progress of a watch.
-	feature.DefaultFeatureSupportChecker.CheckClient(ctx, capable{}, storage.RequestWatchProgress)
+	// The cacher sends initial events only if the library has found an etcd that reports the progress
+	// of watches, and none that does not. The check lasts beyond this storage.
+	feature.DefaultFeatureSupportChecker.CheckClient(context.Background(), current{}, storage.RequestWatchProgress)
 	cached, err := cacher.NewCacherFromConfig(cacher.Config{
 		Storage:             c.memory.ForCacher(),
 		Versioner:           c.memory.Versioner(),
@@ -71,39 +71,42 @@ func (c *Cache) Decorate(config *storagebackend.ConfigForResource, prefix string
 		Codec:               config.Codec,
 	})
 	if err != nil {
-		cancel()
 		return nil, nil, err
 	}
 	delegator := cacher.NewCacheDelegator(cached, c.memory)
 	return &served{delegator, c}, func() {
-		cancel()
 		delegator.Stop()
 		cached.Stop()
 	}, nil
 }
 
-// capable says to the library that the storage has the features of a current etcd.
-type capable struct{}
+// current is a client of an etcd with the features that the storage has.
+type current struct{}
 
-func (capable) Endpoints() []string { return []string{"memory"} }
+func (current) Endpoints() []string { return []string{"memory"} }
 
-func (capable) Status(context.Context, string) (*clientv3.StatusResponse, error) {
+func (current) Status(context.Context, string) (*clientv3.StatusResponse, error) {
 	return &clientv3.StatusResponse{Version: "3.7.0"}, nil
 }
 
-// encoder returns a function that encodes an object as for etcd. So the transformer, which observes
-// the sizes of stored objects, sees it, and an object that cannot be encoded is an error.
-func encoder(config *storagebackend.ConfigForResource) func(context.Context, string, runtime.Object) error {
+// encoder returns a function that encodes an object as for etcd. The transformer, which observes the
+// sizes of stored objects, receives it. An object that cannot be encoded is an error.
+func encoder(config *storagebackend.ConfigForResource) func(context.Context, string, runtime.Object, bool) error {
 	transformer := config.Transformer
 	if transformer == nil {
 		transformer = identity.NewEncryptCheckTransformer()
 	}
-	return func(ctx context.Context, key string, obj runtime.Object) error {
+	return func(ctx context.Context, key string, obj runtime.Object, write bool) error {
 		data, err := runtime.Encode(config.Codec, obj)
 		if err != nil {
 			return fmt.Errorf("encode %s: %w", key, err)
 		}
-		_, _, err = transformer.TransformFromStorage(ctx, data, value.DefaultContext(path.Join("/", config.Prefix, key)))
+		stored := value.DefaultContext(path.Join("/", config.Prefix, key))
+		if write {
+			_, err = transformer.TransformToStorage(ctx, data, stored)
+		} else {
+			_, _, err = transformer.TransformFromStorage(ctx, data, stored)
+		}
 		return err
 	}
 }
@@ -127,19 +130,25 @@ type served struct {
 	cache *Cache
 }
 
-// admit returns an error if the copy is not served, or if a resourceVersion is not from this
-// server.
+// clockSkew is the difference that the clocks of two replicas may have.
+const clockSkew = 2 * time.Second
+
+// admit returns an error if the copy is not served, or if a resourceVersion is not from this server.
 func (s *served) admit(ctx context.Context, resourceVersion uint64) error {
 	if resourceVersion != 0 && s.cache.memory.Foreign(resourceVersion) {
-		if err := s.cache.refresh(ctx); err != nil {
-			return err
+		// The client may have seen a state of this time at another replica.
+		seen := memorystorage.Time(resourceVersion).Add(clockSkew)
+		if seen.Before(time.Now().Add(2 * clockSkew)) {
+			if err := s.cache.refresh(ctx, seen); err != nil {
+				return err
+			}
 		}
 		return apierrors.NewResourceExpired(expired)
 	}
 	if err := s.cache.Check(); err != nil {
-		return unavailable(err)
+		return s.cache.unavailable(err)
 	}
-	if age, err := s.cache.problem(); err != nil {
+	if age, err := s.cache.problem(); err != nil && s.cache.Visible == nil {
 		warning.AddWarning(ctx, "", fmt.Sprintf("the objects of %s are %s old: %v", s.cache.Resource,
 			age.Round(time.Second), err))
 	}
@@ -156,9 +165,11 @@ func (s *served) parse(resourceVersion string) uint64 {
 }
 
 // readers are users that see all objects: they delete objects whose owner or namespace they do not
-// find.
-var readers = []string{"system:kube-controller-manager", "system:serviceaccount:kube-system:generic-garbage-collector",
-	"system:serviceaccount:kube-system:namespace-controller"}
+// find, or count all objects.
+var readers = []string{
+	"system:kube-controller-manager", "system:serviceaccount:kube-system:generic-garbage-collector",
+	"system:serviceaccount:kube-system:namespace-controller", "system:serviceaccount:kube-system:resourcequota-controller",
+}
 
 // filter returns a context in which the storage finds the objects that the user may see. Without a
 // user, the server itself reads.
@@ -168,7 +179,15 @@ func (s *served) filter(ctx context.Context) context.Context {
 		slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
 		return ctx
 	}
-	return memorystorage.WithFilter(ctx, func(obj runtime.Object) bool { return s.cache.Visible(u, obj) })
+	return memorystorage.WithFilter(ctx, func(obj runtime.Object) bool { return s.cache.visible(u, obj) })
+}
+
+// visible calls Visible. If that panics, the object is not visible.
+func (c *Cache) visible(u user.Info, obj runtime.Object) (visible bool) {
+	var err error
+	defer func() { visible = visible && err == nil }()
+	defer contain(c.Resource, &err)
+	return c.Visible(u, obj)
 }
 
 // Get implements storage.Interface.
@@ -218,130 +237,4 @@ func (s *served) Stats(ctx context.Context) (storage.Stats, error) {
 	stats, err := s.Interface.Stats(ctx)
 	stats.EstimatedAverageObjectSizeBytes = s.cache.averageSize()
 	return stats, err
-}
-
-// Create implements storage.Interface.
-func (s *served) Create(ctx context.Context, key string, obj, out runtime.Object, _ uint64) error {
-	if s.cache.Create == nil {
-		return s.unsupported("create")
-	}
-	if err := s.admit(ctx, 0); err != nil {
-		return err
-	}
-	if version, err := s.Versioner().ObjectResourceVersion(obj); err == nil && version != 0 {
-		return storage.ErrResourceVersionSetOnCreate
-	}
-	if s.cache.memory.Has(key) {
-		return storage.NewKeyExistsError(key, 0)
-	}
-	created, err := s.cache.Config.Create(ctx, obj.DeepCopyObject())
-	if err != nil {
-		return writeError("create", s.cache.Resource.String(), err)
-	}
-	return s.store(ctx, key, created, out)
-}
-
-// GuaranteedUpdate implements storage.Interface.
-func (s *served) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
-	preconditions *storage.Preconditions, update storage.UpdateFunc, _ runtime.Object) error {
-	if s.cache.Update == nil {
-		return s.unsupported("update")
-	}
-	if err := s.admit(ctx, 0); err != nil {
-		return err
-	}
-	filtered := s.filter(ctx)
-	current := out.DeepCopyObject()
-	if err := s.cache.memory.Get(filtered, key, storage.GetOptions{IgnoreNotFound: ignoreNotFound}, current); err != nil {
-		return err
-	}
-	if err := preconditions.Check(key, current); err != nil {
-		return err
-	}
-	version, err := s.Versioner().ObjectResourceVersion(current)
-	if err != nil {
-		return err
-	}
-	updated, _, err := update(current.DeepCopyObject(), storage.ResponseMeta{ResourceVersion: version})
-	if err != nil {
-		return err
-	}
-	if s.cache.memory.Equal(key, updated) {
-		return s.cache.memory.Get(ctx, key, storage.GetOptions{}, out)
-	}
-	stored, err := s.cache.Config.Update(ctx, updated.DeepCopyObject(), current)
-	if err != nil {
-		s.cache.requestPoll()
-		return writeError("update", s.cache.Resource.String(), err)
-	}
-	return s.store(ctx, key, stored, out)
-}
-
-// Delete implements storage.Interface.
-func (s *served) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
-	validate storage.ValidateObjectFunc, _ runtime.Object, _ storage.DeleteOptions) error {
-	if s.cache.Delete == nil {
-		return s.unsupported("delete")
-	}
-	if err := s.admit(ctx, 0); err != nil {
-		return err
-	}
-	current := out.DeepCopyObject()
-	if err := s.cache.memory.Get(s.filter(ctx), key, storage.GetOptions{}, current); err != nil {
-		return err
-	}
-	if err := preconditions.Check(key, current); err != nil {
-		return err
-	}
-	if err := validate(ctx, current); err != nil {
-		return err
-	}
-	if err := s.cache.Config.Delete(ctx, current.DeepCopyObject()); err != nil && !apierrors.IsNotFound(err) {
-		s.cache.requestPoll()
-		return writeError("delete", s.cache.Resource.String(), err)
-	}
-	s.cache.mu.Lock()
-	s.cache.written.Insert(key)
-	s.cache.remove(key)
-	s.cache.mu.Unlock()
-	return memorystorage.Assign(out, current)
-}
-
-// store adds an object that the source returned to the copy, and copies it into out.
-func (s *served) store(ctx context.Context, key string, stored, out runtime.Object) error {
-	preparedKey, object, err := s.cache.prepare(stored)
-	if err == nil && preparedKey != key {
-		err = fmt.Errorf("the source returned the object %s", preparedKey)
-	}
-	if err == nil {
-		err = s.cache.encode(ctx, key, object)
-	}
-	if err != nil {
-		s.cache.requestPoll()
-		return apierrors.NewInternalError(fmt.Errorf("the source has stored %s, and returned an invalid object: %w", key, err))
-	}
-	s.cache.mu.Lock()
-	s.cache.written.Insert(key)
-	err = s.cache.put(key, object)
-	s.cache.mu.Unlock()
-	if err != nil {
-		return apierrors.NewInternalError(err)
-	}
-	return s.cache.memory.Get(ctx, key, storage.GetOptions{}, out)
-}
-
-func (s *served) unsupported(verb string) error {
-	return apierrors.NewMethodNotSupported(s.cache.Resource, verb)
-}
-
-// writeError returns the status that the source returned, or one for another error.
-func writeError(verb, resource string, err error) error {
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		return err
-	}
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return apierrors.NewTimeoutError(fmt.Sprintf("%s %s: the source did not confirm the write, which may have been "+
-			"done: %v", verb, resource, err), 0)
-	}
-	return apierrors.NewInternalError(fmt.Errorf("%s %s at the source: %w", verb, resource, err))
 }

@@ -78,7 +78,7 @@ func (e *Environment) startServers() (err error) {
 // hasNoStorage returns whether the server has no flags for a storage, because no kind is stored in
 // etcd.
 func (e *Environment) hasNoStorage() (bool, error) {
-	help, err := exec.CommandContext(e.ctx, e.server, "serve", "--help").Output() //nolint:gosec // it was built for the test
+	help, err := exec.CommandContext(e.ctx, e.server, "serve", "--help").Output()
 	if err != nil {
 		return false, fmt.Errorf("read the flags of %s: %w", e.server, err)
 	}

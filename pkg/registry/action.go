@@ -46,6 +46,8 @@ func Action[T, B Object, R runtime.Object](do func(ctx context.Context, obj T, b
 
 type action[T, B Object, R runtime.Object] func(ctx context.Context, obj T, body B) (R, error)
 
+func (action[T, B, R]) updates() {}
+
 // reservedActions contains the verbs of requests, which would be ambiguous in a role or an audit
 // event, and the subresource names that have a meaning in Kubernetes.
 var reservedActions = sets.New("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection",

@@ -31,8 +31,9 @@ type clientErrors struct{ generic.RESTOptionsGetter }
 func (c clientErrors) GetRESTOptions(resource schema.GroupResource,
 	example runtime.Object) (generic.RESTOptions, error) {
 	options, err := c.RESTOptionsGetter.GetRESTOptions(resource, example)
+	_, sourced := example.(restoptions.Sourced)
 	return restoptions.Wrap(options, func(s storage.Interface, _ string, _ func() runtime.Object) storage.Interface {
-		return clientErrorStorage{s, resource, &atomic.Uint64{}}
+		return clientErrorStorage{s, resource, &atomic.Uint64{}, sourced}
 	}), err
 }
 
@@ -41,6 +42,9 @@ type clientErrorStorage struct {
 	resource schema.GroupResource
 	// reached is a resourceVersion that etcd is known to have reached.
 	reached *atomic.Uint64
+	// sourced is true for a storage whose resourceVersions have no order with those of other
+	// replicas. It rejects these itself.
+	sourced bool
 }
 
 // checkReached returns an error if etcd has not reached a resourceVersion. The library returns
@@ -48,7 +52,7 @@ type clientErrorStorage struct {
 // Fairness seats.
 func (s clientErrorStorage) checkReached(ctx context.Context, resourceVersion string) error {
 	requested, err := s.Interface.Versioner().ParseResourceVersion(resourceVersion)
-	if err != nil || requested <= s.reached.Load() {
+	if err != nil || s.sourced || requested <= s.reached.Load() {
 		return nil // the storage reports versions that cannot be parsed
 	}
 	current, err := s.GetCurrentResourceVersion(ctx)

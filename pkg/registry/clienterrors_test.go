@@ -94,7 +94,7 @@ func TestClientErrors(t *testing.T) {
 		}, "metadata.resourceVersion"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := tc.do(clientErrorStorage{refusing{err: tc.err}, workshop.Resource("gadgets"), &atomic.Uint64{}})
+			err := tc.do(clientErrorStorage{refusing{err: tc.err}, workshop.Resource("gadgets"), &atomic.Uint64{}, false})
 			if tc.field == "" {
 				if !errors.Is(err, down) {
 					t.Errorf("got %v, want the error of the storage", err)
@@ -112,12 +112,12 @@ func TestClientErrors(t *testing.T) {
 			}
 		})
 	}
-	err := clientErrorStorage{refusing{}, workshop.Resource("gadgets"), &atomic.Uint64{}}.GetList(t.Context(), "/gadgets/",
+	err := clientErrorStorage{refusing{}, workshop.Resource("gadgets"), &atomic.Uint64{}, false}.GetList(t.Context(), "/gadgets/",
 		storage.ListOptions{Predicate: storage.SelectionPredicate{Limit: -1}}, nil)
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "limit: Invalid value: -1") {
 		t.Errorf("negative limit: got %v, want Invalid", err)
 	}
-	if version, err := (clientErrorStorage{refusing{}, workshop.Resource("gadgets"), &atomic.Uint64{}}).Versioner().ObjectResourceVersion(
+	if version, err := (clientErrorStorage{refusing{}, workshop.Resource("gadgets"), &atomic.Uint64{}, false}).Versioner().ObjectResourceVersion(
 		&v1.Gadget{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}}); version != 7 || err != nil {
 		t.Errorf("resourceVersion 7: got %d and error %v, want 7", version, err)
 	}
@@ -140,7 +140,7 @@ func (a atRevision) GetCurrentResourceVersion(context.Context) (uint64, error) {
 // reads etcd's revision only for a later version than any before.
 func TestFutureVersion(t *testing.T) {
 	asked := 0
-	s := clientErrorStorage{atRevision{revision: 7, asked: &asked}, workshop.Resource("gadgets"), &atomic.Uint64{}}
+	s := clientErrorStorage{atRevision{revision: 7, asked: &asked}, workshop.Resource("gadgets"), &atomic.Uint64{}, false}
 	list := func(version string, match metav1.ResourceVersionMatch) error {
 		return s.GetList(t.Context(), "/gadgets/", storage.ListOptions{ResourceVersion: version,
 			ResourceVersionMatch: match}, &v1.GadgetList{})

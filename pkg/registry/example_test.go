@@ -56,6 +56,6 @@ func ExampleAddSelectableFields() {
 	_, _, err := scheme.ConvertFieldLabel(kind, "spec.precision", "2")
 	fmt.Println(err)
 	// Output:
-	// purpose measures <nil> "spec.precision" is not a known field selector: only "metadata.name",
-	// "metadata.namespace", "spec.purpose"
+	// purpose measures <nil>
+	// "spec.precision" is not a known field selector: only "metadata.name", "metadata.namespace", "spec.purpose"
 }

@@ -38,6 +38,10 @@ type Status[T Object] struct {
 	Validate func(ctx context.Context, obj, old T) field.ErrorList
 }
 
+// updates marks subresources that update the object.
+func (Status[T]) updates() {}
+func (Scale[T]) updates()  {}
+
 // statusOf returns the field Status of an object.
 func statusOf[T Object](obj T) reflect.Value {
 	return reflect.ValueOf(obj).Elem().FieldByName("Status")

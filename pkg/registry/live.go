@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -24,9 +25,9 @@ import (
 	"example.com/extension-apiserver/internal/sourcecache"
 )
 
-// Live is a Source that is asked for each request. The kind has the verbs get and list, without
-// watch, so informers and garbage collection do not work with it: use Cached for these. The
-// functions receive the context of the request, from which UserFrom of
+// Live is a Source whose functions are called in each request. The kind has the verbs get and list,
+// without watch, so informers and garbage collection do not work with it: use Cached for these.
+// The functions receive the context of the request, from which UserFrom of
 // k8s.io/apiserver/pkg/endpoints/request returns the caller.
 //
 // Objects are in the type of the hub. They get their defaults and a UID as those of Cached. Errors
@@ -63,7 +64,7 @@ func (s Live[T]) check(d *description[T]) []error {
 		problems = append(problems, errors.New("set Get or List"))
 	}
 	if s.MaxBytes < 0 {
-		problems = append(problems, fmt.Errorf("MaxBytes is %d: it must be positive", s.MaxBytes))
+		problems = append(problems, fmt.Errorf("field MaxBytes is %d: must be positive", s.MaxBytes))
 	}
 	for name := range d.Subresources {
 		problems = append(problems, fmt.Errorf("the subresource %s needs a Cached source", name))
@@ -71,6 +72,7 @@ func (s Live[T]) check(d *description[T]) []error {
 	return problems
 }
 
+//nolint:unparam // it is a Source; without a store, there are no subresources
 func (s Live[T]) newStorage(d *description[T], _ generic.RESTOptionsGetter,
 	_ authorizer.Authorizer) (*genericregistry.Store, rest.Storage, error) {
 	if s.MaxBytes == 0 {
@@ -152,6 +154,10 @@ func (l liveLister[T]) NewList() runtime.Object { return l.d.newList() }
 
 // List implements rest.Lister.
 func (l liveLister[T]) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	if options != nil && options.Limit < 0 {
+		return nil, invalid(l.d.resource, "", field.ErrorList{field.Invalid(field.NewPath("limit"), options.Limit,
+			"must be greater than or equal to 0")})
+	}
 	in := LiveListOptions{Namespace: genericapirequest.NamespaceValue(ctx), LabelSelector: labels.Everything(),
 		FieldSelector: fields.Everything()}
 	if options != nil {
@@ -192,7 +198,7 @@ func (l liveLister[T]) List(ctx context.Context, options *metainternalversion.Li
 		}
 		if size += sourcecache.SizeOf(object); size > l.source.MaxBytes {
 			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the list has more than %d MiB, which is the "+
-				"limit; set limit to %d", l.source.MaxBytes>>20, max(1, items.Len()/2)))
+				"maximum; limit=%d is possible", l.source.MaxBytes>>20, max(1, items.Len()/2)))
 		}
 		items.Set(reflect.Append(items, reflect.ValueOf(object).Elem()))
 	}

@@ -72,11 +72,14 @@ type Cached[T Object] struct {
 	// sooner. A request that needs a newer copy causes a poll too, at most one each second.
 	// Default: 30 s.
 	Interval time.Duration
-	// MaxAge is the age from which the copy is not served, and the timeout of a poll. It must not
-	// be less than Interval. Default: 5 minutes, or 3 intervals if that is longer.
+	// MaxAge is the age from which the copy is not served, and the timeout of a poll. It must be
+	// at least two intervals, and longer than an interval and two polls take. Default: 5 minutes,
+	// or 3 intervals if that is longer.
 	MaxAge time.Duration
 	// MaxBytes is the maximum size of all objects, as protobuf or JSON, where each object counts
-	// for 1 KiB more. A poll that yields more fails. Default: 32 MiB.
+	// for 1 KiB more. A poll that yields more fails. It is also the maximum size of the changes
+	// within 75 seconds, for which watches keep them: a poll that yields more is applied later, or
+	// fails after MaxAge. Default: 32 MiB.
 	MaxBytes int64
 	// Visible returns whether a user may see an object. It must depend on nothing else, and must
 	// not change the object. Requests for others respond as if they did not exist. The garbage
@@ -84,13 +87,25 @@ type Cached[T Object] struct {
 	// objects that they are authorized to read.
 	Visible func(u user.Info, obj T) bool
 	// Create, Update and Delete change the source, after admission and validation. A dry run does
-	// not call them. Create and Update return the object that the source now has. Update must
-	// return a conflict, such as that of apierrors.NewConflict, if the source no longer has old,
-	// since another replica or system may have changed it. Metadata that the source does not store
-	// is lost. Errors that are not an API status become 500. Default: the verb is not supported.
+	// not call them, and two of them are not called at the same time for an object. Errors that
+	// are not an API status become 500. Default: the verb is not supported.
+	//
+	// Create and Update return the object that the source now has. Metadata that the source does
+	// not store is lost. Create returns an error such as that of apierrors.NewAlreadyExists if the
+	// source has an object with the name, since another replica may have created it. Update returns
+	// a conflict, such as that of apierrors.NewConflict, if the source no longer has old; then the
+	// server reads the source again, and repeats the update once. Delete returns when the object no
+	// longer exists.
+	//
+	// Clients that send a resourceVersion, as controllers do in updates, get 409 if it is from
+	// another replica.
 	Create func(ctx context.Context, obj T) (T, error)
 	Update func(ctx context.Context, obj, old T) (T, error)
 	Delete func(ctx context.Context, obj T) error
+	// KeepsMetadata is true if Create and Update store all metadata, including finalizers and
+	// deletionTimestamp. Otherwise, the server rejects finalizers, and deletes dependents in the
+	// background only.
+	KeepsMetadata bool
 }
 
 // Cache is the copy of the objects of a Cached source, for Watch. All methods can be called
@@ -140,14 +155,15 @@ func (s Cached[T]) check(d *description[T]) []error {
 		problems = append(problems, errors.New("set either List or Watch"))
 	}
 	s = s.withDefaults()
-	if s.Interval < 0 || s.MaxAge < s.Interval {
-		problems = append(problems, fmt.Errorf("Interval is %s and MaxAge %s: MaxAge must not be less", s.Interval, s.MaxAge))
+	if s.Interval < 0 || s.MaxAge < 2*s.Interval {
+		problems = append(problems, fmt.Errorf("field MaxAge is %s with the Interval %s: must be at least twice as long",
+			s.MaxAge, s.Interval))
 	}
 	if s.MaxBytes < 0 {
-		problems = append(problems, fmt.Errorf("MaxBytes is %d: it must be positive", s.MaxBytes))
+		problems = append(problems, fmt.Errorf("field MaxBytes is %d: must be positive", s.MaxBytes))
 	}
-	for _, name := range []string{"status", "scale"} {
-		if _, ok := d.Subresources[name]; ok && s.Update == nil {
+	for name, subresource := range d.Subresources {
+		if _, ok := subresource.(interface{ updates() }); ok && s.Update == nil {
 			problems = append(problems, fmt.Errorf("the subresource %s needs Update", name))
 		}
 	}
@@ -158,7 +174,7 @@ func (s Cached[T]) newStorage(d *description[T], optsGetter generic.RESTOptionsG
 	a authorizer.Authorizer) (*genericregistry.Store, rest.Storage, error) {
 	s = s.withDefaults()
 	config := sourcecache.Config{Resource: d.resource, Interval: s.Interval, MaxAge: s.MaxAge, MaxBytes: s.MaxBytes,
-		Prepare: d.prepareSourced}
+		Prepare: d.prepareSourced, KeepsMetadata: s.KeepsMetadata}
 	//nolint:forcetypeassert // all objects of the kind are T
 	{
 		if s.List != nil {
@@ -200,7 +216,8 @@ type sourced struct {
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
 func (s sourced) GetRESTOptions(of schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
-	return s.RESTOptionsGetter.GetRESTOptions(of, restoptions.Sourced{Object: example, Decorator: s.cache.Decorate})
+	return s.RESTOptionsGetter.GetRESTOptions(of, restoptions.Sourced{Object: example, Decorator: s.cache.Decorate,
+		KeepsMetadata: s.cache.KeepsMetadata})
 }
 
 // sourceSpace is the namespace of the UIDs that the kit derives.

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sourcecache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
+
+	"example.com/extension-apiserver/internal/memorystorage"
+)
+
+// Create implements storage.Interface.
+func (s *served) Create(ctx context.Context, key string, obj, out runtime.Object, _ uint64) error {
+	if err := s.admit(ctx, 0); err != nil {
+		return err
+	}
+	if version, err := s.Versioner().ObjectResourceVersion(obj); err == nil && version != 0 {
+		return storage.ErrResourceVersionSetOnCreate
+	}
+	defer s.lock(key)()
+	return s.create(ctx, key, obj, out)
+}
+
+// lock serializes the writes of an object, so that the copy gets the last result of the source.
+func (s *served) lock(key string) (unlock func()) {
+	s.cache.writes.LockKey(key)
+	return func() { _ = s.cache.writes.UnlockKey(key) } // it is locked
+}
+
+// create is Create with the lock.
+func (s *served) create(ctx context.Context, key string, obj, out runtime.Object) error {
+	if s.cache.Create == nil {
+		return s.unsupported("create")
+	}
+	if s.cache.memory.Has(key) {
+		return storage.NewKeyExistsError(key, 0)
+	}
+	accessor, err := meta.Accessor(obj)
+	if err != nil {
+		return err
+	}
+	if len(accessor.GetFinalizers()) > 0 && !s.cache.KeepsMetadata {
+		return s.noFinalizers()
+	}
+	given := obj.DeepCopyObject()
+	if accessor, err = meta.Accessor(given); err != nil {
+		return err
+	}
+	// Until the source returns another one, the UID is derived, as in the copies of other replicas.
+	accessor.SetUID("")
+	if err := s.reserve(key, given); err != nil {
+		return err
+	}
+	created, err := s.call("create", func() (runtime.Object, error) { return s.cache.Create(ctx, given) })
+	if err != nil {
+		return err
+	}
+	return s.store(ctx, key, created, out)
+}
+
+// GuaranteedUpdate implements storage.Interface. After a conflict at the source, it reads the source
+// again, and repeats the update once.
+func (s *served) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, update storage.UpdateFunc, _ runtime.Object) error {
+	if err := s.admit(ctx, 0); err != nil {
+		return err
+	}
+	called := time.Now()
+	err := s.updateOnce(ctx, key, out, ignoreNotFound, preconditions, update)
+	if conflict, ok := errors.AsType[sourceConflict](err); ok {
+		if s.cache.refresh(ctx, called) != nil {
+			return conflict.error
+		}
+		err = s.updateOnce(ctx, key, out, ignoreNotFound, preconditions, update)
+	}
+	if conflict, ok := errors.AsType[sourceConflict](err); ok {
+		return conflict.error
+	}
+	return err
+}
+
+// sourceConflict is a conflict at the source: it has another object than the copy.
+type sourceConflict struct{ error }
+
+func (s *served) updateOnce(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, update storage.UpdateFunc) error {
+	defer s.lock(key)()
+	current := out.DeepCopyObject()
+	if err := s.cache.memory.Get(s.filter(ctx), key, storage.GetOptions{IgnoreNotFound: ignoreNotFound},
+		current); err != nil {
+		return err
+	}
+	if err := preconditions.Check(key, current); err != nil {
+		return err
+	}
+	version, err := s.Versioner().ObjectResourceVersion(current)
+	if err != nil {
+		return err
+	}
+	updated, _, err := update(current.DeepCopyObject(), storage.ResponseMeta{ResourceVersion: version})
+	if err != nil {
+		return err
+	}
+	if version == 0 { // the object does not exist, or the user may not see it
+		return s.create(ctx, key, updated, out)
+	}
+	if s.cache.Update == nil {
+		return s.unsupported("update")
+	}
+	if s.cache.memory.Equal(key, updated) {
+		return s.cache.memory.Get(ctx, key, storage.GetOptions{}, out)
+	}
+	if changed, err := finalizersChanged(current, updated); err != nil {
+		return err
+	} else if changed && !s.cache.KeepsMetadata {
+		return s.noFinalizers()
+	}
+	if err := s.reserve(key, updated); err != nil {
+		return err
+	}
+	stored, err := s.call("update", func() (runtime.Object, error) {
+		return s.cache.Update(ctx, updated.DeepCopyObject(), current)
+	})
+	if apierrors.IsConflict(err) {
+		return sourceConflict{err}
+	}
+	if err != nil {
+		return err
+	}
+	return s.store(ctx, key, stored, out)
+}
+
+// finalizersChanged returns whether an update changes the finalizers or begins a deletion that waits
+// for them.
+func finalizersChanged(current, updated runtime.Object) (bool, error) {
+	before, err := meta.Accessor(current)
+	if err != nil {
+		return false, err
+	}
+	after, err := meta.Accessor(updated)
+	if err != nil {
+		return false, err
+	}
+	return !slices.Equal(before.GetFinalizers(), after.GetFinalizers()) ||
+		(before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil), nil
+}
+
+func (s *served) noFinalizers() error {
+	return apierrors.NewBadRequest(fmt.Sprintf("write %s: the source does not store finalizers", s.cache.Resource))
+}
+
+// reserve returns an error if the copy has no space for an object. It is called before the source
+// stores the object.
+func (s *served) reserve(key string, obj runtime.Object) error {
+	size := SizeOf(obj)
+	s.cache.mu.Lock()
+	defer s.cache.mu.Unlock()
+	if !s.cache.fits(key, size) {
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("all objects of %s have more than %d MiB, which is "+
+			"the limit", s.cache.Resource, s.cache.MaxBytes>>20))
+	}
+	if !s.cache.churn.AllowN(time.Now(), int(size)) {
+		return apierrors.NewTooManyRequests(fmt.Sprintf("%s change too fast", s.cache.Resource), 1)
+	}
+	return nil
+}
+
+// call calls a function of the source. If it fails, the source may have another object than the copy.
+func (s *served) call(verb string, function func() (runtime.Object, error)) (obj runtime.Object, err error) {
+	func() {
+		defer contain(s.cache.Resource, &err)
+		obj, err = function()
+	}()
+	if err == nil {
+		return obj, nil
+	}
+	s.cache.requestPoll()
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return nil, err
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return nil, apierrors.NewTimeoutError(fmt.Sprintf("%s %s: the source did not confirm the write, which may have "+
+			"been done: %v", verb, s.cache.Resource, err), 0)
+	}
+	return nil, apierrors.NewInternalError(fmt.Errorf("%s %s at the source: %w", verb, s.cache.Resource, err))
+}
+
+// Delete implements storage.Interface.
+func (s *served) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc, _ runtime.Object, _ storage.DeleteOptions) error {
+	if s.cache.Delete == nil {
+		return s.unsupported("delete")
+	}
+	if err := s.admit(ctx, 0); err != nil {
+		return err
+	}
+	defer s.lock(key)()
+	current := out.DeepCopyObject()
+	if err := s.cache.memory.Get(s.filter(ctx), key, storage.GetOptions{}, current); err != nil {
+		return err
+	}
+	if err := preconditions.Check(key, current); err != nil {
+		return err
+	}
+	if err := validate(ctx, current); err != nil {
+		return err
+	}
+	if _, err := s.call("delete", func() (runtime.Object, error) {
+		return nil, s.cache.Delete(ctx, current.DeepCopyObject())
+	}); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	s.cache.mu.Lock()
+	defer s.cache.mu.Unlock()
+	s.cache.written[key] = time.Now()
+	if deleted := s.cache.remove(key); deleted != nil {
+		current = deleted
+	}
+	return memorystorage.Assign(out, current)
+}
+
+// store adds an object that the source returned to the copy, and copies it into out.
+func (s *served) store(ctx context.Context, key string, stored, out runtime.Object) error {
+	preparedKey, object, err := s.cache.prepare(stored)
+	if err == nil && preparedKey != key {
+		err = fmt.Errorf("it has the key %s", preparedKey)
+	}
+	if err == nil {
+		err = s.cache.encode(ctx, key, object, true)
+	}
+	if err == nil {
+		s.cache.mu.Lock()
+		s.cache.written[key] = time.Now()
+		err = s.cache.put(key, object, SizeOf(object))
+		s.cache.mu.Unlock()
+	}
+	if err != nil {
+		s.cache.requestPoll()
+		return apierrors.NewInternalError(fmt.Errorf("read %s that the source has stored: %w", key, err))
+	}
+	return s.cache.memory.Get(ctx, key, storage.GetOptions{}, out)
+}
+
+func (s *served) unsupported(verb string) error {
+	return apierrors.NewMethodNotSupported(s.cache.Resource, verb)
+}
