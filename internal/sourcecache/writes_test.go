@@ -23,7 +23,9 @@ import (
 // apply updates a pod, or creates it if it does not exist, as server-side apply does.
 func apply(ctx context.Context, s *served, name, node string) error {
 	return s.GuaranteedUpdate(ctx, "/pods/"+name, &example.Pod{}, true, nil,
-		func(runtime.Object, storage.ResponseMeta) (runtime.Object, *uint64, error) { return pod(name, node), nil, nil }, nil)
+		func(runtime.Object, storage.ResponseMeta) (runtime.Object, *uint64, error) {
+			return pod(name, node), nil, nil
+		}, nil)
 }
 
 // TestApply checks that apply creates an object that does not exist, and changes no object that the

@@ -855,7 +855,7 @@ func TestEachExistingCheckFails(t *testing.T) {
 		}}, next}
 	})
 	readOnly := target
-	readOnly.Resource = "parts.v1.workshop.example.com"
+	readOnly.Resource, readOnly.Actions = "parts.v1.workshop.example.com", nil
 	if readOnly.Sample, err = conformance.ReadSample("../../sample/objects/part.yaml"); err != nil {
 		t.Fatal(err)
 	}
