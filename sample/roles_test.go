@@ -31,6 +31,7 @@ func TestRoles(t *testing.T) {
 	if diff := cmp.Diff(map[string][]string{
 		"workshop-view": {
 			"workshop.example.com gadgets: get list watch",
+			"workshop.example.com parts: get list watch",
 			"workshop.example.com widgets: get list watch",
 			"workshop.example.com widgets/scale: get",
 			"workshop.example.com widgets/status: get",
