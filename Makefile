@@ -105,8 +105,12 @@ test-security: needs-test controlplane build ## Run each attack on the server fo
 	ATTACK_FOR=$(or $(ATTACK_FOR),60s) ATTACK_P99=1s go test -timeout 120m -run '^($(or $(RUN),TestAttacks|TestCosts|TestUnreadResponses|TestCancelled|TestReaders|TestObjectsLeaveSelectors|TestWatchEncodings|TestRejectedWatches|TestLogs|TestGeneratedRequests|TestLargeWrites))$$' -v ./test/security/limits
 
 .PHONY: test-quickstart
-test-quickstart: needs-kind-generate controlplane ## Follow docs/start and docs/build, and create and upgrade projects (25 minutes). Needs Docker for kind.
-	go test -tags quickstart -timeout 50m -v -run '^Test(Quickstart|Deployed|Upgrade|UpstreamTypes|Backups)$$' ./test/docs ./test/project
+test-quickstart: needs-kind-generate controlplane ## Follow docs/start and docs/build, and create and upgrade projects (30 minutes). Needs Docker for kind.
+	go test -tags quickstart -timeout 50m -v -run '^Test(Quickstart|Deployed|Upgrade|UpstreamTypes|Backups|Inventory)$$' ./test/docs ./test/project
+
+.PHONY: test-gitops
+test-gitops: needs-test controlplane ## Install and upgrade the sample with the engines of Argo CD, Flux and Helm.
+	cd test/gitops && KUBEBUILDER_ASSETS=$(CURDIR)/bin/1.37 go test -timeout 20m ./...
 
 .PHONY: test-fips
 test-fips: needs-fips controlplane build-fips ## Test the binaries of `make build-fips`.
