@@ -339,7 +339,8 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestLimitHistory checks that the history has a size limit, and that older resourceVersions expire.
+// TestLimitHistory checks that the history has a size limit, that older resourceVersions expire, and
+// that watches get a bookmark when the resourceVersion advances.
 func TestLimitHistory(t *testing.T) {
 	s := New("/pods/", newPod)
 	s.LimitHistory(100, func(obj runtime.Object) int64 { return int64(len(obj.(*example.Pod).Spec.NodeName)) })
@@ -361,8 +362,18 @@ func TestLimitHistory(t *testing.T) {
 		}
 	}
 	before := s.revision
-	<-time.After(2 * time.Millisecond)
+	events, err := s.Watch(t.Context(), "/pods/", storage.ListOptions{Predicate: storage.Everything, Recursive: true,
+		ProgressNotify: true, ResourceVersion: strconv.FormatUint(before, 10)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	<-time.After(50 * time.Millisecond)
 	s.Advance()
+	if event := next(t, events); event.Type != watch.Bookmark ||
+		event.Object.(*example.Pod).ResourceVersion != strconv.FormatUint(s.revision, 10) {
+		t.Errorf("got %s %v, want a bookmark of %d", event.Type, event.Object, s.revision)
+	}
 	if s.revision <= before || s.Foreign(before) || time.Since(Time(s.revision)) > time.Minute {
 		t.Errorf("got the revision %d of %s after %d", s.revision, Time(s.revision), before)
 	}

@@ -65,6 +65,7 @@ type watcher struct {
 	prefix   string
 	opts     storage.ListOptions
 	revision uint64 // of the last change that was sent
+	progress bool   // a bookmark follows the changes that are not sent yet
 	result   chan watch.Event
 	ctx      context.Context //nolint:containedctx // of the watch
 	cancel   context.CancelFunc
@@ -135,16 +136,23 @@ func (w *watcher) next() error {
 			}
 		}
 	}
+	if len(changes) == 0 && now > w.revision { // the revision advanced
+		w.progress = w.opts.ProgressNotify
+	}
 	w.revision = now
+	if w.progress && len(changes) < batch {
+		w.progress = false
+		if err := w.bookmark(false); err != nil {
+			return err
+		}
+	}
 	select {
 	case <-w.ctx.Done():
 		return w.ctx.Err()
 	case <-changed:
 		return nil
 	case <-progress:
-		if w.opts.ProgressNotify {
-			return w.bookmark(false)
-		}
+		w.progress = w.opts.ProgressNotify
 		return nil
 	}
 }

@@ -880,7 +880,7 @@ func TestEachExistingCheckFails(t *testing.T) {
 		"existing/label-selector": "no label selectors",
 		"existing/field-selector": "no field selectors", "existing/missing": "finds missing objects",
 		"existing/kubectl": "404 is 500", "existing/uid": "another uid each time",
-		"existing/pages": "tokens are ignored", "existing/watch": "watches without initial events",
+		"existing/pages": "lists lose the last", "existing/watch": "watches without initial events",
 		"existing/watch-list": "no bookmarks", "existing/read-only": "finds missing objects",
 	} {
 		t.Run(id, func(t *testing.T) {
