@@ -55,7 +55,7 @@ func TestApply(t *testing.T) {
 		if diff := cmp.Diff([]string{"update a", "create c"}, calls); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
-		s.cache.Config.Create = nil
+		s.cache.Create = nil
 		if err := apply(alice, s, "d", "alice"); !apierrors.IsMethodNotSupported(err) {
 			t.Errorf("apply a new object without Create: got %v, want 405", err)
 		}
@@ -118,12 +118,15 @@ func TestPanics(t *testing.T) {
 func TestRejectedWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &system{pods: []*example.Pod{pod("a", "1")}}
-		called := func(context.Context, runtime.Object) (runtime.Object, error) {
-			t.Error("the source is called")
-			return nil, errors.New("it is called")
-		}
-		s := start(t, Config{List: source.list, Create: called,
-			Update: func(ctx context.Context, obj, _ runtime.Object) (runtime.Object, error) { return called(ctx, obj) }})
+		s := start(t, Config{List: source.list,
+			Create: func(_ context.Context, obj runtime.Object) (runtime.Object, error) {
+				t.Error("Create is called")
+				return obj, nil
+			},
+			Update: func(_ context.Context, obj, _ runtime.Object) (runtime.Object, error) {
+				t.Error("Update is called")
+				return obj, nil
+			}})
 		synctest.Wait()
 		finalizer := pod("b", "")
 		finalizer.Finalizers = []string{"example.org/f"}

@@ -121,7 +121,9 @@ func TestInventory(t *testing.T) {
 		! grep -r 'embedded-storage\|external-etcd' manifests`)
 	p.take("inventory/kind.go", filepath.Join("registry", "dbaas", "inventoryitem", "inventoryitem.go"))
 	p.shell(`rm registry/dbaas/inventoryitem/inventoryitem_test.go # its list is another
-		sed -i 's|inventoryitem.Kind.NewStorage|inventory.Kind().NewStorage|; s|^\treturn apiserver.API{|\tinventory := \&inventoryitem.Inventory{}\n&|; s|^\t\tOpenAPI: |\t\tFlags: []apiserver.Flags{inventory},\n&|' api.go
+		sed -i 's|inventoryitem.Kind.NewStorage|inventory.Kind().NewStorage|' api.go
+		sed -i 's|^\treturn apiserver.API{|\tinventory := \&inventoryitem.Inventory{}\n&|' api.go
+		sed -i 's|^\t\tOpenAPI: |\t\tFlags: []apiserver.Flags{inventory},\n&|' api.go
 		gofmt -l -w . && go vet ./...`)
 	p.take("inventory/inventory_test.go", "inventory_test.go")
 	p.shell("go test -v -timeout=20m -run='^Test(API|RoundTrip|Inventory)$' .")
