@@ -75,7 +75,7 @@ func TestDirectDiscovery(t *testing.T) {
 		if gv != gadgetCase.resource.GroupVersion() {
 			continue
 		}
-		namespaced, got := map[string]bool{"identityreviews": false}, map[string]bool{}
+		namespaced, got := map[string]bool{"identityreviews": false, "parts": false}, map[string]bool{}
 		for _, k := range kindCases {
 			namespaced[k.resource.Resource] = k.namespaced
 		}

@@ -120,7 +120,8 @@ func TestWidgetMapper(t *testing.T) {
 	category, found := restmapper.NewDiscoveryCategoryExpander(cached).Expand("workshop")
 	// The expander returns each resource once per version.
 	slices.SortFunc(category, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
-	want := []schema.GroupResource{gadgetCase.resource.GroupResource(), widgetCase.resource.GroupResource()}
+	want := []schema.GroupResource{gadgetCase.resource.GroupResource(),
+		gadgetCase.resource.GroupVersion().WithResource("parts").GroupResource(), widgetCase.resource.GroupResource()}
 	if diff := cmp.Diff(want, slices.Compact(category)); diff != "" || !found {
 		t.Errorf("category workshop, found %t (-want +got):\n%s", found, diff)
 	}

@@ -119,7 +119,15 @@ func (s checkObjects) clusterScoped() []check {
 	dry.path += "?dryRun=All"
 	selected := row("deletecollection", "DELETE", base+"?fieldSelector=metadata.name="+created+"-2", "", nil, nil, 200)
 	selected.want = one(selecting(selected.want[0], nameIs(created+"-2"), nil))
+	part := func(verb, path, name string) check {
+		return check{version: gv.Version, resource: "parts", verb: verb, method: "GET",
+			path: "/apis/" + gv.String() + "/parts" + path, status: 200,
+			want: one(resourceCheck(gv, verb, "parts", "", "", name))}
+	}
 	return []check{
+		part("get", "/bolt", "bolt"),
+		part("list", "", ""),
+		part("watch", "?watch=1&timeoutSeconds=30", ""),
 		row("create", "POST", base, "", nil, copyOf(gadget, created), 201),
 		row("get", "GET", gadget, s.gadget, nil, nil, 200),
 		row("list", "GET", base, "", nil, nil, 200),
