@@ -136,7 +136,7 @@ func (w work) writeProject(p *project, o newOptions, d data) error {
 }
 
 // writeMods writes the go.mod of the project and of its types. Both begin with the versions of the
-// kit, as it was tested; go mod tidy removes what is not needed.
+// kit, with which it is tested. go mod tidy removes the others.
 func writeMods(p *project, o newOptions, kitMod *modfile.File) error {
 	server, types := &modfile.File{}, &modfile.File{}
 	for _, m := range []struct {
