@@ -8,11 +8,9 @@ package memorystorage
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -84,22 +82,6 @@ type item struct {
 	key      string
 	object   runtime.Object
 	revision uint64
-}
-
-// change is a change of an object. before is nil for a creation, after for a deletion.
-type change struct {
-	revision      uint64
-	key           string
-	before, after runtime.Object
-	size          int64 // bytes
-}
-
-// object returns the object after the change, or the deleted one.
-func (c change) object() runtime.Object {
-	if c.after == nil {
-		return c.before
-	}
-	return c.after
 }
 
 // New returns an empty Storage. All keys start with prefix. newObject returns an empty object, for
@@ -177,38 +159,6 @@ func (s *Storage) put(key string, before, obj runtime.Object) (runtime.Object, e
 	s.objects.ReplaceOrInsert(item{key: key, object: stored, revision: s.revision})
 	s.record(change{revision: s.revision, key: key, before: before, after: stored})
 	return stored, nil
-}
-
-// LimitHistory limits the size of the objects in the history, except the last change. Call it before
-// the first change.
-func (s *Storage) LimitHistory(bytes int64, sizeOf func(runtime.Object) int64) {
-	s.maxSize, s.sizeOf = bytes, sizeOf
-}
-
-// record adds a change to the history, and wakes watches. The caller holds the lock.
-func (s *Storage) record(c change) {
-	if s.sizeOf != nil {
-		// The object before a change is that after an earlier one.
-		if c.size = s.sizeOf(c.object()); c.size > s.maxSize {
-			c.size = s.maxSize
-		}
-		s.size += c.size
-	}
-	s.history = append(s.history, c)
-	excess := max(0, len(s.history)-max(minHistory, s.objects.Len()))
-	for _, old := range s.history[:excess] {
-		s.size -= old.size
-	}
-	for ; s.size > s.maxSize; excess++ {
-		s.size -= s.history[excess].size
-	}
-	if excess > 0 {
-		s.oldest = s.history[excess-1].revision
-		clear(s.history[:excess])
-		s.history = s.history[excess:]
-	}
-	close(s.changed)
-	s.changed = make(chan struct{})
 }
 
 // get returns the item of a key; it has no object if there is none.
@@ -500,95 +450,6 @@ func (s *Storage) equal(found item, updated runtime.Object) bool {
 	return apiequality.Semantic.DeepEqual(found.object, same)
 }
 
-// Has returns whether an object is stored.
-func (s *Storage) Has(key string) bool { return s.get(key).object != nil }
-
-// Equal returns whether an object is stored with this content.
-func (s *Storage) Equal(key string, object runtime.Object) bool {
-	found := s.get(key)
-	return found.object != nil && s.equal(found, object)
-}
-
-// Replace stores the objects by key, and removes those whose key it may not keep.
-func (s *Storage) Replace(objects map[string]runtime.Object, keep func(key string) bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, key := range slices.Sorted(maps.Keys(objects)) {
-		found, _ := s.objects.Get(item{key: key})
-		if found.object == nil || !s.equal(found, objects[key]) {
-			if _, err := s.put(key, found.object, objects[key]); err != nil {
-				return err
-			}
-		}
-	}
-	var gone []item
-	s.objects.Ascend(func(i item) bool {
-		if !keep(i.key) {
-			gone = append(gone, i)
-		}
-		return true
-	})
-	for _, i := range gone {
-		s.forget(i)
-	}
-	return nil
-}
-
-// Put stores an object, unless it is stored with this content.
-func (s *Storage) Put(key string, object runtime.Object) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found, _ := s.objects.Get(item{key: key})
-	if found.object != nil && s.equal(found, object) {
-		return nil
-	}
-	_, err := s.put(key, found.object, object)
-	return err
-}
-
-// Remove removes an object, and returns it with the resourceVersion of its deletion, or nil if it is
-// not stored.
-func (s *Storage) Remove(key string) runtime.Object {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found, ok := s.objects.Get(item{key: key})
-	if !ok {
-		return nil
-	}
-	s.forget(found)
-	deleted := found.object.DeepCopyObject()
-	if s.versioner.UpdateObject(deleted, s.revision) != nil {
-		return nil
-	}
-	return deleted
-}
-
-// Advance raises the resourceVersion to the current time, of which Time reports it, and informs
-// watches.
-func (s *Storage) Advance() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := uint64(time.Now().UnixMilli())<<idBits | s.revision%s.step
-	if now <= s.revision || s.step != 1<<idBits {
-		return
-	}
-	s.revision = now
-	close(s.progress)
-	s.progress = make(chan struct{})
-}
-
-// Time returns a time until which the Storage that made a resourceVersion did not have a later state.
-func Time(resourceVersion uint64) time.Time {
-	return time.UnixMilli(int64(resourceVersion >> idBits))
-}
-
-// forget removes an object. The caller holds the lock.
-func (s *Storage) forget(i item) {
-	s.revision += s.step
-	s.objects.Delete(i)
-	s.record(change{revision: s.revision, key: i.key, before: i.object})
-}
-
 // Stats implements storage.Interface.
 func (s *Storage) Stats(context.Context) (storage.Stats, error) {
 	s.mu.Lock()
@@ -623,23 +484,4 @@ func (s *Storage) CompactRevision() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return int64(s.oldest) //nolint:gosec // < 2^63
-}
-
-// closed is a closed channel.
-var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
-
-// after returns the next changes after a revision, the revision of the last of them or the current
-// one, and channels that are closed when there are more changes and by the next request for progress.
-// ok is false if the changes are not known.
-func (s *Storage) after(revision uint64) (changes []change, now uint64, changed, progress <-chan struct{}, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	first := sort.Search(len(s.history), func(i int) bool { return s.history[i].revision > revision })
-	ok = revision >= s.oldest && revision <= s.revision
-	if len(s.history)-first > batch {
-		// A watch whose reader is slow must not keep the others.
-		changes = slices.Clone(s.history[first : first+batch])
-		return changes, changes[batch-1].revision, closed, s.progress, ok
-	}
-	return slices.Clone(s.history[first:]), s.revision, s.changed, s.progress, ok
 }
