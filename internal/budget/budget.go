@@ -16,6 +16,7 @@ import (
 // served in order. A user who has reached the limit of a user is skipped.
 type Budget struct {
 	total, perUser int64
+	free           func(taken int64) int64 // or nil
 
 	mutex    sync.Mutex
 	taken    int64
@@ -47,6 +48,11 @@ type waiting struct {
 func New(total, perUser int64) *Budget {
 	return &Budget{total: total, perUser: perUser, users: map[string]*userShares{}}
 }
+
+// LimitTo limits the sum of all shares to what free returns, in addition to the total. free gets
+// the present sum, and is called by one goroutine at a time. The limit of one user remains
+// available. Call LimitTo before Take.
+func (b *Budget) LimitTo(free func(taken int64) int64) { b.free = free }
 
 // Take waits for a share until the context ends. A share that is larger than the total counts as
 // the total. Call release, once, to return it. A request that has a share must not take another,
@@ -110,7 +116,7 @@ func (b *Budget) InUse() int64 {
 func (b *Budget) admitWaiting() {
 	for i := b.next(); i >= 0; i = b.next() {
 		w := b.queue[i]
-		if b.taken > 0 && b.taken+w.share > max(b.total-b.reserved, b.perUser) {
+		if b.taken > 0 && b.taken+w.share > b.available() {
 			return
 		}
 		b.taken += w.share
@@ -121,6 +127,15 @@ func (b *Budget) admitWaiting() {
 		b.leaveQueue(i)
 		close(w.ready)
 	}
+}
+
+// available returns the present limit of the sum of all shares.
+func (b *Budget) available() int64 {
+	available := b.total - b.reserved
+	if b.free != nil {
+		available = min(available, b.free(b.taken))
+	}
+	return max(available, b.perUser)
 }
 
 // next returns the index in the queue of the next request, or -1 if there is none.

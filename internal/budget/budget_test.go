@@ -177,3 +177,46 @@ func TestTakeCancelled(t *testing.T) {
 		}
 	})
 }
+
+// TestLimitTo checks that all shares together have what is free, and at least the limit of a user.
+func TestLimitTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(10, 4)
+		free := int64(7)
+		b.LimitTo(func(int64) int64 { return free })
+		var served []string
+		var releases []func()
+		take := func(user string, share int64) {
+			go func() {
+				release, err := b.Take(t.Context(), user, share)
+				if err != nil {
+					t.Errorf("%s: %v", user, err)
+				}
+				served, releases = append(served, user), append(releases, release)
+			}()
+			synctest.Wait()
+		}
+		want := func(names ...string) {
+			t.Helper()
+			if !slices.Equal(served, names) {
+				t.Fatalf("got %v served, want %v", served, names)
+			}
+		}
+		take("a", 4)
+		take("b", 3)
+		want("a", "b")
+		take("c", 1) // 8 are more than 7
+		want("a", "b")
+		free = -1
+		releases[0]()
+		synctest.Wait()
+		want("a", "b", "c") // a user's 4 remain available
+		take("d", 1)
+		want("a", "b", "c")
+		releases[1]()
+		synctest.Wait()
+		want("a", "b", "c", "d")
+		releases[2]()
+		releases[3]()
+	})
+}

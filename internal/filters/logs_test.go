@@ -18,6 +18,8 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+
+	"example.com/extension-apiserver/internal/objectsizes"
 )
 
 // TestLongRunningLogs checks that a log request has no timeout, and that it starts with a seat of
@@ -56,7 +58,7 @@ func TestLongRunningLogs(t *testing.T) {
 func TestLogSeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		level := &oneLevel{}
-		s := newSeats(level, func(context.Context) bool { return false }, newTurns(1, noCounts))
+		s := newSeats(level, func(context.Context) bool { return false }, newTurns(1, noCounts, objectsizes.New()))
 		ctx := withSeat(t.Context())
 		began, end, ended := make(chan struct{}), make(chan struct{}), make(chan any, 1)
 		go func() {

@@ -46,6 +46,9 @@ const (
 	memoryTotal = 192 << 20
 	// memoryUsers is the number of users that can use all of the memory together.
 	memoryUsers = 3
+	// All users together may write 1/writtenTotal of that memory, and one user 1/writtenUser, as
+	// JSON of large objects, while the watch cache keeps them. There they take twice as much.
+	writtenTotal, writtenUser = 4, 6
 	// smallCost is the maximum cost of requests that priority and fairness limits well enough by
 	// their number.
 	smallCost = 512 << 10
@@ -60,6 +63,9 @@ const (
 	// listedCost is the cost of an object in a streamed list, which is converted to the version of
 	// the request.
 	listedCost = 600
+	// gzipCost is the cost of the compression of a list, which the library begins at 128 KiB. Lists
+	// of up to fewObjects are shorter, or large enough to count otherwise.
+	gzipCost, fewObjects = 1280 << 10, 100
 	// wholeByteCost and wholeObjectCost are the costs of a byte of JSON and of an object in a list
 	// that is not streamed: the converted objects and the whole response.
 	wholeByteCost, wholeObjectCost = 2, 2 << 10
@@ -108,12 +114,17 @@ func NewMemory(config *genericapiserver.Config, sizes *objectsizes.Sizes, turns 
 		maxBody = math.MaxInt64 / (byteCost + valueCost) / 2
 	}
 	total := int64(memoryTotal)
-	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+	limit := debug.SetMemoryLimit(-1)
+	if limit < math.MaxInt64 {
 		total = limit / 2
 	}
-	sizes.LimitWrites(total/2, total/3)
+	sizes.LimitWrites(total/writtenTotal, total/writtenUser)
+	shares := budget.New(total, total/memoryUsers)
+	if limit < math.MaxInt64 {
+		shares.LimitTo((&headroom{most: limit / 3 * 2}).free) // a heap in use beyond that is collected all the time
+	}
 	return &Memory{
-		budget: budget.New(total, total/memoryUsers), total: total, perUser: total / memoryUsers, turns: turns,
+		budget: shares, total: total, perUser: total / memoryUsers, turns: turns,
 		bodies: fairness.New(fairness.Limits{PerKey: userBodies, Queued: waitingBodies}),
 		read:   semaphore.NewWeighted(allBodies), watches: fairness.New(fairness.Limits{PerKey: userInitial}),
 		counts: config.StorageObjectCountTracker,
@@ -356,7 +367,11 @@ func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo
 	}
 	asTable := buffered(req.Header.Get("Accept"))
 	if info.Verb == "list" && !fromEtcd && !pretty(req) && !asTable {
-		return objects * listedCost, nil
+		cost := objects * listedCost
+		if objects > fewObjects {
+			cost += gzipCost
+		}
+		return cost, nil
 	}
 	// The returned objects may be the largest.
 	size := objects * largest

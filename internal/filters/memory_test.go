@@ -53,7 +53,7 @@ func testMemory(t *testing.T) *Memory {
 		}
 	}
 	return NewMemory(&genericapiserver.Config{StorageObjectCountTracker: counts, MaxRequestBodyBytes: 3 << 20,
-		Serializer: testCodecs, RequestTimeout: time.Minute}, sizes, NewTurns(counts))
+		Serializer: testCodecs, RequestTimeout: time.Minute}, sizes, NewTurns(counts, sizes))
 }
 
 // memoryRequest returns a request of a user.
@@ -72,7 +72,7 @@ func memoryRequest(ctx context.Context, name string, info genericapirequest.Requ
 func TestCostOfObjects(t *testing.T) {
 	const table, metadata = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json",
 		"application/vnd.kubernetes.protobuf; as = PartialObjectMetadataList"
-	const size, streamed = 100_000_000 * wholeByteCost, 10_000 * listedCost
+	const size, streamed = 100_000_000 * wholeByteCost, 10_000*listedCost + gzipCost
 	const all = size + 10_000*wholeObjectCost
 	for _, tc := range []struct {
 		verb, resource, query, accept, agent string
@@ -86,7 +86,7 @@ func TestCostOfObjects(t *testing.T) {
 		{"list", "many", "limit=10", table, "", 10 * (largestObject*wholeByteCost + wholeObjectCost)},
 		{"list", "many", "limit=500&resourceVersion=0", table, "", all},
 		{"list", "many", "limit=-1", table, "", all},
-		{"list", "few", "resourceVersion=0", "", "", streamed / 100},
+		{"list", "few", "resourceVersion=0", "", "", 100 * listedCost},
 		{"list", "new", "", table, "", memoryTotal / memoryUsers},
 		{"list", "elsewhere", "", table, "", 0},
 		{"list", "many", "resourceVersion=1&resourceVersionMatch=Exact", "", "", all},
@@ -387,7 +387,7 @@ func TestLargeWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := genericapirequest.WithUser(t.Context(), &user.DefaultInfo{Name: "a"})
-	for range m.total/3/largestObject + 1 {
+	for range m.total/6/largestObject + 1 {
 		if _, err := options.StorageConfig.Transformer.TransformToStorage(ctx, bytes.Repeat([]byte("x"), largestObject),
 			value.DefaultContext("/many/ns/large")); err != nil {
 			t.Fatal(err)

@@ -18,6 +18,8 @@ import (
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+
+	"example.com/extension-apiserver/internal/objectsizes"
 )
 
 // oneLevel is a priority level that has a seat for each request until it is full.
@@ -77,7 +79,7 @@ func TestEndWaitingRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				level := &oneLevel{}
-				s := newSeats(level, func(context.Context) bool { return true }, NewTurns(noCounts))
+				s := newSeats(level, func(context.Context) bool { return true }, NewTurns(noCounts, objectsizes.New()))
 				ctx, end := context.WithTimeout(t.Context(), time.Second)
 				defer end()
 				send := func(name string, width uint64, serve func(context.Context)) {
@@ -139,7 +141,7 @@ var noCounts = flowcontrolrequest.NewStorageObjectCountTracker()
 func TestDirectRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proxied := false
-		s := newSeats(&oneLevel{}, func(context.Context) bool { return proxied }, NewTurns(noCounts))
+		s := newSeats(&oneLevel{}, func(context.Context) bool { return proxied }, NewTurns(noCounts, objectsizes.New()))
 		places := max(userDirect, coreDirect*runtime.GOMAXPROCS(0))
 		send := func(ctx context.Context, name, verb string, execute func()) {
 			go s.Handle(withSeat(ctx), utilflowcontrol.RequestDigest{User: &user.DefaultInfo{Name: name},

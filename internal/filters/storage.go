@@ -47,7 +47,7 @@ func (s limitedStorage) GetList(ctx context.Context, key string, opts storage.Li
 	if err := s.Interface.GetList(ctx, key, opts, list); err != nil {
 		return err
 	}
-	return awaitTurn(ctx)
+	return awaitTurnFor(ctx, list)
 }
 
 // Watch implements storage.Interface.

@@ -8,45 +8,57 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+
+	"example.com/extension-apiserver/internal/objectsizes"
 )
 
-// listing is a storage that records whether a list had its turn when it read the objects.
+// listing is a storage that lists pods, and records whether a list had its turn when it read the
+// objects.
 type listing struct {
 	storage.Interface
-	had bool
+	pods int
+	had  bool
 }
 
-func (l *listing) GetList(ctx context.Context, _ string, _ storage.ListOptions, _ runtime.Object) error {
+func (l *listing) GetList(ctx context.Context, _ string, _ storage.ListOptions, list runtime.Object) error {
 	l.had = ctx.Value(turnKey{}).(*turn).had
+	list.(*corev1.PodList).Items = make([]corev1.Pod, l.pods)
 	return nil
 }
 
 // TestTurnInStorage checks that a list from the watch cache, which may wait for etcd, waits for
-// its turn after the objects have been read. A list from etcd waits before that.
+// its turn after the objects have been read, and only if they are many. A list from etcd waits
+// before that.
 func TestTurnInStorage(t *testing.T) {
 	counts := flowcontrolrequest.NewStorageObjectCountTracker()
 	counts.Set("many", storage.Stats{ObjectCount: manyObjects + 1})
 	for name, tc := range map[string]struct {
-		opts   storage.ListOptions
-		before bool
+		opts        storage.ListOptions
+		pods        int
+		before, had bool
 	}{
-		"from the watch cache": {storage.ListOptions{}, false},
-		"a page":               {storage.ListOptions{Predicate: storage.SelectionPredicate{Continue: "x"}}, true},
-		"an exact version":     {storage.ListOptions{ResourceVersionMatch: metav1.ResourceVersionMatchExact}, true},
+		"from the watch cache": {pods: manyObjects + 1, had: true},
+		"few objects":          {pods: manyObjects},
+		"a page": {opts: storage.ListOptions{Predicate: storage.SelectionPredicate{Continue: "x"}}, before: true,
+			had: true},
+		"an exact version": {opts: storage.ListOptions{ResourceVersionMatch: metav1.ResourceVersionMatchExact},
+			before: true, had: true},
 	} {
-		req, end := newTurns(1, counts).withTurn(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil),
-			&genericapirequest.RequestInfo{Verb: "list", Resource: "many"})
-		inner := &listing{}
-		if err := (limitedStorage{Interface: inner}).GetList(req.Context(), "", tc.opts, nil); err != nil {
+		req, end := newTurns(1, counts, objectsizes.New()).withTurn(httptest.NewRequestWithContext(t.Context(),
+			http.MethodGet, "/", nil), &genericapirequest.RequestInfo{Verb: "list", Resource: "many"})
+		inner := &listing{pods: tc.pods}
+		if err := (limitedStorage{Interface: inner}).GetList(req.Context(), "", tc.opts, &corev1.PodList{}); err != nil {
 			t.Fatal(err)
 		}
-		if had := req.Context().Value(turnKey{}).(*turn).had; !had || inner.had != tc.before {
-			t.Errorf("%s: had its turn: %t, and when the objects were read: %t, want %t", name, had, inner.had, tc.before)
+		if had := req.Context().Value(turnKey{}).(*turn).had; had != tc.had || inner.had != tc.before {
+			t.Errorf("%s: had its turn: %t, and when the objects were read: %t, want %t, %t", name, had, inner.had, tc.had,
+				tc.before)
 		}
 		end()
 	}

@@ -7,15 +7,18 @@ import (
 	"errors"
 	"maps"
 	"net/http"
-	"runtime"
+	goruntime "runtime"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 
 	"example.com/extension-apiserver/internal/budget"
+	"example.com/extension-apiserver/internal/objectsizes"
 )
 
 const (
@@ -42,11 +45,12 @@ const (
 
 // Turns makes lists of many objects run one after the other, with users in turn, because small
 // requests wait if all cores compute lists. A list takes its turn when its objects have been read,
-// and before that if they are not read from the watch cache. During its turn, it waits for nothing
-// but its client.
+// unless they are few, and before that if they are not read from the watch cache. During its turn,
+// it waits for nothing but its client.
 type Turns struct {
 	budget *budget.Budget
 	counts flowcontrolrequest.StorageObjectCountTracker
+	sizes  *objectsizes.Sizes
 
 	mutex   sync.Mutex
 	listers map[string]*lister
@@ -60,12 +64,13 @@ type lister struct {
 }
 
 // NewTurns returns Turns on all cores but one.
-func NewTurns(counts flowcontrolrequest.StorageObjectCountTracker) *Turns {
-	return newTurns(max(1, runtime.GOMAXPROCS(0)-freeCores), counts)
+func NewTurns(counts flowcontrolrequest.StorageObjectCountTracker, sizes *objectsizes.Sizes) *Turns {
+	return newTurns(max(1, goruntime.GOMAXPROCS(0)-freeCores), counts, sizes)
 }
 
-func newTurns(all int, counts flowcontrolrequest.StorageObjectCountTracker) *Turns {
-	return &Turns{budget: budget.New(int64(all), int64(all+1)/2), counts: counts, listers: map[string]*lister{}}
+func newTurns(all int, counts flowcontrolrequest.StorageObjectCountTracker, sizes *objectsizes.Sizes) *Turns {
+	return &Turns{budget: budget.New(int64(all), int64(all+1)/2), counts: counts, sizes: sizes,
+		listers: map[string]*lister{}}
 }
 
 // needed reports whether a request reads so many objects that it needs a turn.
@@ -83,6 +88,7 @@ type turnKey struct{}
 type turn struct {
 	all   *Turns
 	user  string
+	info  *genericapirequest.RequestInfo
 	seat  *seat // nil without priority and fairness
 	had   bool
 	ended chan struct{}
@@ -94,7 +100,7 @@ func (t *Turns) withTurn(req *http.Request, info *genericapirequest.RequestInfo)
 	if !t.needed(info) {
 		return req, func() {}
 	}
-	own := &turn{all: t, user: userName(req), ended: make(chan struct{})}
+	own := &turn{all: t, user: userName(req), info: info, ended: make(chan struct{})}
 	own.seat, _ = req.Context().Value(seatKey{}).(*seat)
 	return req.WithContext(context.WithValue(req.Context(), turnKey{}, own)), func() { close(own.ended) }
 }
@@ -127,6 +133,18 @@ func awaitTurn(ctx context.Context) error {
 		release()
 	}()
 	return nil
+}
+
+// awaitTurnFor is awaitTurn for a list that has been read. A list of few objects does not wait.
+func awaitTurnFor(ctx context.Context, list runtime.Object) error {
+	if own, ok := ctx.Value(turnKey{}).(*turn); ok {
+		objects := int64(meta.LenList(list))
+		largest := own.all.sizes.Largest(resourceOf(own.info), own.info.Namespace)
+		if objects <= manyObjects && objects*largest <= manyBytes {
+			return nil
+		}
+	}
+	return awaitTurn(ctx)
 }
 
 // run returns when the turn is over.

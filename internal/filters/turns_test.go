@@ -15,6 +15,8 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+
+	"example.com/extension-apiserver/internal/objectsizes"
 )
 
 // TestTurns checks that lists of many objects are computed one after the other, with users in
@@ -26,7 +28,7 @@ func TestTurns(t *testing.T) {
 		counts.Set("many", storage.Stats{ObjectCount: manyObjects + 1})
 		counts.Set("large", storage.Stats{ObjectCount: 3, EstimatedAverageObjectSizeBytes: manyBytes})
 		counts.Set("few", storage.Stats{ObjectCount: manyObjects, EstimatedAverageObjectSizeBytes: 1})
-		turns := newTurns(1, counts)
+		turns := newTurns(1, counts, objectsizes.New())
 		var began []string
 		refused := 0
 		finish := make(chan struct{})
@@ -87,7 +89,7 @@ func TestTurns(t *testing.T) {
 // TestWaitingLists checks that fewer lists of a user may wait the longer the lists take.
 func TestWaitingLists(t *testing.T) {
 	for took, want := range map[time.Duration]int{0: manyWaiting, 50 * time.Millisecond: 20, time.Minute: leastWaiting} {
-		all := newTurns(1, noCounts)
+		all := newTurns(1, noCounts, objectsizes.New())
 		user, err := all.enter("a")
 		if err != nil {
 			t.Fatal(err)

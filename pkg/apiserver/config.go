@@ -224,7 +224,7 @@ func (o *Options) applyStorage(c *serverConfig) error {
 		return fmt.Errorf("apply storage: %w", err)
 	}
 	c.sizes = objectsizes.New()
-	c.turns = filters.NewTurns(c.generic.StorageObjectCountTracker)
+	c.turns = filters.NewTurns(c.generic.StorageObjectCountTracker, c.sizes)
 	c.generic.RESTOptionsGetter = filters.InStorage(c.sizes.Observe(restoptions.WithSources(c.generic.RESTOptionsGetter)))
 	// The readiness probe of the manifests excludes this check by name. The library logs a warning
 	// for each probe that excludes a check that does not exist.
