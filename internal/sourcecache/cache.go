@@ -40,7 +40,8 @@ type Config struct {
 	Resource schema.GroupResource
 	// List yields all objects of the source.
 	List func(ctx context.Context) iter.Seq2[runtime.Object, error]
-	// Watch fills the cache until the context is done, or returns an error.
+	// Watch fills the cache until the context is done, or returns an error. Its context is done too
+	// when it has called no method of the cache for half of MaxAge.
 	Watch func(ctx context.Context, c *Cache) error
 	// Prepare returns the object to serve for one of the source, or an error if it is invalid. It must
 	// not change the given object.
@@ -84,6 +85,7 @@ type Cache struct {
 	current context.Context //nolint:containedctx // of watches
 	expire  context.CancelFunc
 	expiry  *time.Timer
+	silence *time.Timer // of Watch
 	// written has the times of writes, by key. A list that began before a write may lack it.
 	written map[string]time.Time
 	sizes   map[string]int64 // bytes, by key
@@ -96,6 +98,7 @@ type state struct {
 	began    time.Time // when the poll in progress began; zero if there is none
 	failed   time.Time // when the last poll that failed began
 	watching bool      // Watch is running and has called Replace
+	heard    time.Time // when Watch last called a method
 	problem  error     // of the last poll
 }
 
@@ -163,10 +166,62 @@ func (c *Cache) once(ctx context.Context, began time.Time) (err error) {
 		defer cancel()
 		return c.replace(ctx, began, c.List(ctx))
 	}
-	if err := c.Watch(ctx, c); err != nil {
-		return err
+	return c.watch(ctx, began)
+}
+
+// errSilent is the cause when the context of a watch ends because the source reports nothing: its
+// connection may be lost.
+var errSilent = errors.New("the watch of the source reports nothing")
+
+func (c *Cache) watch(ctx context.Context, began time.Time) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(c.MaxAge/2, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.stopWatching()
+		cancel(errSilent)
+	})
+	defer silence.Stop()
+	c.mu.Lock()
+	c.silence = silence
+	c.mu.Unlock()
+	err := c.Watch(ctx, c)
+	if silent := context.Cause(ctx); errors.Is(silent, errSilent) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.state.heard.After(began) {
+			return nil // perhaps nothing has changed
+		}
+		return silent
 	}
-	return errors.New("the watch of the source ended")
+	if err == nil {
+		err = errors.New("the watch of the source ended")
+	}
+	return err
+}
+
+// hear records that Watch called a method. The caller holds the lock.
+func (c *Cache) hear() {
+	c.state.heard = time.Now()
+	if c.silence != nil {
+		c.silence.Reset(c.MaxAge / 2)
+	}
+}
+
+// stopWatching lets the copy become older. The caller holds the lock.
+func (c *Cache) stopWatching() {
+	if c.state.watching {
+		c.state.watching = false
+		c.completed(c.state.heard)
+	}
+}
+
+// Confirm records that the copy is current, although no object has changed.
+func (c *Cache) Confirm() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hear()
 }
 
 // contain makes a panic of a source an error. Clients see the error, and not the stack.
@@ -183,10 +238,7 @@ func (c *Cache) finish(began time.Time, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state.began = time.Time{}
-	if c.state.watching {
-		c.state.watching = false
-		c.completed(time.Now())
-	}
+	c.stopWatching()
 	if c.state.problem = err; err != nil {
 		c.state.failed = began
 	}
@@ -270,7 +322,9 @@ func (c *Cache) replace(ctx context.Context, began time.Time, all iter.Seq2[runt
 		c.size += size
 	}
 	c.metrics.objects(len(sizes))
-	c.state.watching = c.Watch != nil
+	if c.state.watching = c.Watch != nil; c.state.watching {
+		c.hear()
+	}
 	c.completed(began)
 	return nil
 }
@@ -340,6 +394,7 @@ func (c *Cache) putObject(ctx context.Context, obj runtime.Object) error {
 		return fmt.Errorf("add %s: the objects of the source have more than %d MiB, which is the limit", key,
 			c.MaxBytes>>20)
 	}
+	c.hear()
 	return c.put(key, object, size)
 }
 
@@ -365,6 +420,7 @@ func (c *Cache) Remove(obj runtime.Object) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.hear()
 	c.remove(key)
 	return nil
 }

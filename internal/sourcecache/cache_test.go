@@ -389,8 +389,18 @@ func TestWatch(t *testing.T) {
 			return errors.Join(c.Put(ctx, pod("b", "2")), c.Remove(pod("a", "")))
 		}
 		expect("b=2")
-		<-time.After(time.Hour)
-		expect("b=2") // without news it is current
+		for range 60 {
+			<-time.After(time.Minute)
+			changes <- func(_ context.Context, c *Cache) error { c.Confirm(); return nil }
+		}
+		expect("b=2")
+		<-time.After(80 * time.Second)
+		expect("b=2")
+		<-time.After(20 * time.Second)
+		expect("a=1") // it reported nothing, and was called again
+		changes <- func(ctx context.Context, c *Cache) error {
+			return errors.Join(c.Put(ctx, pod("b", "2")), c.Remove(pod("a", "")))
+		}
 		changes <- func(ctx context.Context, c *Cache) error {
 			if err := c.Put(ctx, pod("", "")); err == nil {
 				t.Error("an invalid object is accepted")
@@ -400,5 +410,29 @@ func TestWatch(t *testing.T) {
 		expect("b=2")
 		<-time.After(2 * time.Second)
 		expect("a=1") // it was called again
+	})
+}
+
+// TestSilentWatch checks that the copy is not served for ever if Watch hangs, and ignores its context.
+func TestSilentWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		defer close(hang)
+		s := start(t, Config{Watch: func(ctx context.Context, c *Cache) error {
+			if err := c.Replace(ctx, (&system{pods: []*example.Pod{pod("a", "1")}}).list(ctx)); err != nil {
+				return err
+			}
+			<-hang
+			return nil
+		}})
+		synctest.Wait()
+		<-time.After(2 * time.Minute)
+		if got := pods(t.Context(), s, ""); !strings.Contains(got, "a=1") {
+			t.Errorf("got %s within MaxAge, want a=1", got)
+		}
+		<-time.After(time.Minute)
+		if got := pods(t.Context(), s, ""); !strings.Contains(got, "the source has not responded for 3m0s") {
+			t.Errorf("got %s after MaxAge, want an error with its cause", got)
+		}
 	})
 }

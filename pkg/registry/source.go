@@ -65,8 +65,9 @@ type Cached[T Object] struct {
 	// would look as if the other objects had been deleted.
 	List func(ctx context.Context) iter.Seq2[T, error]
 	// Watch keeps the copy current until the context is done or the source cannot be watched. It
-	// calls Replace of the Cache first. While it runs, the copy is taken for current. When it
-	// returns, it is called again after a delay.
+	// calls Replace of the Cache first. While it runs and calls methods of the Cache, the copy is
+	// current. If it calls none for half of MaxAge, its context ends. When it returns, it is called
+	// again after a delay.
 	Watch func(ctx context.Context, c Cache[T]) error
 	// Interval is the time between the starts of two polls. After an error, the first retries are
 	// sooner. A request that needs a newer copy causes a poll too, at most one each second.
@@ -124,6 +125,10 @@ func (c Cache[T]) Put(ctx context.Context, obj T) error { return c.cache.Put(ctx
 
 // Remove removes the object with the name and namespace of obj, if the copy has it.
 func (c Cache[T]) Remove(obj T) error { return c.cache.Remove(obj) }
+
+// Confirm records that the copy is current. Call it when the source, such as with a heartbeat, shows
+// that the connection is alive and that nothing has changed.
+func (c Cache[T]) Confirm() { c.cache.Confirm() }
 
 func objects[T Object](all iter.Seq2[T, error]) iter.Seq2[runtime.Object, error] {
 	return func(yield func(runtime.Object, error) bool) {

@@ -76,7 +76,12 @@ type sender struct {
 
 func newSender(b *testing.B, program string) *sender {
 	b.Helper()
-	e := envtest.New(b, envtest.Options{Server: program})
+	return newSenderOf(b, envtest.Options{Server: program})
+}
+
+func newSenderOf(b *testing.B, options envtest.Options) *sender {
+	b.Helper()
+	e := envtest.New(b, options)
 	client, err := rest.HTTPClientFor(e.Servers[0].ConfigAs(e, e.Admin(b)))
 	if err != nil {
 		b.Fatal(err)
@@ -187,11 +192,13 @@ func (s *sender) costs(b *testing.B) map[string]float64 {
 		b.Fatal(err)
 	}
 	costs := map[string]float64{}
-	for _, name := range []string{"process_cpu_seconds_total", "go_memstats_alloc_bytes_total", "go_memstats_mallocs_total"} {
+	for _, name := range []string{"process_cpu_seconds_total", "go_memstats_alloc_bytes_total", "go_memstats_mallocs_total",
+		"process_resident_memory_bytes"} {
 		if families[name] == nil {
 			b.Fatalf("/metrics has no %s", name)
 		}
-		costs[name] = families[name].GetMetric()[0].GetCounter().GetValue()
+		metric := families[name].GetMetric()[0]
+		costs[name] = metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
 	}
 	return costs
 }
