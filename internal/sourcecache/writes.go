@@ -184,7 +184,7 @@ func (s *served) call(verb string, function func() (runtime.Object, error)) (obj
 	}
 	s.cache.requestPoll()
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		return nil, err
+		return nil, &apierrors.StatusError{ErrStatus: status.Status()} // the library does not unwrap errors
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return nil, apierrors.NewTimeoutError(fmt.Sprintf("%s %s: the source did not confirm the write, which may have "+

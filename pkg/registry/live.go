@@ -213,7 +213,7 @@ func (l liveLister[T]) List(ctx context.Context, options *metainternalversion.Li
 // liveError returns the status that a source returned, or 503 for another error.
 func liveError(verb, resource string, err error) error {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		return err
+		return &apierrors.StatusError{ErrStatus: status.Status()} // the library does not unwrap errors
 	}
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("%s %s: %v", verb, resource, err))
 }
