@@ -72,12 +72,16 @@ func (c *offlineClient) get(t *testing.T, path string) string {
 }
 
 func (c *offlineClient) do(ctx context.Context, method, path, body string) (int, string, error) {
+	return c.send(ctx, method, path, body, http.Header{"X-Remote-User": {"ann"}, "Content-Type": {"application/json"}})
+}
+
+// send sends a request with a header, and returns the status code and the body of the response.
+func (c *offlineClient) send(ctx context.Context, method, path, body string, header http.Header) (int, string, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "https://"+c.address+path, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
 	}
-	req.Header.Set("X-Remote-User", "ann")
-	req.Header.Set("Content-Type", "application/json")
+	req.Header = header
 	resp, err := c.Do(req)
 	if err != nil {
 		return 0, "", err
