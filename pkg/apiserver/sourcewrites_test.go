@@ -401,7 +401,7 @@ func TestSourceVersions(t *testing.T) {
 }
 
 // watchNames starts a watch of gadgets from now on, or with the initial events that the query
-// requests, and returns its events as "TYPE NAME" without bookmarks.
+// requests, and returns its events without bookmarks: "TYPE NAME", and the label owner if there is one.
 func watchNames(t *testing.T, client *offlineClient, name, query, accept string) <-chan string {
 	t.Helper()
 	if !strings.Contains(query, "sendInitialEvents") {
@@ -442,7 +442,8 @@ func watchNames(t *testing.T, client *offlineClient, name, query, accept string)
 				event.Object.Metadata = row.Object.ObjectMeta
 			}
 			if event.Type != "BOOKMARK" {
-				names <- event.Type + " " + event.Object.Metadata.Name
+				names <- strings.TrimSpace(event.Type + " " + event.Object.Metadata.Name + " " +
+					event.Object.Metadata.Labels["owner"])
 			}
 		}
 	}()
