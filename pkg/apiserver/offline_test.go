@@ -30,6 +30,7 @@ import (
 // offline is a complete server of this package in this process, with a stub for kube-apiserver.
 type offline struct {
 	address string
+	dir     string // of its certificates and their CAs
 	tls     *tls.Config
 	stop    func() // stops the server and waits until it has stopped
 }
@@ -93,7 +94,7 @@ func startOffline(t *testing.T, api API, change func(*serverConfig), handlers ma
 		}
 	})
 	t.Cleanup(stop)
-	s := &offline{address: free.Addr().String(), tls: frontProxyTLS(t, dir), stop: stop}
+	s := &offline{address: free.Addr().String(), dir: dir, tls: frontProxyTLS(t, dir), stop: stop}
 	s.waitReady(t, ended)
 	return s
 }

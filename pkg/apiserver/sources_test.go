@@ -5,11 +5,13 @@ package apiserver
 import (
 	stdcmp "cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
+	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/pkg/registry"
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
@@ -210,5 +213,46 @@ func TestSourceFlags(t *testing.T) {
 	}
 	if o.HasStorage() || !mustOptions(testAPI).HasStorage() {
 		t.Error("HasStorage is wrong")
+	}
+}
+
+// TestServingCertificateReload checks that a server with and one without etcd present a new
+// certificate from its file without a restart.
+func TestServingCertificateReload(t *testing.T) {
+	for name, api := range map[string]API{
+		"etcd":    testAPI,
+		"sources": sourced(registry.Cached[*v1.Part]{List: listOf()}, liveGadgets),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startOffline(t, api, func(*serverConfig) {}, nil)
+			ca, err := certs.ReadCA(filepath.Join(s.dir, certs.ServingCADir), time.Now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leaf, err := ca.IssueServing(certs.ServingOptions{DNSNames: []string{s.tls.ServerName}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := leaf.Write(filepath.Join(s.dir, certs.ServingDir), certs.Bundle{ca.Certificate}); err != nil {
+				t.Fatal(err)
+			}
+			dialer, deadline := tls.Dialer{Config: s.tls.Clone()}, time.After(time.Minute)
+			for {
+				conn, err := dialer.DialContext(t.Context(), "tcp", s.address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				presented := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
+				_ = conn.Close()
+				if presented.Equal(leaf.Certificate) {
+					return
+				}
+				select {
+				case <-deadline:
+					t.Fatal("the server still presents the old certificate after a minute")
+				case <-time.After(100 * time.Millisecond):
+				}
+			}
+		})
 	}
 }
