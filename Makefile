@@ -106,7 +106,7 @@ test-security: needs-test controlplane build ## Run each attack on the server fo
 
 .PHONY: test-quickstart
 test-quickstart: needs-kind-generate controlplane ## Follow docs/start and docs/build, and create and upgrade projects (30 minutes). Needs Docker for kind.
-	go test -tags quickstart -timeout 50m -v -run '^Test(Quickstart|Deployed|Upgrade|UpstreamTypes|Backups|Inventory)$$' ./test/docs ./test/project
+	go test -tags quickstart -timeout 50m -v -run '^Test(Quickstart|Deployed|Upgrade|UpstreamTypes|Backups|Inventory|Reservations)$$' ./test/docs ./test/project
 
 .PHONY: test-gitops
 test-gitops: needs-test controlplane ## Install and upgrade the sample with the engines of Argo CD, Flux and Helm.

@@ -131,3 +131,15 @@ func TestInventory(t *testing.T) {
 		grep embedded-storage manifests/kind/kustomization.yaml
 		grep external-etcd manifests/production/kustomization.yaml`)
 }
+
+// TestReservations checks that a kind whose objects another system has, and which clients write,
+// passes the conformance checks without etcd, such as those for server-side apply, quotas, policies,
+// webhooks and garbage collection.
+func TestReservations(t *testing.T) {
+	p := newProject(t, "Reservation --source=cached")
+	p.take("reservation/kind.go", filepath.Join("registry", "dbaas", "reservation", "reservation.go"))
+	p.take("reservation/reservation_test.go", "reservation_test.go")
+	p.shell(`rm registry/dbaas/reservation/reservation_test.go # its list is another
+		gofmt -l -w . && go vet ./...
+		go test -v -timeout=20m -run='^Test(API|RoundTrip|Reservations)$' .`)
+}
