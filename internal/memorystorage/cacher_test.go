@@ -145,7 +145,10 @@ func TestCacher(t *testing.T) {
 		run func(context.Context, *testing.T, cached)
 	}
 	plain := func(f func(context.Context, *testing.T, storage.Interface), l ...layout) testCase {
-		return testCase{append(l, layout{})[0], func(ctx context.Context, t *testing.T, c cached) { t.Helper(); f(ctx, t, c) }}
+		return testCase{append(l, layout{})[0], func(ctx context.Context, t *testing.T, c cached) {
+			t.Helper()
+			f(ctx, t, c)
+		}}
 	}
 	afterCreate := func(f func(context.Context, *testing.T, storage.Interface)) testCase {
 		return testCase{run: func(ctx context.Context, t *testing.T, c cached) { t.Helper(); f(ctx, t, settled{c}) }}
