@@ -296,11 +296,16 @@ func (m *Memory) take(req *http.Request, cost, most int64) (release func(), err 
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	defer cancel(nil)
-	defer waits(ctx, func() { cancel(errGaveWay) })()
-	if release, err = m.budget.Take(ctx, userName(req), min(cost, most)); err != nil {
+	defer waitsForMemory(ctx, func() { cancel(errGaveWay) })()
+	giveBack, err := m.budget.Take(ctx, userName(req), min(cost, most))
+	if err != nil {
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("wait for memory: %v", err), 1)
 	}
-	return release, nil
+	hasMemory(ctx, true)
+	return func() {
+		hasMemory(ctx, false)
+		giveBack()
+	}, nil
 }
 
 // waitForHandler returns a write whose handler does not return before its work ends, if the work

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// patience is how long a request waits for a seat before idle requests of other users give
-	// way.
+	// patience is how long a request waits for a seat, or for memory, before idle requests of other
+	// users give way.
 	patience = 100 * time.Millisecond
 	// mostIdle is how long a request may wait for its client or for memory before it can be made
 	// to give way.
@@ -39,8 +39,8 @@ const (
 )
 
 // errGaveWay ends a request that waited for its client, or for memory, while others waited for its
-// seats.
-var errGaveWay = errors.New("other requests waited for the seats of this request")
+// seats or its memory.
+var errGaveWay = errors.New("other requests waited for the seats or the memory of this request")
 
 // seats implements utilflowcontrol.Interface. The library leaves a request its seats for as long
 // as its client takes to read the response, up to a minute for each part of it. Here, requests
@@ -58,6 +58,7 @@ type seats struct {
 	mutex    sync.Mutex
 	taken    map[*seat]struct{}
 	waiting  map[*seat]struct{} // for seats
+	starving map[*seat]struct{} // have waited for memory longer than patience
 	checking bool
 }
 
@@ -74,16 +75,18 @@ func newSeats(flowControl utilflowcontrol.Interface, fromFrontProxy func(context
 	return &seats{Interface: flowControl, fromFrontProxy: fromFrontProxy, turns: turns,
 		direct: fairness.New(fairness.Limits{
 			PerKey: max(userDirect, coreDirect*runtime.GOMAXPROCS(0)), Queued: maxRequests}),
-		taken: map[*seat]struct{}{}, waiting: map[*seat]struct{}{}}
+		taken: map[*seat]struct{}{}, waiting: map[*seat]struct{}{}, starving: map[*seat]struct{}{}}
 }
 
 // seat describes the seats of a priority level that a request has or waits for.
 type seat struct {
+	all         *seats
 	level, user string
 	width       int
 	since       time.Time // start of the wait for seats, or time at which it took them
 
 	mutex     sync.Mutex
+	memory    bool          // has a share of the memory
 	idle      time.Duration // without the current wait
 	idleSince time.Time
 	interrupt func() // ends the current wait; nil if there is none
@@ -126,6 +129,41 @@ func waits(ctx context.Context, interrupt func()) (done func()) {
 	}
 }
 
+// waitsForMemory is waits for a request that waits for a share of the memory.
+func waitsForMemory(ctx context.Context, interrupt func()) (done func()) {
+	ended := waits(ctx, interrupt)
+	seat, ok := ctx.Value(seatKey{}).(*seat)
+	if !ok || seat.all == nil {
+		return ended
+	}
+	all, over := seat.all, false
+	timer := time.AfterFunc(patience, func() {
+		all.mutex.Lock()
+		defer all.mutex.Unlock()
+		if !over {
+			all.starving[seat] = struct{}{}
+			all.startCheck()
+		}
+	})
+	return func() {
+		timer.Stop()
+		all.mutex.Lock()
+		over = true
+		delete(all.starving, seat)
+		all.mutex.Unlock()
+		ended()
+	}
+}
+
+// hasMemory records whether a request has a share of the memory.
+func hasMemory(ctx context.Context, has bool) {
+	if s, ok := ctx.Value(seatKey{}).(*seat); ok {
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		s.memory = has
+	}
+}
+
 // neverInterrupt runs at the end of a request. A goroutine that the library's timeout left behind
 // may still wait, on a connection that serves other requests, and must not be interrupted.
 func neverInterrupt(ctx context.Context) {
@@ -143,11 +181,18 @@ func (s *seat) waitsNow() bool {
 	return s.interrupt != nil
 }
 
-// mayGiveWay reports whether the request waits, and has waited long enough to give way.
-func (s *seat) mayGiveWay() bool {
+// waited returns how long the request has waited for its client or for memory, or 0 if it does not
+// wait, or not long enough to give way. memory reports whether it has a share of the memory.
+func (s *seat) waited() (idle time.Duration, memory bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return s.interrupt != nil && s.idle+time.Since(s.idleSince) >= mostIdle
+	if s.interrupt == nil {
+		return 0, s.memory
+	}
+	if idle = s.idle + time.Since(s.idleSince); idle < mostIdle {
+		idle = 0
+	}
+	return idle, s.memory
 }
 
 func (s *seat) giveWay() {
@@ -167,7 +212,7 @@ func (s *seats) Handle(ctx context.Context, digest utilflowcontrol.RequestDigest
 		s.Interface.Handle(ctx, digest, noteFn, workEstimator, queueNoteFn, execFn)
 		return
 	}
-	seat.user = digest.User.GetName()
+	seat.all, seat.user = s, digest.User.GetName()
 	if isLog(digest.RequestInfo) {
 		var wait func()
 		execFn, wait = apart(seat, execFn)
@@ -241,6 +286,11 @@ func (s *seats) queue(seat *seat, inQueue bool) {
 	}
 	seat.since = time.Now()
 	s.waiting[seat] = struct{}{}
+	s.startCheck()
+}
+
+// startCheck starts check, unless it runs. The caller holds the lock.
+func (s *seats) startCheck() {
 	if !s.checking {
 		s.checking = true
 		go s.check()
@@ -260,19 +310,21 @@ func (s *seats) leave(seat *seat) {
 	delete(s.taken, seat)
 }
 
-// check ends idle requests as long as others wait for seats.
+// check ends idle requests as long as others wait for seats or memory.
 func (s *seats) check() {
 	ticker := time.NewTicker(idleChecks)
 	defer ticker.Stop()
 	for range ticker.C {
 		s.mutex.Lock()
-		s.checking = len(s.waiting) > 0
+		s.checking = len(s.waiting)+len(s.starving) > 0
 		more, idle := s.checking, s.idle()
+		if holder := s.idleHolder(); holder != nil && !slices.Contains(idle, holder) {
+			idle = append(idle, holder)
+		}
 		s.mutex.Unlock()
 		for _, seat := range idle {
-			klog.InfoS("Ending a request that waits for its client or for memory, because other requests wait for its seats",
-				"user", seat.user,
-				"priorityLevel", seat.level, "seats", seat.width)
+			klog.InfoS("Ending a request that waits for its client or for memory, because other requests wait",
+				"user", seat.user, "priorityLevel", seat.level, "seats", seat.width)
 			seat.giveWay()
 		}
 		if !more {
@@ -281,24 +333,29 @@ func (s *seats) check() {
 	}
 }
 
-// idle returns the requests that give way: of each user the latest ones, without those that hold
-// the first idleSeats seats.
+// users is a set of users that wait.
+type users map[string]bool
+
+// others reports whether a user other than the given one waits.
+func (u users) others(user string) bool { return len(u) > 1 || len(u) == 1 && !u[user] }
+
+// idle returns the requests that give way to those that wait for seats: of each user the latest
+// ones, without those that hold the first idleSeats seats.
 func (s *seats) idle() []*seat {
 	type flow struct{ level, user string }
-	impatient := map[string]map[string]bool{} // users that wait longer than patience, by priority level
+	impatient := map[string]users{} // by priority level
 	for seat := range s.waiting {
 		if time.Since(seat.since) >= patience {
 			if impatient[seat.level] == nil {
-				impatient[seat.level] = map[string]bool{}
+				impatient[seat.level] = users{}
 			}
 			impatient[seat.level][seat.user] = true
 		}
 	}
 	flows := map[flow][]*seat{}
 	for seat := range s.taken {
-		users := impatient[seat.level]
-		if len(users) > 1 || len(users) == 1 && !users[seat.user] {
-			if seat.mayGiveWay() {
+		if impatient[seat.level].others(seat.user) {
+			if idle, _ := seat.waited(); idle > 0 {
 				flows[flow{seat.level, seat.user}] = append(flows[flow{seat.level, seat.user}], seat)
 			}
 		}
@@ -314,4 +371,20 @@ func (s *seats) idle() []*seat {
 		}
 	}
 	return all
+}
+
+// idleHolder returns the request that has waited for its client for the longest time while it has a
+// share of the memory for which another user waits, or nil.
+func (s *seats) idleHolder() (holder *seat) {
+	hungry := users{}
+	for seat := range s.starving {
+		hungry[seat.user] = true
+	}
+	longest := time.Duration(0)
+	for seat := range s.taken {
+		if idle, memory := seat.waited(); memory && idle > longest && hungry.others(seat.user) {
+			holder, longest = seat, idle
+		}
+	}
+	return holder
 }

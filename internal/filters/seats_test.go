@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,6 +129,68 @@ func TestEndWaitingRequests(t *testing.T) {
 				if len(s.taken)+len(s.waiting) > 0 || s.checking {
 					t.Errorf("%d requests have seats and %d wait, and it is checked: %v; want none", len(s.taken),
 						len(s.waiting), s.checking)
+				}
+			})
+		})
+	}
+}
+
+// TestMemoryHoldersGiveWay checks that requests that wait for their client give up their share of the
+// memory if another user waits for one: first those that have waited longest.
+func TestMemoryHoldersGiveWay(t *testing.T) {
+	for _, tc := range []struct {
+		starving string
+		gaveWay  []int
+	}{
+		{"a", nil},
+		{"b", []int{1, 0}},
+	} {
+		t.Run(tc.starving, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSeats(&oneLevel{}, func(context.Context) bool { return true }, NewTurns(noCounts, objectsizes.New()))
+				ctx, end := context.WithTimeout(t.Context(), 2*time.Second)
+				defer end()
+				send := func(name string, serve func(context.Context)) {
+					ctx := withSeat(ctx)
+					go s.Handle(ctx, utilflowcontrol.RequestDigest{User: &user.DefaultInfo{Name: name}},
+						func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string) {},
+						func() flowcontrolrequest.WorkEstimate { return flowcontrolrequest.WorkEstimate{InitialSeats: 1} },
+						func(bool) {}, func() { serve(ctx) })
+				}
+				var gaveWay []int
+				for i, r := range []struct {
+					memory bool
+					waits  time.Duration // when it begins to wait for its client
+				}{{true, 100 * time.Millisecond}, {true, 0}, {false, 0}, {true, time.Hour}} {
+					send("a", func(ctx context.Context) {
+						hasMemory(ctx, r.memory)
+						select {
+						case <-time.After(r.waits):
+						case <-ctx.Done():
+							return
+						}
+						ended := make(chan struct{})
+						defer waits(ctx, sync.OnceFunc(func() { gaveWay = append(gaveWay, i); close(ended) }))()
+						select {
+						case <-ended:
+						case <-ctx.Done():
+						}
+					})
+				}
+				send(tc.starving, func(ctx context.Context) {
+					defer waitsForMemory(ctx, func() {})()
+					<-ctx.Done()
+				})
+				<-ctx.Done()
+				<-time.After(2 * idleChecks)
+				synctest.Wait()
+				if !slices.Equal(gaveWay, tc.gaveWay) {
+					t.Errorf("%v gave way, want %v", gaveWay, tc.gaveWay)
+				}
+				s.mutex.Lock()
+				defer s.mutex.Unlock()
+				if len(s.starving) > 0 || s.checking {
+					t.Errorf("%d requests starve, and it is checked: %v; want none", len(s.starving), s.checking)
 				}
 			})
 		})

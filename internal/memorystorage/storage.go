@@ -447,6 +447,8 @@ func (s *Storage) equal(found item, updated runtime.Object) bool {
 	if s.versioner.PrepareObjectForStorage(same) != nil || s.versioner.UpdateObject(same, found.revision) != nil {
 		return false
 	}
+	// The decoder sets kind and apiVersion of what a client sent.
+	same.GetObjectKind().SetGroupVersionKind(found.object.GetObjectKind().GroupVersionKind())
 	return apiequality.Semantic.DeepEqual(found.object, same)
 }
 

@@ -430,8 +430,8 @@ func TestSilentWatch(t *testing.T) {
 		if got := pods(t.Context(), s, ""); !strings.Contains(got, "a=1") {
 			t.Errorf("got %s within MaxAge, want a=1", got)
 		}
-		<-time.After(time.Minute)
-		if got := pods(t.Context(), s, ""); !strings.Contains(got, "the source has not responded for 3m0s") {
+		<-time.After(61 * time.Second)
+		if got := pods(t.Context(), s, ""); !strings.Contains(got, "the source has not responded for 3m1s") {
 			t.Errorf("got %s after MaxAge, want an error with its cause", got)
 		}
 	})

@@ -115,8 +115,10 @@ func (s *served) updateOnce(ctx context.Context, key string, out runtime.Object,
 	if s.cache.Update == nil {
 		return s.unsupported("update")
 	}
-	if s.cache.memory.Equal(key, updated) {
-		return s.cache.memory.Get(ctx, key, storage.GetOptions{}, out)
+	if unchanged, err := s.unchanged(key, updated); err != nil {
+		return err
+	} else if unchanged {
+		return s.cache.memory.Get(s.filter(ctx), key, storage.GetOptions{}, out)
 	}
 	if changed, err := finalizersChanged(current, updated); err != nil {
 		return err
@@ -136,6 +138,19 @@ func (s *served) updateOnce(ctx context.Context, key string, out runtime.Object,
 		return err
 	}
 	return s.store(ctx, key, stored, out)
+}
+
+// unchanged returns whether an update changes nothing that the source stores.
+func (s *served) unchanged(key string, updated runtime.Object) (bool, error) {
+	if !s.cache.KeepsMetadata {
+		updated = updated.DeepCopyObject()
+		accessor, err := meta.Accessor(updated)
+		if err != nil {
+			return false, err
+		}
+		accessor.SetManagedFields(nil)
+	}
+	return s.cache.memory.Equal(key, updated), nil
 }
 
 // finalizersChanged returns whether an update changes the finalizers or begins a deletion that waits
