@@ -58,6 +58,7 @@ type seats struct {
 	mutex    sync.Mutex
 	taken    map[*seat]struct{}
 	waiting  map[*seat]struct{} // for seats
+	holders  map[*seat]struct{} // have a share of the memory, also when they have left their seats
 	starving map[*seat]struct{} // have waited for memory longer than patience
 	checking bool
 }
@@ -75,7 +76,8 @@ func newSeats(flowControl utilflowcontrol.Interface, fromFrontProxy func(context
 	return &seats{Interface: flowControl, fromFrontProxy: fromFrontProxy, turns: turns,
 		direct: fairness.New(fairness.Limits{
 			PerKey: max(userDirect, coreDirect*runtime.GOMAXPROCS(0)), Queued: maxRequests}),
-		taken: map[*seat]struct{}{}, waiting: map[*seat]struct{}{}, starving: map[*seat]struct{}{}}
+		taken: map[*seat]struct{}{}, waiting: map[*seat]struct{}{}, holders: map[*seat]struct{}{},
+		starving: map[*seat]struct{}{}}
 }
 
 // seat describes the seats of a priority level that a request has or waits for.
@@ -86,7 +88,6 @@ type seat struct {
 	since       time.Time // start of the wait for seats, or time at which it took them
 
 	mutex     sync.Mutex
-	memory    bool          // has a share of the memory
 	idle      time.Duration // without the current wait
 	idleSince time.Time
 	interrupt func() // ends the current wait; nil if there is none
@@ -157,10 +158,14 @@ func waitsForMemory(ctx context.Context, interrupt func()) (done func()) {
 
 // hasMemory records whether a request has a share of the memory.
 func hasMemory(ctx context.Context, has bool) {
-	if s, ok := ctx.Value(seatKey{}).(*seat); ok {
-		s.mutex.Lock()
-		defer s.mutex.Unlock()
-		s.memory = has
+	s, ok := ctx.Value(seatKey{}).(*seat)
+	if !ok || s.all == nil {
+		return
+	}
+	s.all.mutex.Lock()
+	defer s.all.mutex.Unlock()
+	if delete(s.all.holders, s); has {
+		s.all.holders[s] = struct{}{}
 	}
 }
 
@@ -181,18 +186,18 @@ func (s *seat) waitsNow() bool {
 	return s.interrupt != nil
 }
 
-// waited returns how long the request has waited for its client or for memory, or 0 if it does not
-// wait, or not long enough to give way. memory reports whether it has a share of the memory.
-func (s *seat) waited() (idle time.Duration, memory bool) {
+// waited returns how long the request has waited for its client or for memory. It returns 0 if it
+// does not wait, or not long enough to give way.
+func (s *seat) waited() time.Duration {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.interrupt == nil {
-		return 0, s.memory
+		return 0
 	}
-	if idle = s.idle + time.Since(s.idleSince); idle < mostIdle {
-		idle = 0
+	if idle := s.idle + time.Since(s.idleSince); idle >= mostIdle {
+		return idle
 	}
-	return idle, s.memory
+	return 0
 }
 
 func (s *seat) giveWay() {
@@ -355,7 +360,7 @@ func (s *seats) idle() []*seat {
 	flows := map[flow][]*seat{}
 	for seat := range s.taken {
 		if impatient[seat.level].others(seat.user) {
-			if idle, _ := seat.waited(); idle > 0 {
+			if seat.waited() > 0 {
 				flows[flow{seat.level, seat.user}] = append(flows[flow{seat.level, seat.user}], seat)
 			}
 		}
@@ -381,8 +386,8 @@ func (s *seats) idleHolder() (holder *seat) {
 		hungry[seat.user] = true
 	}
 	longest := time.Duration(0)
-	for seat := range s.taken {
-		if idle, memory := seat.waited(); memory && idle > longest && hungry.others(seat.user) {
+	for seat := range s.holders {
+		if idle := seat.waited(); idle > longest && hungry.others(seat.user) {
 			holder, longest = seat, idle
 		}
 	}
