@@ -24,7 +24,7 @@ func (h *headroom) free(taken int64) int64 {
 	samples := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/gc/heap/live:bytes"}}
 	metrics.Read(samples)
 	if cycles := samples[0].Value.Uint64(); cycles != h.cycles {
-		measured := int64(samples[1].Value.Uint64()) - taken
+		measured := int64(samples[1].Value.Uint64()) - taken //nolint:gosec // fits in memory
 		h.cycles, h.others = cycles, max(measured, h.others-(h.others-measured)/8)
 	}
 	return h.most - h.others
