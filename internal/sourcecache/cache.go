@@ -29,6 +29,8 @@ import (
 const (
 	// minGap is the minimum time between the end of a poll and the next one that a request causes.
 	minGap = time.Second
+	// minPause is the minimum time between the end of a poll and any next one.
+	minPause = 100 * time.Millisecond
 	// refreshTimeout is how long a request waits for a poll.
 	refreshTimeout = 10 * time.Second
 	// objectCost is added to the size of each object, for its parts that are not encoded.
@@ -133,17 +135,19 @@ func (c *Cache) Run(ctx context.Context) {
 		} else {
 			failing = retry
 		}
-		c.pause(ctx, max(pause, minGap))
+		c.pause(ctx, max(pause, minPause))
 	}
 }
 
-// pause waits for a time of at least minGap, or only minGap if a request needs a poll.
+// pause waits for a time, or only minGap if that is shorter and a request needs a poll.
 func (c *Cache) pause(ctx context.Context, pause time.Duration) {
 	timer, gap := time.NewTimer(pause), time.NewTimer(minGap)
 	defer timer.Stop()
 	defer gap.Stop()
 	select {
 	case <-ctx.Done():
+		return
+	case <-timer.C:
 		return
 	case <-gap.C:
 	}
