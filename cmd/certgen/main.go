@@ -26,7 +26,6 @@ import (
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/cli"
 	"example.com/extension-apiserver/internal/rotation"
-	"example.com/extension-apiserver/internal/version"
 )
 
 // exitBlocked is the exit code for a rotation that stopped in a safe state and needs an operator.
@@ -116,34 +115,8 @@ Exit codes:
 	cli.AddOutputFlag(cmd, env.format)
 	cmd.AddCommand(
 		newInitCommand(env), newRenewCommand(env), newRotateCommand(env), newApplyCommand(env), newRequestCommand(env),
-		newVerifyCommand(env), newCheckExpirationCommand(env), newKonnectivityCommand(env), newVersionCommand(env),
+		newVerifyCommand(env), newCheckExpirationCommand(env), newKonnectivityCommand(env),
 	)
-	cmd.Version = versionText(version.Get(signerModule))
-	cmd.SetVersionTemplate("{{.Version}}\n")
+	cli.AddVersion(cmd, "github.com/cloudflare/cfssl")
 	return cmd
 }
-
-func newVersionCommand(env environment) *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of certgen and of its libraries",
-		Example: `  # Print the version
-  certgen version
-
-  # Print the version as JSON
-  certgen version -o json`,
-		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			info := version.Get(signerModule)
-			return env.format.Print(env.stdout, info, func(w io.Writer) { fmt.Fprintln(w, versionText(info)) })
-		},
-	}
-}
-
-// versionText formats the version for the subcommand version and the flag --version.
-func versionText(info version.Info) string {
-	return fmt.Sprintf("certgen %s, %s, cfssl %s, %s", info.Version, info.GoVersion, info.Libraries[signerModule],
-		info.Platform)
-}
-
-const signerModule = "github.com/cloudflare/cfssl"

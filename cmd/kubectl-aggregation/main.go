@@ -6,8 +6,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -15,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/extension-apiserver/internal/cli"
-	"example.com/extension-apiserver/internal/version"
 )
 
 // errFailed is returned for a run in which a check failed. Its exit code distinguishes it from a
@@ -31,37 +28,15 @@ func main() {
 
 func newCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:         "kubectl-aggregation",
-		Short:       "Check aggregated APIs",
+		Use:   "kubectl-aggregation",
+		Short: "Check aggregated APIs",
+		Example: `  # Check that a resource behaves like a built-in resource
+  kubectl aggregation conformance --sample=flunder.yaml`,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl aggregation"},
 	}
-	cmd.AddCommand(newConformanceCommand(), newVersionCommand())
-	cmd.Version = versionText(version.Get())
-	cmd.SetVersionTemplate("{{.Version}}\n")
-	cmd.Flags().Bool("version", false, "Print the version and exit.")
+	cmd.AddCommand(newConformanceCommand())
+	cli.AddVersion(cmd)
 	return cmd
-}
-
-func newVersionCommand() *cobra.Command {
-	var format cli.Format
-	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of this plugin",
-		Example: `  # Print the version as JSON
-  kubectl aggregation version -o json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			info := version.Get()
-			return format.Print(cmd.OutOrStdout(), info, func(w io.Writer) { fmt.Fprintln(w, versionText(info)) })
-		},
-	}
-	cli.AddOutputFlag(cmd, &format)
-	return cmd
-}
-
-// versionText formats the version for the subcommand version and the flag --version.
-func versionText(info version.Info) string {
-	return fmt.Sprintf("kubectl-aggregation %s (%s, %s)", info.Version, info.GoVersion, info.Platform)
 }
 
 // run executes one command line and returns its exit code.

@@ -52,10 +52,15 @@ func newRootCommand(api apiserver.API, more []Subcommand) (*cobra.Command, error
 	root := &cobra.Command{
 		Use:   api.Name,
 		Short: "Run and operate an API server behind the aggregation layer of kube-apiserver",
+		Example: cli.Named(api.Name, `  # Serve the API in a pod
+  SERVER serve --tls-cert-file=/certs/tls.crt --tls-private-key-file=/certs/tls.key
+
+  # Register the API with kube-apiserver
+  SERVER apiservices --service SERVER --namespace SERVER --ca-file pki/serving-ca/tls.crt |
+    kubectl apply -f -`),
 	}
-	addVersionFlag(root)
-	root.AddCommand(newServeCommand(api, options), newAPIServicesCommand(api), newRolesCommand(api),
-		newVersionCommand(api))
+	cli.AddVersion(root, "k8s.io/apiserver", "go.etcd.io/etcd/server/v3")
+	root.AddCommand(newServeCommand(api, options), newAPIServicesCommand(api), newRolesCommand(api))
 	for _, newCommand := range more {
 		cmd, err := newCommand(api)
 		if err != nil {
