@@ -23,7 +23,7 @@ stores the certificate and key in DIR/serving in a Secret of type kubernetes.io/
 CA key and creates no APIService.
 
 certgen first prints its plan, and sends every write as a server-side dry run. If one write is
-refused, certgen changes nothing. Writes use server-side apply with the field manager certgen,
+refused, or with --dry-run, certgen changes nothing. Writes use server-side apply with the field manager certgen,
 and a second run writes nothing. While certgen writes, it holds a Lease in the namespace of the
 Service, which excludes rotations.
 
@@ -51,7 +51,7 @@ func newApplyCommand(env environment) *cobra.Command {
   certgen apply --dir pki --service widgets --namespace demo --secret widgets-serving
 
   # Print the plan, and check that the cluster accepts it, without changing anything
-  certgen apply --dir pki --service widgets --namespace demo --dry-run=server
+  certgen apply --dir pki --service widgets --namespace demo --dry-run
 
   # Take over a caBundle that kubectl apply has set
   certgen apply --dir pki --service widgets --namespace demo --force-conflicts`,
@@ -69,7 +69,7 @@ func newApplyCommand(env environment) *cobra.Command {
 				return err
 			}
 			do := func(ctx context.Context) error { return planAndApply(ctx, env, c, opts) }
-			if !opts.DryRun.Writes() {
+			if opts.DryRun {
 				return do(cmd.Context())
 			}
 			return c.Exclusive(cmd.Context(), opts.Service, do)
@@ -82,9 +82,7 @@ func newApplyCommand(env environment) *cobra.Command {
 	flags.StringVar(&opts.Secret, "secret", "",
 		"Name of the Secret for the serving certificate, in the namespace of the Service. If empty, certgen writes no "+
 			"Secret.")
-	flags.StringVar((*string)(&opts.DryRun), "dry-run", string(apply.DryRunNone),
-		`Must be "none", "client" or "server". With client, certgen only reads the cluster. With server, certgen sends `+
-			"every write as a server-side dry run.")
+	dryRunFlag(flags, &opts.DryRun)
 	flags.BoolVar(&opts.ForceConflicts, "force-conflicts", false,
 		"Take over fields that other field managers own, except those that an injector owns.")
 	flags.BoolVar(&opts.ClearInsecure, "clear-insecure", false, "Set insecureSkipTLSVerify to false in the same write.")
@@ -105,7 +103,7 @@ func planAndApply(ctx context.Context, env environment, c apply.Client, opts app
 		return err
 	}
 	return errors.Join(err, env.format.Print(env.stdout, plan,
-		func(w io.Writer) { printApplied(w, plan, opts.DryRun, err) }))
+		func(w io.Writer) { printApplied(w, plan, err) }))
 }
 
 func printApplyPlan(w io.Writer, plan *apply.Plan) {
@@ -120,14 +118,10 @@ func printApplyPlan(w io.Writer, plan *apply.Plan) {
 	}
 }
 
-func printApplied(w io.Writer, plan *apply.Plan, dryRun apply.DryRun, err error) {
+func printApplied(w io.Writer, plan *apply.Plan, err error) {
 	fmt.Fprintln(w)
-	if dryRun == apply.DryRunClient {
-		fmt.Fprintln(w, "Dry run: the cluster was only read.")
-		return
-	}
 	done := "applied"
-	if dryRun == apply.DryRunServer {
+	if plan.DryRun {
 		done = "accepted"
 	}
 	nothing := true

@@ -92,9 +92,14 @@ func durationVar(flags *pflag.FlagSet, value *time.Duration, name string, standa
 	flags.Var((*duration)(value), name, about)
 }
 
+// dryRunFlag defines the flag --dry-run, which has the same meaning for all commands.
+func dryRunFlag(flags *pflag.FlagSet, dryRun *bool) {
+	flags.BoolVar(dryRun, "dry-run", false, "Print what the command would do, and change nothing.")
+}
+
 func serviceFlags(flags *pflag.FlagSet, s *certs.Service, required string) {
 	flags.StringVar(&s.Name, "service", "", "Name of the Service in front of the API server. "+required)
-	flags.StringVar(&s.Namespace, "namespace", "", "Namespace of the Service. "+required)
+	flags.StringVarP(&s.Namespace, "namespace", "n", "", "Namespace of the Service. "+required)
 }
 
 // nameFlags defines the flags that describe the subjects of certificates. init and request use

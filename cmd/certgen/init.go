@@ -61,7 +61,7 @@ func newInitCommand(env environment) *cobra.Command {
 	signerFlags(cmd.Flags(), &signer)
 	cmd.Flags().BoolVar(&opts.AllowNewCA, "allow-new-ca", false,
 		"Replace a CA that cannot be used. certgen keeps the old CA in another directory.")
-	cmd.Flags().BoolVar(&opts.DryRun, "dry-run", false, "Print the report without writing anything.")
+	dryRunFlag(cmd.Flags(), &opts.DryRun)
 	addConfigFlag(cmd, &configFile)
 	return cmd
 }

@@ -76,13 +76,13 @@ type rotateFlags struct {
 
 func newRotateCommand(env environment) *cobra.Command {
 	f := rotateFlags{opts: rotation.Options{Now: env.now}}
-	var plan bool
+	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "rotate NAME {--dir DIR | --secret NAME --ca-secret NAME} --service NAME --namespace NAMESPACE",
 		Short: "Replace certificates and CAs of a running cluster without downtime",
 		Long:  rotateLong,
 		Example: `  # Print the steps
-  certgen rotate serving-ca --plan
+  certgen rotate serving-ca --dry-run
 
   # Replace the serving CA and the serving certificate
   certgen rotate serving-ca --dir pki --service widgets --namespace demo --kubeconfig admin.kubeconfig
@@ -92,10 +92,10 @@ func newRotateCommand(env environment) *cobra.Command {
   certgen rotate serving-ca --dir pki --service widgets --namespace demo --abort`,
 		Args: oneOf(rotation.Rotations()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(atMostOne(plan, f.status, f.abort)); err != nil {
+			if err := errors.Join(atMostOne(dryRun, f.status, f.abort)); err != nil {
 				return err
 			}
-			if plan {
+			if dryRun {
 				return printSteps(env, args[0])
 			}
 			inSecrets, err := useSecrets(cmd.Flags(), f.opts)
@@ -116,7 +116,7 @@ func newRotateCommand(env environment) *cobra.Command {
 	cmd.Flags().StringVar(&f.newCA, "new-ca", "",
 		"File with the certificate of a new serving CA whose key the cfssl server in --signer holds. Used by the "+
 			"rotation serving-ca. By default certgen issues a new CA.")
-	cmd.Flags().BoolVar(&plan, "plan", false, "Print the steps without reading anything.")
+	dryRunFlag(cmd.Flags(), &dryRun)
 	cmd.Flags().BoolVar(&f.status, "status", false, "Print the progress of the last rotation of these certificates.")
 	cmd.Flags().BoolVar(&f.abort, "abort", false,
 		"Reverse an unfinished rotation. Refused after a step of kind distrust has started.")
@@ -200,7 +200,7 @@ Exit codes:
 
 func atMostOne(modes ...bool) error {
 	if n := len(slices.DeleteFunc(modes, func(on bool) bool { return !on })); n > 1 {
-		return cli.UsageErrorf("expected at most one of --plan, --status and --abort, found %d", n)
+		return cli.UsageErrorf("expected at most one of --dry-run, --status and --abort, found %d", n)
 	}
 	return nil
 }

@@ -22,26 +22,13 @@ import (
 	"example.com/extension-apiserver/internal/cluster"
 )
 
-// DryRun determines how far an apply goes.
-type DryRun string
-
-// The dry runs.
-const (
-	DryRunNone   DryRun = "none"   // everything is written
-	DryRunClient DryRun = "client" // the cluster is only read
-	DryRunServer DryRun = "server" // the cluster tries every write and stores nothing
-)
-
-// Writes reports whether d writes to the cluster. Empty means DryRunNone.
-func (d DryRun) Writes() bool { return d == "" || d == DryRunNone }
-
 // Options define what to copy from a directory of certs.Init to a cluster.
 type Options struct {
 	Service certs.Service
 	Dir     string      // directory created by certgen init
 	Store   certs.Store // used instead of Dir
 	Secret  string      // name of the Secret for the serving pair, in the namespace of the Service; empty means none
-	DryRun  DryRun      // empty means DryRunNone
+	DryRun  bool        // the cluster tries every write and stores nothing
 	// ForceConflicts takes ownership of fields from other managers. It does not help against an
 	// injector, which would restore its own caBundle.
 	ForceConflicts bool
@@ -59,7 +46,6 @@ type Options struct {
 // is its report.
 type Plan struct {
 	certs.Report
-	dryRun  DryRun
 	changes []planned // one per item, until Apply sets what was done
 }
 
@@ -86,10 +72,6 @@ func (o Options) Validate() error {
 		errs = append(errs, &certs.InvalidError{Field: "secret", Value: o.Secret,
 			Reason: "expected the Secret's name: " + problems[0]})
 	}
-	if o.DryRun != "" && !slices.Contains([]DryRun{DryRunNone, DryRunClient, DryRunServer}, o.DryRun) {
-		errs = append(errs, &certs.InvalidError{Field: "dry-run", Value: string(o.DryRun),
-			Reason: "expected none, client or server"})
-	}
 	return errors.Join(errs...)
 }
 
@@ -114,8 +96,8 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan := &Plan{Report: *certs.NewReport("ApplyReport"), dryRun: o.DryRun}
-	plan.DryRun = !o.DryRun.Writes()
+	plan := &Plan{Report: *certs.NewReport("ApplyReport")}
+	plan.DryRun = o.DryRun
 	err = c.planCABundles(ctx, plan, o, func(a apiregistrationv1.APIService) (certs.Bundle, bool) {
 		if o.KeepTrust {
 			return certs.LenientBundle(a.Spec.CABundle).Merge(c.Time(), source.signers(c.Time())...), true
@@ -151,11 +133,11 @@ func (c Client) PlanApply(ctx context.Context, o Options) (*Plan, error) {
 }
 
 // Apply executes the plan with the field manager certgen. It first sends every write as a
-// server-side dry run, so that a rejected write leaves the cluster unchanged. After an error,
-// the plan contains the items before the failed one.
+// server-side dry run, so that a rejected write leaves the cluster unchanged. If the plan is a
+// dry run, that is all. After an error, the plan contains the items before the failed one.
 func (c Client) Apply(ctx context.Context, plan *Plan) error {
 	for _, dryRun := range []bool{true, false} {
-		if plan.dryRun == DryRunClient || plan.dryRun == DryRunServer && !dryRun {
+		if plan.DryRun && !dryRun {
 			break
 		}
 		var errs []error

@@ -242,7 +242,7 @@ func TestPlanRejectsInvalidInput(t *testing.T) {
 		"another key": {Options{Service: clustertest.Service, Dir: changed("serving/tls.key"), Secret: "s"}, "C06"},
 		"another CA": {Options{Service: clustertest.Service, Dir: changed("serving/ca.crt")},
 			"signed by unknown authority"},
-		"all wrong": {Options{Secret: "S", DryRun: "x"}, "dry-run"},
+		"all wrong": {Options{Secret: "S"}, "secret"},
 		"not there": {Options{Service: clustertest.Service, Dir: filepath.Join(dir, "x")}, "set --dir to its directory"},
 		"another Service": {Options{Service: certs.Service{Name: "gadgets", Namespace: "demo"}, Dir: dir},
 			"not gadgets.demo.svc"},
@@ -254,14 +254,8 @@ func TestPlanRejectsInvalidInput(t *testing.T) {
 			}
 		})
 	}
-	// a run that writes needs the Lease
-	for dryRun, want := range map[DryRun]bool{"": true, DryRunNone: true, DryRunClient: false, DryRunServer: false} {
-		if got := dryRun.Writes(); got != want {
-			t.Errorf("dry run %q writes: %t, want %t", dryRun, got, want)
-		}
-	}
-	if err := (Options{Secret: "S", DryRun: "x"}).Validate(); len(certs.Flatten(err)) != 5 {
-		t.Errorf("got %v, want all five", err)
+	if err := (Options{Secret: "S"}).Validate(); len(certs.Flatten(err)) != 4 {
+		t.Errorf("got %v, want all four", err)
 	}
 	ca := clustertest.NewCA(t, "ca", x509.ExtKeyUsageServerAuth)
 	registered := []apiregistrationv1.APIService{clustertest.APIService("v1.g.example.com", ca.CertPEM)}

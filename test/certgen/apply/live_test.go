@@ -62,7 +62,7 @@ func TestApplyAndCheck(t *testing.T) {
 		test func(*suite)
 	}{
 		{"check finds nothing", checkHealthy},
-		{"dry runs write nothing", dryRuns},
+		{"a dry run writes nothing", dryRun},
 		{"apply, and again", applyTwice},
 		{"changed meanwhile", changedMeanwhile},
 		{"another manager's field", conflict},
