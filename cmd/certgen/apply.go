@@ -88,6 +88,7 @@ func newApplyCommand(env environment) *cobra.Command {
 	flags.BoolVar(&opts.ClearInsecure, "clear-insecure", false, "Set insecureSkipTLSVerify to false in the same write.")
 	flags.BoolVar(&opts.ReplaceTrust, "replace-trust", false,
 		"Allow changes of trust that can interrupt a running API. certgen rotate changes trust without interruption.")
+	cli.MarkRequired(cmd, dirFlag, "service", "namespace")
 	return cmd
 }
 

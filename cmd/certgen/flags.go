@@ -106,9 +106,10 @@ func serviceFlags(flags *pflag.FlagSet, s *certs.Service, required string) {
 // them.
 func nameFlags(opts *certs.InitOptions) *pflag.FlagSet {
 	flags := pflag.NewFlagSet("names", pflag.ContinueOnError)
-	serviceFlags(flags, &opts.Service, "Required.")
+	const required = "Required, here or in --config."
+	serviceFlags(flags, &opts.Service, required)
 	flags.StringVar(&opts.Dir, dirFlag, "",
-		"Directory for the certificates. certgen creates it if it does not exist. Required.")
+		"Directory for the certificates. certgen creates it if it does not exist. "+required)
 	flags.StringVar(&opts.Service.ClusterDomain, "cluster-domain", certs.DefaultClusterDomain,
 		"DNS domain of the cluster.")
 	flags.Var((*commaList)(&opts.DNSNames), "dns",

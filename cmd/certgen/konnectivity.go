@@ -15,6 +15,12 @@ func newKonnectivityCommand(env environment) *cobra.Command {
 	cmd := cli.Group(&cobra.Command{
 		Use:   "konnectivity",
 		Short: "Verify a konnectivity setup, and create the kubeconfig of its server",
+		Example: `  # Verify manifests and certificates in a directory
+  certgen konnectivity verify --dir set
+
+  # Create a kubeconfig for the user of konnectivity's server
+  certgen konnectivity kubeconfig --user system:konnectivity-server --ca users-ca --server https://10.0.0.1:6443 \
+    --server-ca cluster-ca.crt --out konnectivity-server.kubeconfig`,
 	})
 	cmd.AddCommand(newVerifyKonnectivityCommand(env), newKubeconfigCommand(env))
 	return cmd
@@ -77,6 +83,7 @@ Exit codes:
 		"Files with the CAs that sign the cluster's users, comma-separated or repeated. certgen reports an error if one "+
 			"of them authenticates agents.")
 	flags.BoolVar(&strict, "strict", false, "Exit with 1 for warnings too.")
+	cli.MarkRequired(cmd, dirFlag)
 	return cmd
 }
 
@@ -118,5 +125,6 @@ Exit codes:
 	flags.BoolVar(&opts.Embed, "embed", false, "Embed certificate, key and CAs in the kubeconfig.")
 	keyTypeFlag(flags, &opts.Client.KeyType)
 	lifetimeFlags(flags, &opts.Client.Lifetime, &opts.Client.AllowLongLived)
+	cli.MarkRequired(cmd, "user", "ca", "server", "server-ca", "out")
 	return cmd
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cli"
 	"example.com/extension-apiserver/internal/cluster"
 	"example.com/extension-apiserver/internal/rotation"
 )
@@ -48,7 +49,7 @@ func newRenewCommand(env environment) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	rotationFlags(flags, &opts, &target)
+	rotationFlags(flags, &opts, &target, "Required.")
 	secretFlags(flags, &opts)
 	signerFlags(flags, &signer)
 	flags.Var((*commaList)(&opts.APIServices), "apiservice",
@@ -59,6 +60,7 @@ func newRenewCommand(env environment) *cobra.Command {
 		"Take over fields that other field managers own, except those that an injector owns. Only with --secret.")
 	flags.BoolVar(&filesOnly, "files-only", false,
 		"Write files only: send no request to a cluster, and observe nothing. Only with --dir.")
+	cli.MarkRequired(cmd, "service", "namespace")
 	return cmd
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/cli"
 )
 
 func newRequestCommand(env environment) *cobra.Command {
@@ -82,6 +83,7 @@ Exit codes:
 		"File with the certificate of the CA, in PEM. Required if --dir does not contain it yet.")
 	cmd.Flags().BoolVar(&opts.AllowLongLived, "allow-long-lived", false,
 		"Allow a certificate with a lifetime of more than 398 days.")
+	cli.MarkRequired(cmd, dirFlag, "cert")
 	return cmd
 }
 
@@ -116,5 +118,6 @@ Exit codes:
 	flags.Var((*commaList)(&opts.IPs), "ip", "IP addresses of a server, comma-separated or repeated.")
 	clientFlags(flags, &opts.User, &opts.Groups, &opts.AllowSystemMasters, "")
 	lifetimeFlags(flags, &opts.Lifetime, &opts.AllowLongLived)
+	cli.MarkRequired(cmd, "ca", "out")
 	return cmd
 }

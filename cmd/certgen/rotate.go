@@ -22,9 +22,9 @@ import (
 )
 
 // rotationFlags defines the flags that rotate and renew share.
-func rotationFlags(flags *pflag.FlagSet, o *rotation.Options, target *cluster.Options) {
+func rotationFlags(flags *pflag.FlagSet, o *rotation.Options, target *cluster.Options, required string) {
 	clusterFlags(flags, target)
-	serviceFlags(flags, &o.Service, "Required.")
+	serviceFlags(flags, &o.Service, required)
 	addressFlags(flags, target)
 	target.EndpointsOf = &o.Service // rotations of the front proxy also query the endpoints of other Services
 	flags.StringVar(&o.Dir, dirFlag, "", "Directory of certgen init. Required without --secret and --ca-secret.")
@@ -110,7 +110,7 @@ func newRotateCommand(env environment) *cobra.Command {
 			return errors.Join(err, printState(env, state))
 		},
 	}
-	rotationFlags(cmd.Flags(), &f.opts, &f.target)
+	rotationFlags(cmd.Flags(), &f.opts, &f.target, "Required without --dry-run and --status.")
 	secretFlags(cmd.Flags(), &f.opts)
 	signerFlags(cmd.Flags(), &f.signer)
 	cmd.Flags().StringVar(&f.newCA, "new-ca", "",

@@ -106,5 +106,15 @@ func Group(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
+// MarkRequired makes cobra reject a command line without the flags. The usage texts of the flags
+// must say so. It panics if the command has no such flag.
+func MarkRequired(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		if err := cmd.MarkFlagRequired(name); err != nil {
+			panic(err)
+		}
+	}
+}
+
 // Named returns the help text with SERVER replaced by the name of the program.
 func Named(program, help string) string { return strings.ReplaceAll(help, "SERVER", program) }

@@ -30,6 +30,8 @@ func TestRun(t *testing.T) {
 		{args: "make extra", code: 2, stderr: "tool: unknown command \"extra\" for \"tool make\"\n" + seeMake},
 		{args: "make -o yaml", code: 2,
 			stderr: "tool: invalid argument \"yaml\" for \"-o, --output\" flag: expected text or json\n" + seeMake},
+		{args: "take", code: 2, stderr: "tool: required flag(s) \"from\" not set\nSee 'tool take --help' for usage.\n"},
+		{args: "take --from=a"},
 		{args: "maek", code: 2,
 			stderr: "tool: unknown command \"maek\" for \"tool\"\n  \n  Did you mean this?\n  \tmake\n" + see},
 		{args: "more mak", code: 2,
@@ -51,7 +53,10 @@ func TestRun(t *testing.T) {
 			AddOutputFlag(maker, &format)
 			more := Group(&cobra.Command{Use: "more"})
 			more.AddCommand(&cobra.Command{Use: "make", RunE: func(*cobra.Command, []string) error { return nil }})
-			root.AddCommand(maker, more)
+			take := &cobra.Command{Use: "take", RunE: func(*cobra.Command, []string) error { return nil }}
+			take.Flags().String("from", "", "")
+			MarkRequired(take, "from")
+			root.AddCommand(maker, more, take)
 			root.SetArgs(strings.Fields(tc.args))
 			var stdout, stderr strings.Builder
 			root.SetOut(&stdout)

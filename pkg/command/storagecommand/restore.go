@@ -77,6 +77,7 @@ that clients list again.`,
 		"Number of revisions to skip after the last one of the snapshot. It must exceed the number of writes since the "+
 			"snapshot. Use 0 only if no client saw a resource version after the snapshot.")
 	cli.AddOutputFlag(cmd, &format)
+	cli.MarkRequired(cmd, "from")
 	return cmd
 }
 

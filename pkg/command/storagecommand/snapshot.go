@@ -45,6 +45,7 @@ The command reads it from the healthy member with the highest revision.`,
 	})
 	cmd.Flags().StringVar(&options.Out, "out", "", "File to write, with mode 0600. Required.")
 	cmd.Flags().BoolVar(&options.Force, "force", false, "Replace an existing file.")
+	cli.MarkRequired(cmd, "out")
 	return cmd
 }
 

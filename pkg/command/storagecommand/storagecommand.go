@@ -33,6 +33,11 @@ The flags that locate the etcd are those of serve: --data-dir for an embedded et
 and the TLS files for an external cluster. An embedded etcd listens only on a socket in the data
 directory. Run the commands as the user of the server, on the same machine or in the same
 container.`,
+		Example: cli.Named(api.Name, `  # Save a snapshot of the etcd embedded in a local server
+  SERVER storage snapshot --data-dir=/var/lib/SERVER --out=/backup/widgets.db
+
+  # Restore it into the data directory of a stopped server
+  SERVER storage restore --from=/backup/widgets.db --data-dir=/var/lib/SERVER`),
 		// The server's storage library makes gRPC log each failed connection. Here the errors
 		// report them.
 		PersistentPreRun: func(*cobra.Command, []string) {
