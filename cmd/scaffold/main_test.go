@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"example.com/extension-apiserver/internal/scripttest"
 )
 
 func TestMain(m *testing.M) {
@@ -14,5 +16,6 @@ func TestMain(m *testing.M) {
 
 // TestScripts checks that scaffold rejects invalid input before it writes anything.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata", RequireExplicitExec: true})
+	testscript.Run(t, testscript.Params{Dir: "testdata", RequireExplicitExec: true,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": scripttest.Exits}})
 }

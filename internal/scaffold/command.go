@@ -22,12 +22,19 @@ func NewCommand() *cobra.Command {
 		Short: "Create a project that serves an API of your own, and change its kinds, versions and groups",
 		Long: `Create a project that serves an API of your own, and change its kinds, versions and groups.
 
-The commands write the files of a kind once; from then on the files are yours, and no command overwrites
-them. Each command generates and compiles the code in a copy of the project, and changes the project only
-if that succeeds. If you run a command again, it changes nothing.
+The commands write the files of a kind once; from then on the files are yours, and no command
+overwrites them. Each command generates and compiles the code in a copy of the project, and changes
+the project only if that succeeds. If you run a command again, it changes nothing.`,
+		Example: `  # Create a project
+  scaffold new --dir=../backup --module=git.example.org/platform/backup --group=backup.example.org --kind=BackupPlan
 
-Exit codes: 0 success, 1 failure, 2 invalid arguments.`,
+  # Add a kind, in the directory of the project
+  scaffold kind add BackupRun --subresources=status
+
+  # Upgrade the kit to the newest version
+  scaffold upgrade`,
 	}
+	cli.AddVersionFlag(cmd)
 	cmd.AddCommand(newNewCommand(), newKindCommand(), newVersionCommand(), newGroupCommand(), newUpgradeCommand())
 	return cmd
 }
@@ -117,7 +124,8 @@ func newNewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new",
 		Short: "Create a project with one kind",
-		Example: `  scaffold new --dir=../backup --module=git.example.org/platform/backup --group=backup.example.org --kind=BackupPlan \
+		Example: `  # Create a project with the kind BackupPlan
+  scaffold new --dir=../backup --module=git.example.org/platform/backup --group=backup.example.org --kind=BackupPlan \
     --subresources=status --short-names=bp --columns=spec.schedule`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -153,7 +161,10 @@ func newNewCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.kit, "kit", "",
 		"Directory of the kit. Default: this program's version from the module cache, or the module of the working "+
 			"directory.")
+	cmd.Flags().StringVar(&o.docsURL, "docs-url", "",
+		"URL of a copy of the kit's documentation, to which alerts and the dashboard link. Default: "+docsURL+".")
 	flags.add(cmd)
+	cli.MarkRequired(cmd, "dir", "module", "group", "kind")
 	return cmd
 }
 
@@ -183,16 +194,26 @@ func onProject(do func(work, *project, []string) error) func(*cobra.Command, []s
 }
 
 func newKindCommand() *cobra.Command {
-	cmd := cli.Group(&cobra.Command{Use: "kind", Short: "Add or delete a kind"})
+	cmd := cli.Group(&cobra.Command{Use: "kind", Short: "Add or delete a kind",
+		Example: `  # Add a kind, and delete it
+  scaffold kind add BackupPlan --short-names=bp
+  scaffold kind delete BackupPlan`})
 	var flags kindFlags
 	var group, version, fromGroup string
 	add := &cobra.Command{
 		Use:   "add KIND",
 		Short: "Add a kind: type, validation, storage, tests and client",
-		Example: `  scaffold kind add BackupPlan --scope=Namespaced --subresources=status,scale --short-names=bp \
+		Example: `  # Add a kind with a status, a scale, a field selector and columns
+  scaffold kind add BackupPlan --scope=Namespaced --subresources=status,scale --short-names=bp \
     --selectable=spec.suspended:boolean --columns=spec.schedule,spec.suspended
+
+  # Add a kind with an action, a log and a controller
   scaffold kind add BackupRun --subresources=status,cancel:action,log --controller
+
+  # Add a cluster-scoped kind with an irregular plural
   scaffold kind add Person --scope=Cluster --plural=people
+
+  # Add a kind whose objects are in another system
   scaffold kind add Server --scope=Cluster --source=cached --columns=spec.model`,
 		Args: cobra.ExactArgs(1),
 	}
@@ -207,10 +228,11 @@ func newKindCommand() *cobra.Command {
 	add.Flags().StringVar(&version, "version", "", "Version of the kind. Default: the preferred version.")
 	flags.add(add)
 	del := &cobra.Command{
-		Use:     "delete KIND",
-		Short:   "Delete a kind and its files",
-		Example: `  scaffold kind delete BackupPlan`,
-		Args:    cobra.ExactArgs(1),
+		Use:   "delete KIND",
+		Short: "Delete a kind and its files",
+		Example: `  # Delete the kind BackupPlan
+  scaffold kind delete BackupPlan`,
+		Args: cobra.ExactArgs(1),
 		RunE: onProject(func(w work, p *project, args []string) error {
 			return w.deleteKind(p,
 				fromGroup, args[0])
@@ -222,13 +244,27 @@ func newKindCommand() *cobra.Command {
 }
 
 func newVersionCommand() *cobra.Command {
-	cmd := cli.Group(&cobra.Command{Use: "version", Short: "Add or delete a version of a group"})
+	cmd := cli.Group(&cobra.Command{Use: "version",
+		Short: "Print the version of scaffold, or add or delete a version of a group",
+		Example: `  # Print the version of scaffold
+  scaffold version
+
+  # Add the version v2, and delete v1
+  scaffold version add v2
+  scaffold version delete v1`})
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		_, err := fmt.Fprint(cmd.OutOrStdout(), cmd.Root().Version)
+		return err
+	}
 	var group, fromGroup string
 	var hub bool
 	add := &cobra.Command{
 		Use:   "add VERSION",
 		Short: "Add a version as a copy of the hub",
-		Example: `  scaffold version add v2
+		Example: `  # Add the version v2
+  scaffold version add v2
+
+  # Add it, and make it the hub
   scaffold version add v2 --hub`,
 		Args: cobra.ExactArgs(1),
 		RunE: onProject(func(w work, p *project, args []string) error {
@@ -240,10 +276,11 @@ func newVersionCommand() *cobra.Command {
 		"Make it the hub: functions of the registry.Kind receive its type, and other versions are converted to it. "+
 			"Stored objects do not change.")
 	del := &cobra.Command{
-		Use:     "delete VERSION",
-		Short:   "Delete a version that is not stored",
-		Example: `  scaffold version delete v1`,
-		Args:    cobra.ExactArgs(1),
+		Use:   "delete VERSION",
+		Short: "Delete a version that is not stored",
+		Example: `  # Delete the version v1
+  scaffold version delete v1`,
+		Args: cobra.ExactArgs(1),
 		RunE: onProject(func(w work, p *project, args []string) error {
 			return w.deleteVersion(p,
 				fromGroup, args[0])
@@ -255,14 +292,17 @@ func newVersionCommand() *cobra.Command {
 }
 
 func newGroupCommand() *cobra.Command {
-	cmd := cli.Group(&cobra.Command{Use: "group", Short: "Add a group, or rename one"})
+	cmd := cli.Group(&cobra.Command{Use: "group", Short: "Add a group, or rename one",
+		Example: `  # Add a group with the kind Bucket
+  scaffold group add storage.example.org --kind=Bucket`})
 	var flags kindFlags
 	var kind string
 	add := &cobra.Command{
-		Use:     "add GROUP",
-		Short:   "Add a group with its first kind",
-		Example: `  scaffold group add storage.example.org --kind=Bucket --scope=Cluster`,
-		Args:    cobra.ExactArgs(1),
+		Use:   "add GROUP",
+		Short: "Add a group with its first kind",
+		Example: `  # Add a group with the cluster-scoped kind Bucket
+  scaffold group add storage.example.org --kind=Bucket --scope=Cluster`,
+		Args: cobra.ExactArgs(1),
 	}
 	add.RunE = onProject(func(w work, p *project, args []string) error {
 		k, problems := flags.kind(kind)
@@ -273,12 +313,14 @@ func newGroupCommand() *cobra.Command {
 	})
 	add.Flags().StringVar(&kind, "kind", "", "First kind of the group. Required.")
 	flags.add(add)
+	cli.MarkRequired(add, "kind")
 	rename := &cobra.Command{
-		Use:     "rename GROUP NEW",
-		Short:   "Rename a group that has no stored objects",
-		Example: `  scaffold group rename backup.example.org backup.platform.example.org`,
-		Args:    cobra.ExactArgs(2),
-		RunE:    onProject(func(w work, p *project, args []string) error { return w.renameGroup(p, args[0], args[1]) }),
+		Use:   "rename GROUP NEW",
+		Short: "Rename a group that has no stored objects",
+		Example: `  # Rename the group backup.example.org
+  scaffold group rename backup.example.org backup.platform.example.org`,
+		Args: cobra.ExactArgs(2),
+		RunE: onProject(func(w work, p *project, args []string) error { return w.renameGroup(p, args[0], args[1]) }),
 	}
 	cmd.AddCommand(add, rename)
 	return cmd
@@ -289,9 +331,13 @@ func newUpgradeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "upgrade [VERSION]",
 		Short: "Upgrade the kit (default: to the newest version)",
-		Long: `Upgrade the kit: its module, its generators, and its files in kit/. The command keeps files in kit/ that
-you edited and lists them. If go.mod refers to a directory by replace, the files come from there.`,
-		Example: `  scaffold upgrade
+		Long: `Upgrade the kit: its module, its generators, and its files in kit/. The command keeps files in kit/
+that you edited and lists them. If go.mod refers to a directory by replace, the files come from
+there.`,
+		Example: `  # Upgrade to the newest version
+  scaffold upgrade
+
+  # Upgrade to another version
   scaffold upgrade VERSION`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: onProject(func(w work, p *project, args []string) error {

@@ -3,10 +3,12 @@
 package scaffold
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +23,7 @@ type newOptions struct {
 	version                  string // the first
 	kit                      string // directory of the kit
 	kitVersion               string // empty: go.mod refers to the directory
+	docsURL                  string // of a copy of the kit's documentation; empty: the kit's
 	kind                     Kind
 }
 
@@ -44,6 +47,11 @@ func (o *newOptions) validate() []error {
 	if !ok || len(validateGroup(prefix+".example.com")) > 0 {
 		problems = append(problems, fmt.Errorf("server name %q: expected a name such as backup-apiserver",
 			o.name))
+	}
+	if u, err := url.Parse(o.docsURL); o.docsURL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" ||
+		u.Host == "") {
+		problems = append(problems, fmt.Errorf("--docs-url is %q, expected a URL such as https://docs.example.org/kit/",
+			o.docsURL))
 	}
 	if o.module == kit {
 		problems = append(problems, fmt.Errorf("module %q: is the kit's", o.module))
@@ -129,7 +137,7 @@ func (w work) writeProject(p *project, o newOptions, d data) error {
 	if err := errors.Join(p.renderGroup(d), p.renderKind(d), p.listKind(d.Group, d.kindData)); err != nil {
 		return err
 	}
-	if err := copyKit(o.kit, p.dir); err != nil {
+	if err := copyKit(o.kit, p.dir, o.docsURL); err != nil {
 		return err
 	}
 	return writeMods(p, o, kitMod)
@@ -216,8 +224,19 @@ var kitFiles = []string{
 // sumsFile has the checksums of the files in kit/, in the format of sha256sum.
 const sumsFile = "SHA256SUMS"
 
-// copyKit writes the files of the kit and their checksums into a project.
-func copyKit(from, dir string) error {
+const (
+	// docsURL is the address of the kit's documentation in links of the manifests.
+	docsURL = "https://" + kit + "/blob/main/"
+	// docsURLFile is the file in kit/ with the address that replaces it, if any.
+	docsURLFile = "docs-url"
+)
+
+// copyKit writes the files of the kit and their checksums into a project. Unless docs is empty, it
+// replaces the address of the kit's documentation, and records the new one for upgrades.
+func copyKit(from, dir, docs string) error {
+	if docs != "" {
+		docs = strings.TrimSuffix(docs, "/") + "/"
+	}
 	var sums strings.Builder
 	tree := os.DirFS(from)
 	for _, top := range kitFiles {
@@ -229,6 +248,9 @@ func copyKit(from, dir string) error {
 			if err != nil {
 				return err
 			}
+			if docs != "" {
+				data = bytes.ReplaceAll(data, []byte(docsURL), []byte(docs))
+			}
 			to := filepath.Join(dir, "kit", name)
 			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil { //nolint:gosec // as Git makes it
 				return err
@@ -238,6 +260,11 @@ func copyKit(from, dir string) error {
 		})
 		if err != nil {
 			return fmt.Errorf("copy the files of the kit: %w", err)
+		}
+	}
+	if docs != "" {
+		if err := os.WriteFile(filepath.Join(dir, "kit", docsURLFile), []byte(docs+"\n"), 0o644); err != nil { //nolint:gosec // as Git writes it
+			return err
 		}
 	}
 	return os.WriteFile(filepath.Join(dir, "kit", sumsFile), []byte(sums.String()), 0o644) //nolint:gosec // as Git writes it

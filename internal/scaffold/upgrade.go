@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -100,7 +101,12 @@ func (w work) takeFiles(p *project) error {
 			kept[name] = data
 		}
 	}
-	if err := errors.Join(os.RemoveAll(p.path("kit")), copyKit(from, p.dir)); err != nil {
+	docs, err := os.ReadFile(p.path("kit", docsURLFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := errors.Join(os.RemoveAll(p.path("kit")),
+		copyKit(from, p.dir, strings.TrimSpace(string(docs)))); err != nil {
 		return err
 	}
 	for _, name := range edited {
