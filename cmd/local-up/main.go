@@ -8,7 +8,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -18,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
+	"example.com/extension-apiserver/internal/cli"
 	"example.com/extension-apiserver/pkg/envtest"
 )
 
@@ -41,28 +42,49 @@ type flags struct {
 }
 
 func main() {
-	var f flags
-	flag.StringVar(&f.dir, "dir", ".run", "Directory of the state and the logs. A later run finds the stored objects.")
-	flag.StringVar(&f.server, "server", "./cmd/extension-apiserver",
-		"Main package of the server, or the absolute path of its executable.")
-	flag.StringVar(&f.objects, "objects", "sample/objects",
-		"Directory with objects of the API, for the printed commands.")
-	flag.StringVar(&f.programs, "programs", "bin/"+envtest.Minor(),
-		"Path of a link to create to the directory with kubectl and the other programs. Empty creates none.")
-	flag.BoolVar(&f.externalEtcd, "external-etcd", false,
-		"Start an external etcd with TLS for the server instead of the embedded one.")
-	flag.StringVar(&f.copyOf, "copy-of", "",
-		"File with an object of which to create copies in the namespace default.")
-	flag.IntVar(&f.copies, "copies", 1, "Number of copies, with -copy-of.")
-	flag.DurationVar(&f.measure, "measure", -1,
-		"Wait for this duration without requests, print the memory usage of the server, and stop.")
-	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	if err := run(ctx, f); err != nil {
-		fmt.Fprintf(os.Stderr, "local-up: %v\n", err)
-		os.Exit(1)
+	code := cli.Run(ctx, newCommand())
+	stop()
+	os.Exit(code)
+}
+
+func newCommand() *cobra.Command {
+	var f flags
+	cmd := &cobra.Command{
+		Use:   "local-up",
+		Short: "Run a control plane with an extension API server",
+		Long: `Start etcd, kube-apiserver and an extension API server behind it, print the commands that use the
+API, and stop all processes on Ctrl-C.
+
+The first run builds the programs of the control plane, which takes minutes.`,
+		Example: `  # Serve the sample
+  local-up
+
+  # Serve the API of a project
+  local-up --server ./cmd/backup-apiserver --objects objects
+
+  # Print the memory usage of the server with 1000 objects
+  local-up --copy-of sample/objects/widget.yaml --copies 1000 --measure 60s`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), f) },
 	}
+	set := cmd.Flags()
+	set.StringVar(&f.dir, "dir", ".run", "Directory of the state and the logs. A later run finds the stored objects.")
+	set.StringVar(&f.server, "server", "./cmd/extension-apiserver",
+		"Main package of the server, or the absolute path of its executable.")
+	set.StringVar(&f.objects, "objects", "sample/objects",
+		"Directory with objects of the API, for the printed commands.")
+	set.StringVar(&f.programs, "programs", "bin/"+envtest.Minor(),
+		"Path of a link to create to the directory with kubectl and the other programs. Empty creates none.")
+	set.BoolVar(&f.externalEtcd, "external-etcd", false,
+		"Start an external etcd with TLS for the server instead of the embedded one.")
+	set.StringVar(&f.copyOf, "copy-of", "",
+		"File with an object of which to create copies in the namespace default.")
+	set.IntVar(&f.copies, "copies", 1, "Number of copies, with --copy-of.")
+	set.DurationVar(&f.measure, "measure", -1,
+		"Wait for this duration without requests, print the memory usage of the server, and stop.")
+	cli.AddVersion(cmd)
+	return cmd
 }
 
 func run(ctx context.Context, f flags) (err error) {

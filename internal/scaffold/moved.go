@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 
 	"golang.org/x/mod/modfile"
 )
@@ -18,6 +19,9 @@ var movedCommands = []struct{ from, to, call string }{
 	{"/pkg/envtest/setup", "/cmd/setup-envtest", "/cmd/setup-envtest programs"},
 	{"/pkg/envtest/run", "/cmd/local-up", "/cmd/local-up"},
 }
+
+// localUpFlags matches the flags of local-up as earlier Makefiles have them, with one dash.
+var localUpFlags = regexp.MustCompile(`(bin/(?:local-up|run)) -server (\S+) -objects (\S+)`)
 
 // followMoves replaces calls of moved commands in the Makefile and scripts of a project, and its
 // tools in go.mod.
@@ -53,6 +57,7 @@ func followCalls(path string) error {
 		after = bytes.ReplaceAll(after, []byte("$(KIT)"+m.from), []byte("$(KIT)"+m.call))
 		after = bytes.ReplaceAll(after, []byte(kit+m.from), []byte(kit+m.call))
 	}
+	after = localUpFlags.ReplaceAll(after, []byte("${1} --server ${2} --objects ${3}"))
 	if bytes.Equal(before, after) {
 		return nil
 	}

@@ -18,7 +18,7 @@ func TestFollowMoves(t *testing.T) {
 			"/pkg/envtest/build\n\t" + kit + "/pkg/envtest/run\n\t" +
 			kit + "/pkg/envtest/setup\n)\n",
 		"Makefile": "run:\n\t@go run $(KIT)/pkg/envtest/build bin/run $(KIT)/pkg/envtest/run && exec " +
-			"bin/run\ncontrolplane:\n\t@go run $(KIT)/pkg/envtest/setup etcd\n",
+			"bin/run -server $(SERVER) -objects objects\ncontrolplane:\n\t@go run $(KIT)/pkg/envtest/setup etcd\n",
 		"ci.sh":    "go run " + kit + "/pkg/envtest/setup\n",
 		"kit/a.sh": "go run $(KIT)/pkg/envtest/setup\n",
 		"README":   "pkg/envtest/setup\n",
@@ -27,7 +27,7 @@ func TestFollowMoves(t *testing.T) {
 		"go.mod": "module example.org/backup\n\ngo 1.26\n\ntool (\n\t" + kit + "/cmd/certgen\n\t" + kit +
 			"/cmd/local-up\n\t" + kit + "/cmd/setup-envtest\n)\n",
 		"Makefile": "run:\n\t@go run $(KIT)/cmd/setup-envtest build bin/run $(KIT)/cmd/local-up && exec " +
-			"bin/run\ncontrolplane:\n\t@go run $(KIT)/cmd/setup-envtest programs etcd\n",
+			"bin/run --server $(SERVER) --objects objects\ncontrolplane:\n\t@go run $(KIT)/cmd/setup-envtest programs etcd\n",
 		"ci.sh":    "go run " + kit + "/cmd/setup-envtest programs\n",
 		"kit/a.sh": before["kit/a.sh"],
 		"README":   before["README"],
