@@ -33,12 +33,7 @@ certgen apply refuses:
   - a caBundle that another field manager owns, unless you set --force-conflicts
   - an APIService with insecureSkipTLSVerify, unless you set --clear-insecure
   - the removal of a trusted CA, and a certificate whose CA is not trusted yet, which can
-    interrupt a running API, unless you set --replace-trust
-
-Exit codes:
-  0  the cluster is up to date, or would be without --dry-run
-  1  refused, or the cluster did not accept the writes or did not respond
-  2  wrong usage, or a kubeconfig that cannot be used`
+    interrupt a running API, unless you set --replace-trust`
 
 func newApplyCommand(env environment) *cobra.Command {
 	var opts apply.Options

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"io"
 	"os"
 	"runtime"
@@ -16,6 +17,8 @@ import (
 
 	"example.com/extension-apiserver/internal/scripttest"
 )
+
+var update = flag.Bool("update", false, "Write the page of the command in docs/reference.")
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"certgen": func() {
@@ -76,6 +79,10 @@ func TestScripts(t *testing.T) {
 			"no-secrets": noSecrets,
 		},
 	})
+}
+
+func TestReference(t *testing.T) {
+	scripttest.Reference(t, newCommand(environment{now: time.Now}), *update, nil)
 }
 
 // noSecrets fails if the output of the last command contains a private key or a line of one of

@@ -102,13 +102,7 @@ States:
 A CA is "signing" if it signed one of the certificates, and "retiring" if it did not and is
 trusted together with a CA that did. JSON contains the field names of kubeadm certs
 check-expiration too (expirationDate, residualTime, caName, missing, externallyManaged). Times
-are in UTC, residualTime is in seconds.
-
-Exit codes:
-  0  every certificate and CA is ok or warn
-  1  one is due, expired or error, the cluster did not respond, or the clocks differ
-  2  wrong usage, a path that does not exist or contains no certificates, or a kubeconfig that
-     cannot be used`
+are in UTC, residualTime is in seconds.`
 
 // report reads the expirations from the files at paths, or from the cluster if paths is empty.
 func (f *expirationFlags) report(ctx context.Context, env environment,

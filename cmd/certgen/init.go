@@ -103,9 +103,4 @@ for 365 days, CAs for 5 years. certgen refuses to replace a CA that has expired 
 used, unless you set --allow-new-ca, because no client trusts a new CA yet.
 
 A file in --config contains flags by their names, such as "dns: [a.example.com]". Flags on the
-command line take precedence.
-
-Exit codes:
-  0  the certificates are up to date
-  1  refused, and no certificate or key was changed; or a file could not be written
-  2  wrong usage`
+command line take precedence.`

@@ -47,12 +47,7 @@ DIR contains, at any depth:
 certgen recognizes containers by the names kube-apiserver, konnectivity-server and
 konnectivity-agent, or by the images kube-apiserver, proxy-server and proxy-agent.
 docs/konnectivity/troubleshooting.md lists all findings; those about certificates are the
-findings of certgen verify. Standard error reports findings of severity error too.
-
-Exit codes:
-  0  no finding of severity error; with --strict, no warning either
-  1  at least one such finding
-  2  wrong usage, or a directory that does not exist or contains no manifests`,
+findings of certgen verify. Standard error reports findings of severity error too.`,
 		Example: `  # Collect manifests and certificates in a directory, and verify them
   mkdir set
   cp konnectivity/egress/grpc-uds.yaml /etc/kubernetes/manifests/kube-apiserver.yaml set
@@ -100,12 +95,7 @@ them, run the same command again. With --embed the kubeconfig contains them, and
 them only at startup. certgen never overwrites a kubeconfig with other content.
 
 certgen refuses the group system:masters unless you set --allow-system-masters: no authorizer can
-restrict this group, and you cannot revoke a certificate.
-
-Exit codes:
-  0  the kubeconfig was written
-  1  refused; no kubeconfig was changed
-  2  wrong usage`,
+restrict this group, and you cannot revoke a certificate.`,
 		Example: `  # Create a kubeconfig for the user jane of the group developers
   certgen konnectivity kubeconfig --user jane --group developers --ca users-ca --server https://10.0.0.1:6443 \
     --server-ca pki/serving/ca.crt --out jane.kubeconfig`,

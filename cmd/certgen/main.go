@@ -86,13 +86,7 @@ For a CA whose key is stored elsewhere, certgen creates certificate requests and
 signed certificates.
 
 Results go to standard output, errors to standard error. certgen writes private keys only to
-files of mode 0600 and to Secrets, and never prints them.
-
-Exit codes:
-  0  success
-  1  a finding or a refusal; standard error reports the cause
-  2  wrong usage, or a path that does not exist; nothing was written
-  3  a rotation is blocked in a safe state; correct the cause and run the command again`,
+files of mode 0600 and to Secrets, and never prints them.`,
 		Example: `  # Issue missing certificates in a cluster, and renew those that are due
   certgen renew --secret widgets-serving --ca-secret widgets-serving-ca --service widgets --namespace demo
 

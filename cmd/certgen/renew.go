@@ -98,11 +98,4 @@ observes nothing.
 
 With --signer, a cfssl server holds the serving CA's key and signs the certificate.
 
-A Lease in the namespace of the Service excludes a second run at the same time.
-
-Exit codes:
-  0  everything is up to date
-  1  refused, and the refused certificates are unchanged; or interrupted, or the cluster did not
-     accept a write or did not respond: run the command again
-  2  wrong usage, or a kubeconfig that cannot be used
-  3  a rotation is blocked in a safe state; correct the cause and run the command again`
+A Lease in the namespace of the Service excludes a second run at the same time.`

@@ -23,12 +23,7 @@ certgen stores key and request in DIR/NAME/pending; the certificate in use does 
 CA sign DIR/NAME/pending/tls.csr, with certgen request sign or another tool that adds no names,
 usages or extensions. Then run certgen request accept with the signed certificate. If you run the
 command again, certgen keeps a pending request that still matches the flags, and replaces any
-other.
-
-Exit codes:
-  0  the request is pending
-  1  refused; nothing was changed
-  2  wrong usage`,
+other.`,
 		Example: `  # Create a request for the serving certificate of the Service demo/widgets
   certgen request serving --dir edge --service widgets --namespace demo`,
 		Args: oneOf(certs.Leaves()),
@@ -60,12 +55,7 @@ DIR/NAME together with its key and its CA, in one step.
 The certificate must match the request: key, names, one usage and no other extensions. The CA in
 --ca must have signed it. certgen stores the CA's certificate, so later certificates of the same
 CA do not need --ca. If the certificate differs from the request, certgen reports each difference
-and changes nothing.
-
-Exit codes:
-  0  the certificate was installed
-  1  refused; nothing was changed
-  2  wrong usage`,
+and changes nothing.`,
 		Example: `  # Install the signed serving certificate
   certgen request accept serving --dir edge --cert serving.crt --ca pki/serving-ca/tls.crt`,
 		Args: oneOf(certs.Leaves()),
@@ -94,12 +84,7 @@ func newSignCommand(env environment) *cobra.Command {
 		Short: "Sign a certificate request with a CA",
 		Long: `Sign the key in a certificate request (PKCS#10). Names and usage of the certificate come from the
 flags only: --dns and --ip for a server, --user and --group for a client. certgen refuses a
-request that contains anything that the flags do not grant. The request can contain less.
-
-Exit codes:
-  0  the certificate was written
-  1  refused; no file was written
-  2  wrong usage`,
+request that contains anything that the flags do not grant. The request can contain less.`,
 		Example: `  # Sign the serving certificate that another directory requests
   certgen request sign edge/serving/pending/tls.csr --ca pki/serving-ca --out serving.crt \
     --dns widgets.demo.svc,widgets.demo,widgets,widgets.demo.svc.cluster.local`,

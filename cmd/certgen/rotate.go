@@ -190,13 +190,7 @@ front-proxy-client.crt and their keys in DIR. It moves them into DIR/front-proxy
 DIR/front-proxy-client, and replaces them with links.
 
 Progress goes to standard error. With -o json, each event is one JSON object per line on standard
-output, and the record is the last object.
-
-Exit codes:
-  0  the rotation is done or aborted
-  1  refused, and nothing was changed; or interrupted: run the command again
-  2  wrong usage
-  3  blocked in a safe state; the message reports the missing observation`
+output, and the record is the last object.`
 
 func atMostOne(modes ...bool) error {
 	if n := len(slices.DeleteFunc(modes, func(on bool) bool { return !on })); n > 1 {

@@ -114,13 +114,7 @@ certgen reports checks that it skips.
 
 Each finding has an id, a severity (error, warning or info), the evidence and a fix.
 docs/operate/certificates.md lists all findings. Standard error reports findings of severity
-error too.
-
-Exit codes:
-  0  no finding of severity error; with --strict, no warning either
-  1  at least one such finding, the cluster did not respond, or the clocks differ
-  2  wrong usage, a path that does not exist or contains no certificates, or a kubeconfig that
-     cannot be used`
+error too.`
 
 func (f *verifyFlags) verifyFiles(env environment, paths []string) error {
 	if f.files.Service != (certs.Service{}) { // either both names or neither

@@ -54,13 +54,7 @@ link to the documentation of the behavior.
 
 With --security, run the security checks instead. They send forged identities directly to the
 server of an aggregated API. They need the key of kube-apiserver's front proxy, which can
-authenticate as any user, so run them only on disposable clusters.
-
-Exit codes:
-  0  all required and recommended checks passed or were skipped
-  1  the checks could not run
-  2  wrong usage
-  3  a required or recommended check failed, a check in --known passed, or objects remain`,
+authenticate as any user, so run them only on disposable clusters.`,
 		Example: `  # Check the resource of the sample
   kubectl aggregation conformance --sample=flunder.yaml
 

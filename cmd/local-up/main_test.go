@@ -22,6 +22,4 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": scripttest.Exits}})
 }
 
-func TestReference(t *testing.T) {
-	scripttest.Reference(t, newCommand(), *update, nil)
-}
+func TestReference(t *testing.T) { scripttest.Reference(t, newCommand(), *update, nil) }

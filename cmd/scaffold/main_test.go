@@ -3,12 +3,16 @@
 package main
 
 import (
+	"flag"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"example.com/extension-apiserver/internal/scaffold"
 	"example.com/extension-apiserver/internal/scripttest"
 )
+
+var update = flag.Bool("update", false, "Write the page of the command in docs/reference.")
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"scaffold": main})
@@ -19,3 +23,5 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata", RequireExplicitExec: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": scripttest.Exits}})
 }
+
+func TestReference(t *testing.T) { scripttest.Reference(t, scaffold.NewCommand(), *update, nil) }

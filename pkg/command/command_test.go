@@ -18,11 +18,12 @@ import (
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/scripttest"
+	"example.com/extension-apiserver/pkg/apiserver"
 	"example.com/extension-apiserver/pkg/command/storagecommand"
 	"example.com/extension-apiserver/sample"
 )
 
-var update = flag.Bool("update", false, "update the golden file of the flags")
+var update = flag.Bool("update", false, "Write the golden file of the flags, and the page of the server in docs/reference.")
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"extension-apiserver": func() {
@@ -92,6 +93,28 @@ func TestFlagNames(t *testing.T) {
 		t.Errorf("flags of serve (-want +got), update them with: go test ./pkg/command -run TestFlagNames -update\n%s",
 			diff)
 	}
+}
+
+// TestReference: the page of the server has the commands and flags of the sample.
+func TestReference(t *testing.T) {
+	api := sample.API()
+	root, err := newRootCommand(api, []Subcommand{storagecommand.New})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options, err := apiserver.NewOptions(api)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := options.Flags().FlagSets
+	scripttest.Reference(t, root, *update, func(f *pflag.Flag) bool {
+		for name, flags := range sections {
+			if name != "server" && name != api.Name && flags.Lookup(f.Name) != nil {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // TestLinks: only servers that import embeddedetcd or storagecommand link the server of etcd.

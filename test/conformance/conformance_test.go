@@ -18,12 +18,12 @@ import (
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	sigsyaml "sigs.k8s.io/yaml"
 
+	"example.com/extension-apiserver/internal/scripttest"
 	"example.com/extension-apiserver/pkg/conformance"
 	"example.com/extension-apiserver/pkg/envtest"
 )
@@ -289,25 +289,6 @@ func TestDocs(t *testing.T) {
 // table compares the table of a page with the wanted one, or writes it with -update.
 func table(t *testing.T, page, want string) {
 	t.Helper()
-	path := filepath.Join("..", "..", page)
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const begin, end = "<!-- begin: go test ./test/conformance -run TestDocs -update -->\n\n", "\n<!-- end -->"
-	before, rest, _ := strings.Cut(string(data), begin)
-	have, after, found := strings.Cut(rest, end)
-	if !found {
-		t.Fatalf("%s has no lines %q and %q", path, begin, end)
-	}
-	if have == want {
-		return
-	}
-	if !*update {
-		t.Fatalf("the table of %s is not current; run: go test ./test/conformance -run TestDocs -update\n%s", path,
-			gocmp.Diff(have, want))
-	}
-	if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	scripttest.Generated(t, filepath.Join("..", "..", page), "go test ./test/conformance -run TestDocs -update", want,
+		*update)
 }

@@ -26,12 +26,7 @@ func newStatusCommand(name string, server *apiserver.Options) *cobra.Command {
   SIZE    size of the database on disk
   IN USE  size without the space of deleted and compacted keys
   QUOTA   size at which etcd rejects writes and raises the alarm NOSPACE
-  HEALTH  healthy, unhealthy, or unknown for a member that is not among --etcd-servers
-
-Exit codes:
-  0  no member is unhealthy
-  1  a member does not respond, cannot read, or has an alarm
-  2  wrong usage`,
+  HEALTH  healthy, unhealthy, or unknown for a member that is not among --etcd-servers`,
 		Example: cli.Named(name, `  # Print the state of the etcd embedded in a local server
   SERVER storage status --data-dir=/var/lib/SERVER
 
