@@ -23,7 +23,8 @@ import (
 	"example.com/extension-apiserver/sample"
 )
 
-var update = flag.Bool("update", false, "Write the golden file of the flags, and the page of the server in docs/reference.")
+var update = flag.Bool("update", false,
+	"Write the golden file of the flags, and the page of the server in docs/reference.")
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"extension-apiserver": func() {

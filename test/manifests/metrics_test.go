@@ -5,10 +5,12 @@ package manifests
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -18,7 +20,14 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
+
+	"example.com/extension-apiserver/internal/scripttest"
 )
+
+var update = flag.Bool("update", false, "Write the table of docs/reference/metrics.md.")
+
+// metricsPage has the metrics of the kit.
+var metricsPage = filepath.Join("..", "..", "docs", "reference", "metrics.md")
 
 // families are metrics by their names, histograms without _bucket, _count and _sum.
 type families map[string]*dto.MetricFamily
@@ -43,12 +52,12 @@ func testMetrics(c *cluster) {
 	for _, rule := range alerts(c, objects) {
 		metricQueries = append(metricQueries, metricQuery{by: rule.Alert, query: parsePromQL(c, rule.Expr)[0]})
 	}
+	scraped := map[string]families{}
 	c.eventually("the metrics", func(ctx context.Context) error {
 		kube, err := c.client.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 		if err != nil {
 			return err
 		}
-		scraped := map[string]families{}
 		for owner, text := range map[string]string{"kube-apiserver": string(kube), "the server": c.scrape()} {
 			if scraped[owner], err = parseMetrics(text); err != nil {
 				return fmt.Errorf("metrics of %s: %w", owner, err)
@@ -60,6 +69,28 @@ func testMetrics(c *cluster) {
 		}
 		return errors.Join(missing...)
 	})
+	scripttest.Generated(c.T, metricsPage, "go test ./test/manifests -run TestCluster -update",
+		kitMetrics(scraped["the server"]), *update)
+}
+
+// kitMetrics returns the table of the metrics that the kit defines, with the help texts, types and
+// labels that the server reports.
+func kitMetrics(all families) string {
+	var text strings.Builder
+	text.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if !strings.HasPrefix(name, "extension_apiserver_") {
+			continue
+		}
+		family := all[name]
+		var labels []string
+		for _, label := range family.Metric[0].Label {
+			labels = append(labels, "`"+label.GetName()+"`")
+		}
+		fmt.Fprintf(&text, "| `%s` | %s | %s | %s |\n", name, strings.ToLower(family.GetType().String()),
+			strings.Join(labels, ", "), strings.TrimPrefix(family.GetHelp(), "[ALPHA] "))
+	}
+	return text.String()
 }
 
 // byPrometheus are the labels that Prometheus adds to scraped metrics, or that belong to a part of

@@ -94,7 +94,8 @@ func (s selector) String() string {
 	return "no name"
 }
 
-// watched returns the metrics in the table of docs/operate/monitoring.md, and their sources.
+// watched returns the metrics in the table of docs/operate/monitoring.md, and their sources. The
+// metrics of the kit are in the table of metricsPage.
 func watched(t testing.TB) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -111,6 +112,10 @@ func watched(t testing.TB) map[string]string {
 	}
 	if len(out) == 0 {
 		t.Fatal("docs/operate/monitoring.md has no table of metrics")
+	}
+	for _, name := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(readFile(t, metricsPage),
+		-1) {
+		out[name[1]] = "the server"
 	}
 	return out
 }
