@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
@@ -138,7 +137,7 @@ func (f *conformanceFlags) run(cmd *cobra.Command, resource string) error {
 	if err != nil {
 		return err
 	}
-	if target.Config, err = f.config(); err != nil {
+	if target.Config, err = loadConfig(f.kubeconfig, &f.cluster); err != nil {
 		return err
 	}
 	target.Kubectl = f.kubectl()
@@ -270,18 +269,4 @@ func (f *conformanceFlags) kubectl() []string {
 		command = append(command, "--as-group="+group)
 	}
 	return command
-}
-
-// config returns the client configuration, found by the loading rules of kubectl.
-func (f *conformanceFlags) config() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &f.cluster).ClientConfig()
-	if err != nil {
-		if clientcmd.IsEmptyConfig(err) {
-			err = errors.New("no kubeconfig found; set --kubeconfig or KUBECONFIG")
-		}
-		return nil, fmt.Errorf("find the cluster: %w", err)
-	}
-	return config, nil
 }

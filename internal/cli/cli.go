@@ -13,7 +13,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ExitUsage is the exit code for a usage error. The command has not started in that case.
+// ExitUsage is the exit code for a usage error. The command has not started in that case. A command
+// may also use it in an Error for another reason.
 const ExitUsage = 2
 
 // Error makes a program exit with an exit code other than 1.
@@ -21,10 +22,12 @@ type Error struct {
 	Code int
 	// Errs are printed, each on a line of its own.
 	Errs []error
+
+	usage bool // whether the command line is wrong, which leads to a hint at the help
 }
 
 // UsageError returns an Error for a usage error.
-func UsageError(errs ...error) *Error { return &Error{ExitUsage, errs} }
+func UsageError(errs ...error) *Error { return &Error{Code: ExitUsage, Errs: errs, usage: true} }
 
 // UsageErrorf returns an Error for a usage error with one cause.
 func UsageErrorf(format string, args ...any) *Error { return UsageError(fmt.Errorf(format, args...)) }
@@ -59,7 +62,7 @@ func Run(ctx context.Context, root *cobra.Command, replace ...func(error) error)
 	switch {
 	case ok:
 	case started:
-		end = &Error{1, []error{err}}
+		end = &Error{Code: 1, Errs: []error{err}}
 	default:
 		end = UsageError(err)
 	}
@@ -68,7 +71,7 @@ func Run(ctx context.Context, root *cobra.Command, replace ...func(error) error)
 		text := strings.TrimSpace(err.Error())
 		fmt.Fprintf(stderr, "%s: %s\n", root.DisplayName(), strings.ReplaceAll(text, "\n", "\n  "))
 	}
-	if end.Code == ExitUsage {
+	if end.usage {
 		fmt.Fprintf(stderr, "See '%s --help' for usage.\n", executed.CommandPath())
 	}
 	return end.Code

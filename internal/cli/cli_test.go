@@ -42,6 +42,7 @@ func TestRun(t *testing.T) {
 		{args: "make", err: UsageError(errors.New("--port is 0"), errors.New("--name is not set")), code: 2,
 			stderr: "tool: --port is 0\ntool: --name is not set\n" + seeMake},
 		{args: "make", err: &Error{Code: 3}, code: 3},
+		{args: "make", err: &Error{Code: 2, Errs: []error{errors.New("no cluster")}}, code: 2, stderr: "tool: no cluster\n"},
 		{args: "make", err: errors.New("replaced"), code: 4, stderr: "tool: by another\n"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
@@ -63,7 +64,7 @@ func TestRun(t *testing.T) {
 			root.SetErr(&stderr)
 			code := Run(t.Context(), root, func(err error) error {
 				if err != nil && err.Error() == "replaced" {
-					return &Error{4, []error{errors.New("by another")}}
+					return &Error{Code: 4, Errs: []error{errors.New("by another")}}
 				}
 				return err
 			})
