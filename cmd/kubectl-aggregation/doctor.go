@@ -73,7 +73,8 @@ Exit codes:
 	}
 	f.addFlags(cmd.Flags())
 	// The only error is a flag that does not exist.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(doctor.Formats, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions(doctor.Formats, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -86,8 +87,8 @@ func (f *doctorFlags) addFlags(flags *pflag.FlagSet) {
 	names := clientcmd.RecommendedConfigOverrideFlags("")
 	// --timeout replaces the first. kube-apiserver has no basic authentication, and no request of
 	// the doctor depends on the namespace of the context.
-	names.Timeout, names.AuthOverrideFlags.Username, names.AuthOverrideFlags.Password, names.ContextOverrideFlags.Namespace =
-		clientcmd.FlagInfo{}, clientcmd.FlagInfo{}, clientcmd.FlagInfo{}, clientcmd.FlagInfo{}
+	names.Timeout, names.ContextOverrideFlags.Namespace = clientcmd.FlagInfo{}, clientcmd.FlagInfo{}
+	names.AuthOverrideFlags.Username, names.AuthOverrideFlags.Password = clientcmd.FlagInfo{}, clientcmd.FlagInfo{}
 	clientcmd.BindOverrideFlags(&f.cluster, flags, names)
 }
 
@@ -129,9 +130,9 @@ func (f *doctorFlags) run(cmd *cobra.Command, names []string) error {
 // couldNotRun returns an error with each cause on a line of its own.
 func couldNotRun(err error) error {
 	if wrong, ok := errors.AsType[*doctor.NameError](err); ok {
-		return &cli.Error{Code: exitUnknown, Errs: wrong.Problems}
+		return &cli.Error{Code: exitUnknown, Errs: wrong.Problems, NoHint: true}
 	}
-	return &cli.Error{Code: exitUnknown, Errs: []error{err}}
+	return &cli.Error{Code: exitUnknown, Errs: []error{err}, NoHint: true}
 }
 
 func (f *doctorFlags) diagnose(ctx context.Context, config *rest.Config, names []string) (*doctor.Report, error) {

@@ -13,8 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ExitUsage is the exit code for a usage error. The command has not started in that case. A command
-// may also use it in an Error for another reason.
+// ExitUsage is the exit code for a usage error. The command has not started in that case.
 const ExitUsage = 2
 
 // Error makes a program exit with an exit code other than 1.
@@ -22,12 +21,13 @@ type Error struct {
 	Code int
 	// Errs are printed, each on a line of its own.
 	Errs []error
-
-	usage bool // whether the command line is wrong, which leads to a hint at the help
+	// NoHint omits the hint at the help, for an error with the code ExitUsage whose cause is not the
+	// command line.
+	NoHint bool
 }
 
 // UsageError returns an Error for a usage error.
-func UsageError(errs ...error) *Error { return &Error{Code: ExitUsage, Errs: errs, usage: true} }
+func UsageError(errs ...error) *Error { return &Error{Code: ExitUsage, Errs: errs} }
 
 // UsageErrorf returns an Error for a usage error with one cause.
 func UsageErrorf(format string, args ...any) *Error { return UsageError(fmt.Errorf(format, args...)) }
@@ -71,7 +71,7 @@ func Run(ctx context.Context, root *cobra.Command, replace ...func(error) error)
 		text := strings.TrimSpace(err.Error())
 		fmt.Fprintf(stderr, "%s: %s\n", root.DisplayName(), strings.ReplaceAll(text, "\n", "\n  "))
 	}
-	if end.usage {
+	if end.Code == ExitUsage && !end.NoHint {
 		fmt.Fprintf(stderr, "See '%s --help' for usage.\n", executed.CommandPath())
 	}
 	return end.Code

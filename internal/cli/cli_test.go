@@ -42,7 +42,8 @@ func TestRun(t *testing.T) {
 		{args: "make", err: UsageError(errors.New("--port is 0"), errors.New("--name is not set")), code: 2,
 			stderr: "tool: --port is 0\ntool: --name is not set\n" + seeMake},
 		{args: "make", err: &Error{Code: 3}, code: 3},
-		{args: "make", err: &Error{Code: 2, Errs: []error{errors.New("no cluster")}}, code: 2, stderr: "tool: no cluster\n"},
+		{args: "make", err: &Error{Code: 2, Errs: []error{errors.New("no cluster")}, NoHint: true}, code: 2,
+			stderr: "tool: no cluster\n"},
 		{args: "make", err: errors.New("replaced"), code: 4, stderr: "tool: by another\n"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {

@@ -40,7 +40,7 @@ func newFinding(id, object string, apiServices []string, parameters map[string]s
 	}
 	fill := strings.NewReplacer(pairs...).Replace
 	f := Finding{ID: id, Severity: e.Severity, Object: object, APIServices: apiServices, Title: fill(e.Title),
-		Evidence: evidence, Effect: fill(e.Effect), Docs: docsOf(id)}
+		Evidence: evidence, Effect: fill(e.Effect), Docs: docsOf()}
 	for _, step := range e.Fix {
 		f.Fix = append(f.Fix, Step{fill(step.Text), fill(step.Command)})
 	}

@@ -17,11 +17,11 @@ import (
 // docsURL is the URL of the folder docs/, set by the linker. Without it, findings have no link.
 var docsURL string
 
-func docsOf(id string) string {
+func docsOf() string {
 	if docsURL == "" {
 		return ""
 	}
-	return strings.TrimSuffix(docsURL, "/") + "/operate/troubleshooting.md#" + strings.ToLower(id)
+	return strings.TrimSuffix(docsURL, "/") + "/operate/troubleshooting.md#findings-of-the-doctor"
 }
 
 // Report is the diagnosis of a cluster.

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"example.com/extension-apiserver/internal/doctor"
+	"example.com/extension-apiserver/internal/scripttest"
+	"example.com/extension-apiserver/pkg/envtest"
+)
+
+// The limits of a diagnosis.
+const (
+	maxDuration = 10 * time.Second
+	maxRequests = 60 // of a healthy cluster with five APIServices
+)
+
+func diagnose(ctx context.Context, config *rest.Config, later time.Duration, names ...string) (*doctor.Report, error) {
+	began := time.Now()
+	facts, err := doctor.Collect(ctx, config, doctor.Options{APIServices: names,
+		Now: func() time.Time { return time.Now().Add(later) }})
+	if err != nil {
+		return nil, err
+	}
+	if took := time.Since(began); took > maxDuration {
+		return nil, fmt.Errorf("the diagnosis took %s", took)
+	}
+	return doctor.NewReport(facts), nil
+}
+
+func ids(r *doctor.Report) []string {
+	out := []string{}
+	for _, c := range r.RootCauses {
+		out = append(out, c.ID)
+	}
+	return slices.Compact(out)
+}
+
+// eventually waits until the diagnosis has exactly these root causes and returns it.
+func eventually(t *testing.T, timeout, later time.Duration, want ...string) *doctor.Report {
+	t.Helper()
+	config := shared.Admin(t)
+	var report *doctor.Report
+	shared.Eventually(t, fmt.Sprintf("the root causes %v", want), timeout, func(context.Context) error {
+		var err error
+		if report, err = diagnose(t.Context(), config, later); err != nil {
+			return err
+		}
+		if diff := cmp.Diff(append([]string{}, want...), ids(report)); diff != "" {
+			return fmt.Errorf("root causes (-want +got):\n%s\n%s", diff, text(report))
+		}
+		return nil
+	})
+	return report
+}
+
+func text(r *doctor.Report) string {
+	var out strings.Builder
+	if err := r.Write(&out, "text", false); err != nil {
+		return err.Error()
+	}
+	return out.String()
+}
+
+// parameter is one that no finding has filled in.
+var parameter = regexp.MustCompile(`\{[a-z][A-Za-z]*\}`)
+
+func TestFaults(t *testing.T) {
+	withPod(t)
+	healthy(t)
+	for i, tc := range faults {
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.slow && testing.Short() {
+				t.Skip("slow")
+			}
+			f := newFixture(t, fmt.Sprintf("f%d", i))
+			tc.inject(f)
+			wait := envtest.WaitTimeout
+			if tc.slow || tc.later > 0 || len(tc.explains) > 2 {
+				wait *= 3
+			}
+			report := eventually(t, wait, tc.later, tc.id)
+			checkExplains(t, report, tc.explains)
+			if got := text(report); parameter.MatchString(got) {
+				t.Errorf("a parameter is not filled in:\n%s", got)
+			}
+			if tc.repaired {
+				repair(t, f, report.RootCauses[0])
+			}
+		})
+	}
+	healthy(t)
+}
+
+// checkExplains waits until the root cause explains the findings, some of which follow later.
+func checkExplains(t *testing.T, report *doctor.Report, want []string) {
+	t.Helper()
+	config := shared.Admin(t)
+	shared.Eventually(t, fmt.Sprintf("the symptoms %v", want), 2*envtest.WaitTimeout, func(context.Context) error {
+		var got []string
+		for _, cause := range report.RootCauses {
+			for _, f := range cause.Explains {
+				got = append(got, f.ID)
+			}
+		}
+		for _, id := range want {
+			if !slices.Contains(got, id) {
+				var err error
+				if report, err = diagnose(t.Context(), config, 0); err != nil {
+					return err
+				}
+				return fmt.Errorf("the symptoms are %v, want %v\n%s", got, want, text(report))
+			}
+		}
+		return nil
+	})
+}
+
+// repair executes the printed commands, and waits until the doctor does not report the cause.
+func repair(t *testing.T, f *fixture, cause doctor.Cause) {
+	t.Helper()
+	kubeconfig, err := shared.AdminKubeconfig()
+	f.must(err)
+	commands := "kubectl() { " + shared.Binary("kubectl") + " --kubeconfig=" + kubeconfig + ` "$@"; }` + "\n"
+	for _, step := range cause.Fix {
+		commands += step.Command + "\n"
+	}
+	scripttest.Shell(t, f.dir, commands)
+	config := shared.Admin(t)
+	shared.Eventually(t, "the repair", envtest.WaitTimeout, func(context.Context) error {
+		report, err := diagnose(t.Context(), config, 0)
+		if err == nil && slices.Contains(ids(report), cause.ID) {
+			err = errors.New(text(report))
+		}
+		return err
+	})
+}
+
+// healthy waits until the cluster is healthy, and checks the figures of its diagnosis.
+func healthy(t *testing.T) {
+	t.Helper()
+	report := eventually(t, 2*envtest.WaitTimeout, 0)
+	if len(report.Unread) > 0 || report.Requests > maxRequests || len(report.APIServices) == 0 {
+		t.Errorf("got %s\nwant all facts of APIServices with at most %d requests", text(report), maxRequests)
+	}
+}
+
+// withPod gives the Service of the kit's server a pod with the ServiceAccount of the server, which
+// is a process without a pod.
+func withPod(t *testing.T) {
+	t.Helper()
+	pod(t, "kit")
+	_, err := shared.Client(t).CoreV1().Services(envtest.Namespace).Patch(t.Context(), envtest.ServiceName,
+		types.MergePatchType, []byte(`{"spec": {"selector": {"app": "kit"}}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPairs injects two faults at a time.
+func TestPairs(t *testing.T) {
+	withPod(t)
+	for i, names := range [][2]string{
+		{"no RoleBinding", "expired certificate"},
+		{"no Service", "webhook without a Service"},
+		{"another CA", "insecure"},
+	} {
+		t.Run(strings.Join(names[:], " and "), func(t *testing.T) {
+			var want []string
+			for j, name := range names {
+				at := slices.IndexFunc(faults, func(f fault) bool { return f.name == name })
+				faults[at].inject(newFixture(t, fmt.Sprintf("p%d-%d", i, j)))
+				want = append(want, faults[at].id)
+			}
+			config := shared.Admin(t)
+			shared.Eventually(t, "both", envtest.WaitTimeout, func(context.Context) error {
+				report, err := diagnose(t.Context(), config, 0)
+				if err != nil {
+					return err
+				}
+				got := ids(report)
+				slices.Sort(got)
+				slices.Sort(want)
+				if diff := cmp.Diff(want, got); diff != "" {
+					return errors.New(diff + text(report))
+				}
+				return nil
+			})
+		})
+	}
+	healthy(t)
+}
+
+// TestAllowedNames needs a kube-apiserver of its own.
+func TestAllowedNames(t *testing.T) {
+	e := envtest.New(t, envtest.Options{KubeAPIServerArgs: []string{"--requestheader-allowed-names="},
+		ServerArgs: []string{"--front-proxy-tolerate=AnyName"}})
+	report, err := diagnose(t.Context(), e.Admin(t), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"P02"}, ids(report)); diff != "" {
+		t.Errorf("root causes (-want +got):\n%s\n%s", diff, text(report))
+	}
+}
+
+// TestCatalogue checks that each entry of the catalogue has a fault.
+func TestCatalogue(t *testing.T) {
+	injected := []string{"P02"}
+	for _, f := range faults {
+		injected = append(append(injected, f.id), f.explains...)
+	}
+	for _, e := range doctor.Catalogue() {
+		if !slices.Contains(injected, e.ID) {
+			t.Errorf("no fault injects %s", e.ID)
+		}
+	}
+}
+
+// TestPermissions diagnoses as users with some of the permissions.
+func TestPermissions(t *testing.T) {
+	if _, err := diagnose(t.Context(), shared.User(t, "nobody", rbacv1.PolicyRule{APIGroups: []string{""},
+		Resources: []string{"services"}, Verbs: []string{"get"}}), 0); err == nil ||
+		!strings.Contains(err.Error(), "list APIServices") {
+		t.Errorf("got %v, want an error that the APIServices cannot be read", err)
+	}
+	report, err := diagnose(t.Context(), shared.User(t, "some", rbacv1.PolicyRule{
+		APIGroups: []string{"apiregistration.k8s.io"}, Resources: []string{"apiservices"}, Verbs: []string{"list"}}), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.RootCauses) > 0 {
+		t.Errorf("got root causes in a healthy cluster:\n%s", text(report))
+	}
+	var forbidden []string
+	for _, u := range report.Unread {
+		if u.Forbidden {
+			forbidden = append(forbidden, u.What)
+		}
+	}
+	for _, want := range []string{"list namespaces", "list customresourcedefinitions",
+		"list validatingwebhookconfigurations", "get the ConfigMap kube-system/extension-apiserver-authentication",
+		"get the Service workshop-system/extension-apiserver"} {
+		if !slices.Contains(forbidden, want) {
+			t.Errorf("got the missing permissions %q, want %q", forbidden, want)
+		}
+	}
+	_, err = diagnose(t.Context(), shared.Admin(t), 0, "v1.nothing.example.com", "v1.apps")
+	if wrong, ok := errors.AsType[*doctor.NameError](err); !ok || len(wrong.Problems) != 2 {
+		t.Errorf("got %v, want a problem with each name", err)
+	}
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
+
+	"example.com/extension-apiserver/internal/scripttest"
+	"example.com/extension-apiserver/pkg/envtest"
+)
+
+var shared *envtest.Environment
+
+func TestMain(m *testing.M) {
+	os.Exit(envtest.Main(m, envtest.Options{}, &shared))
+}
+
+const (
+	serviceName = "server"
+	resource    = "things"
+	schemas     = `{"X": {"type": "object"}}`
+	// account is the ServiceAccount of the kit's server.
+	account = "extension-apiserver"
+)
+
+// fixture is what a fault is injected into: an API of its own group, with a CA and a namespace.
+type fixture struct {
+	*testing.T
+	client                kubernetes.Interface
+	apiServices           apiregistration.APIServiceInterface
+	namespace, group, dir string
+	ca                    *authority
+}
+
+func newFixture(t *testing.T, group string) *fixture {
+	t.Helper()
+	client, err := apiregistration.NewForConfig(shared.Admin(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fixture{T: t, client: shared.Client(t), apiServices: client.APIServices(), namespace: shared.NewNamespace(t),
+		group: group + ".faults.example.com", dir: t.TempDir(), ca: newAuthority(t, time.Now().Add(time.Hour))}
+}
+
+// serverName is the name that kube-aggregator verifies.
+func (f *fixture) serverName() string { return serviceName + "." + f.namespace + ".svc" }
+
+// certificate returns a certificate of the CA with a change.
+func (f *fixture) certificate(change func(*x509.Certificate)) tls.Certificate {
+	return f.ca.issue(f.T, f.serverName(), change)
+}
+
+// healthy returns the handler of a healthy API.
+func (f *fixture) healthy() *http.ServeMux { return api(f.group, resource, schemas) }
+
+// register creates a Service for a port of this machine and an APIService for it, with a change.
+func (f *fixture) register(port int32, change func(*apiregistrationv1.APIServiceSpec)) {
+	f.service(corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"})
+	f.registerAt(port, change)
+}
+
+func (f *fixture) service(spec corev1.ServiceSpec) {
+	f.Helper()
+	_, err := f.client.CoreV1().Services(f.namespace).Create(f.Context(),
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: serviceName}, Spec: spec}, metav1.CreateOptions{})
+	f.must(err)
+}
+
+// registerAt creates an APIService and deletes it at the end of the test.
+func (f *fixture) registerAt(port int32, change func(*apiregistrationv1.APIServiceSpec)) {
+	f.Helper()
+	a := &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: "v1." + f.group},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group: f.group, Version: "v1", GroupPriorityMinimum: 100, VersionPriority: 10, CABundle: f.ca.pem(),
+			Service: &apiregistrationv1.ServiceReference{Namespace: f.namespace, Name: serviceName, Port: &port},
+		},
+	}
+	if change != nil {
+		change(&a.Spec)
+	}
+	_, err := f.apiServices.Create(f.Context(), a, metav1.CreateOptions{})
+	f.must(err)
+	f.atEnd(func(ctx context.Context) error { return f.apiServices.Delete(ctx, a.Name, metav1.DeleteOptions{}) })
+	scripttest.Write(f.T, filepath.Join(f.dir, "ca.crt"), string(f.ca.pem()))
+}
+
+// slice creates an EndpointSlice of the Service.
+func (f *fixture) slice(portName string, ready bool) {
+	f.Helper()
+	_, err := f.client.DiscoveryV1().EndpointSlices(f.namespace).Create(f.Context(), &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: serviceName,
+			Labels: map[string]string{discoveryv1.LabelServiceName: serviceName}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: &portName, Port: new(int32(443))}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.130.0.99"},
+			Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+	}, metav1.CreateOptions{})
+	f.must(err)
+}
+
+// clusterIP is the spec of a Service with a ClusterIP and a port.
+func clusterIP(port int32, selector map[string]string) corev1.ServiceSpec {
+	return corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "https", Port: port}}, Selector: selector}
+}
+
+// pod creates a pod with a ServiceAccount of a server. No kubelet starts it.
+func pod(t *testing.T, name string) *corev1.Pod {
+	t.Helper()
+	pods := shared.Client(t).CoreV1().Pods(envtest.Namespace)
+	created, err := pods.Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
+		Spec: corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "server",
+			Image: "server"}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pods.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{
+			GracePeriodSeconds: new(int64(0))}); err != nil {
+			t.Errorf("delete pod: %v", err)
+		}
+	})
+	return created
+}
+
+func (f *fixture) must(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// atEnd runs an action at the end of the test. It ignores objects that do not exist.
+func (f *fixture) atEnd(action func(context.Context) error) {
+	f.Cleanup(func() {
+		if err := action(context.WithoutCancel(f.Context())); err != nil && !apierrors.IsNotFound(err) {
+			f.Errorf("at the end: %v", err)
+		}
+	})
+}
+
+// apply creates an object with kubectl and deletes it at the end of the test.
+func (f *fixture) apply(object string) {
+	f.Helper()
+	kubectl := envtest.Kubectl{Stdin: object}
+	_, stderr, err := kubectl.Run(f.Context(), shared, "create", "-f", "-")
+	if err != nil {
+		f.Fatalf("%v: %s", err, stderr)
+	}
+	f.atEnd(func(ctx context.Context) error {
+		_, stderr, err := kubectl.Run(ctx, shared, "delete", "--ignore-not-found", "-f", "-")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, stderr)
+		}
+		return nil
+	})
+}
+
+// revokeDelegator deletes the binding of the kit's server to system:auth-delegator until the end
+// of the test.
+func (f *fixture) revokeDelegator() {
+	f.Helper()
+	bindings := f.client.RbacV1().ClusterRoleBindings()
+	list, err := bindings.List(f.Context(), metav1.ListOptions{})
+	f.must(err)
+	for _, b := range list.Items {
+		if b.RoleRef.Name != "system:auth-delegator" || !ofServer(b.Subjects) {
+			continue
+		}
+		f.must(bindings.Delete(f.Context(), b.Name, metav1.DeleteOptions{}))
+		f.atEnd(func(ctx context.Context) error {
+			_, err := bindings.Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: b.Name},
+				RoleRef: b.RoleRef, Subjects: b.Subjects}, metav1.CreateOptions{})
+			return err
+		})
+	}
+	f.atEnd(func(ctx context.Context) error { // that of the repair
+		return bindings.Delete(ctx, account+":"+envtest.Namespace+":auth-delegator", metav1.DeleteOptions{})
+	})
+}
+
+// revokeReader deletes the RoleBinding of the kit's server for the trusted CA until the end of the
+// test, and returns it.
+func (f *fixture) revokeReader() rbacv1.RoleBinding {
+	f.Helper()
+	var revoked rbacv1.RoleBinding
+	bindings := f.client.RbacV1().RoleBindings(metav1.NamespaceSystem)
+	list, err := bindings.List(f.Context(), metav1.ListOptions{})
+	f.must(err)
+	for _, b := range list.Items {
+		if b.RoleRef.Name != "extension-apiserver-authentication-reader" || !ofServer(b.Subjects) {
+			continue
+		}
+		f.must(bindings.Delete(f.Context(), b.Name, metav1.DeleteOptions{}))
+		revoked = rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: b.Name}, RoleRef: b.RoleRef, Subjects: b.Subjects}
+		f.atEnd(func(ctx context.Context) error {
+			_, err := bindings.Create(ctx, &revoked, metav1.CreateOptions{})
+			return err
+		})
+	}
+	f.atEnd(func(ctx context.Context) error { // that of the repair
+		return bindings.Delete(ctx, account+":"+envtest.Namespace+":authentication-reader", metav1.DeleteOptions{})
+	})
+	return revoked
+}
+
+func ofServer(subjects []rbacv1.Subject) bool {
+	return len(subjects) == 1 && subjects[0].Name == account && subjects[0].Namespace == envtest.Namespace
+}
