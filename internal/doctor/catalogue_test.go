@@ -90,7 +90,7 @@ func TestDocs(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("the table is not current; run: go test ./internal/doctor -run TestDocs -update\n%s", cmp.Diff(have, want))
+		t.Fatalf("the findings are not current; run: go test ./internal/doctor -run TestDocs -update\n%s", cmp.Diff(have, want))
 	}
 	if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o600); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ package doctor
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -401,11 +402,16 @@ func checkNamespaces(f *Facts) []Finding {
 		for _, n := range f.Terminating {
 			for _, c := range n.Status.Conditions {
 				if c.Status == corev1.ConditionTrue && slices.Contains(deletionConditions, c.Type) &&
-					strings.Contains(c.Message, groupVersionOf(a)) {
+					mentions(c.Message, groupVersionOf(a)) {
 					out = append(out, about(a, "N01", "Namespace "+n.Name, c.Message, "stuck", n.Name))
 				}
 			}
 		}
 		return out
 	})
+}
+
+// mentions reports whether the text contains the name, and not only as a part of a longer one.
+func mentions(text, name string) bool {
+	return regexp.MustCompile(`(^|[^\w.-])` + regexp.QuoteMeta(name) + `(\W|$)`).MatchString(text)
 }

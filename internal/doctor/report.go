@@ -59,9 +59,10 @@ type Layer struct {
 func NewReport(f *Facts) *Report {
 	findings := f.Check()
 	// No list is null in JSON.
-	r := &Report{APIVersion: "aggregation.example.com/v1alpha1", Kind: "DoctorReport", GeneratedAt: f.Now.UTC().Truncate(time.Second),
-		Kubernetes: f.Kubernetes, APIServices: []string{}, RootCauses: append([]Cause{}, rootCauses(findings)...),
-		Unread: append([]Unread{}, f.Unread...), Requests: f.Requests}
+	r := &Report{APIVersion: "aggregation.example.com/v1alpha1", Kind: "DoctorReport",
+		GeneratedAt: f.Now.UTC().Truncate(time.Second), Kubernetes: f.Kubernetes, APIServices: []string{},
+		RootCauses: append([]Cause{}, rootCauses(findings)...), Unread: append([]Unread{}, f.Unread...),
+		Requests: f.Requests}
 	for _, a := range f.APIServices {
 		r.APIServices = append(r.APIServices, a.Name)
 	}
