@@ -118,4 +118,6 @@ func findingsTable() string {
 var parameter = regexp.MustCompile(`\{[a-zA-Z]+\}`)
 
 // fill replaces the parameters of a text for readers: {group} becomes GROUP.
-func fill(text string) string { return parameter.ReplaceAllStringFunc(text, strings.ToUpper) }
+func fill(text string) string {
+	return parameter.ReplaceAllStringFunc(text, func(p string) string { return strings.ToUpper(strings.Trim(p, "{}")) })
+}

@@ -55,7 +55,7 @@ func TestChecks(t *testing.T) {
 			f.Backends[clustertest.Service].Service.Spec.Type = corev1.ServiceTypeExternalName
 		}},
 		"the CA has expired": {reason: "FailedDiscoveryCheck", text: "x509: certificate has expired or is not yet valid: a",
-			want: "K04 > C07 A01", change: func(f *Facts) { f.Now = f.Now.Add(2 * certs.CALifetime) }},
+			want: "K04 > A01 C07", change: func(f *Facts) { f.Now = f.Now.Add(2 * certs.CALifetime) }},
 		"a namespace is stuck": {reason: "FailedDiscoveryCheck", text: "connect: connection refused",
 			want: "S06 > A01 N01", change: func(f *Facts) {
 				f.Terminating = []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "a"},

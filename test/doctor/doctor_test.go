@@ -94,7 +94,12 @@ func TestFaults(t *testing.T) {
 				wait *= 3
 			}
 			report := eventually(t, wait, tc.later, tc.id)
+			t.Log("\n" + text(report))
 			checkExplains(t, report, tc.explains)
+			again, err := diagnose(t.Context(), shared.Admin(t), tc.later)
+			if err != nil || !slices.Equal(ids(again), []string{tc.id}) {
+				t.Fatalf("once the symptoms are there: got %v, %v, want %s\n%s", ids(again), err, tc.id, text(again))
+			}
 			if got := text(report); parameter.MatchString(got) {
 				t.Errorf("a parameter is not filled in:\n%s", got)
 			}
@@ -157,6 +162,22 @@ func healthy(t *testing.T) {
 	if len(report.Unread) > 0 || report.Requests > maxRequests || len(report.APIServices) == 0 {
 		t.Errorf("got %s\nwant all facts of APIServices with at most %d requests", text(report), maxRequests)
 	}
+}
+
+// TestHealthy: a third-party API has no findings when kube-apiserver must have read all of it.
+func TestHealthy(t *testing.T) {
+	f := newFixture(t, "healthy")
+	f.register(serve(t, f.certificate(nil), f.healthy()), nil)
+	report := eventually(t, 3*envtest.WaitTimeout, 2*time.Minute)
+	if len(report.APIServices) != 4 {
+		t.Errorf("got the APIServices %v, want that of the third party and three of the kit", report.APIServices)
+	}
+	began := time.Now()
+	healthy(t)
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("the diagnosis took %s, want at most 3s", took)
+	}
+	t.Logf("%d requests, %s", report.Requests, time.Since(began))
 }
 
 // withPod gives the Service of the kit's server a pod with the ServiceAccount of the server, which

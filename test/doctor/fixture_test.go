@@ -127,8 +127,12 @@ func pod(t *testing.T, name string) *corev1.Pod {
 	pods := shared.Client(t).CoreV1().Pods(envtest.Namespace)
 	created, err := pods.Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
-		Spec: corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "server",
-			Image: "server"}}},
+		Spec: corev1.PodSpec{ServiceAccountName: account,
+			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: new(true),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+			Containers: []corev1.Container{{Name: "server", Image: "server", SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: new(false),
+				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}}}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
