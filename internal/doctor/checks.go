@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -13,7 +14,9 @@ import (
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
 
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
@@ -163,6 +166,10 @@ func checkPort(a apiregistrationv1.APIService, service *corev1.Service) Finding 
 	for _, p := range service.Spec.Ports {
 		ports = append(ports, strconv.Itoa(int(p.Port)))
 	}
+	if len(ports) == 0 { // as a headless Service may
+		return about(a, "S02", "", serviceObject(backendOf(a))+" has no ports", "servicePort",
+			strconv.Itoa(int(portOf(a))))
+	}
 	return about(a, "S02", "", fmt.Sprintf("the APIService names the port %d, %s has %s", portOf(a),
 		serviceObject(backendOf(a)), strings.Join(ports, ", ")), "servicePort", ports[0])
 }
@@ -172,7 +179,7 @@ func checkPort(a apiregistrationv1.APIService, service *corev1.Service) Finding 
 func hasReadyEndpoint(b *Backend, port string) bool {
 	for _, slice := range b.Slices {
 		for _, p := range slice.Ports {
-			if p.Name == nil && port != "" || p.Name != nil && port != "" && *p.Name != port {
+			if port != "" && ptr.Deref(p.Name, "") != port {
 				continue
 			}
 			for _, e := range slice.Endpoints {
@@ -188,20 +195,8 @@ func hasReadyEndpoint(b *Backend, port string) bool {
 // endpointCauses returns the reasons for which a Service has no ready endpoint at a port.
 func endpointCauses(a apiregistrationv1.APIService, b *Backend, port string) []Finding {
 	s := backendOf(a)
-	if hasReadyEndpoint(b, "") {
-		for _, slice := range b.Slices {
-			for _, p := range slice.Ports {
-				if p.Name == nil || *p.Name != port {
-					name := "" // the default in the API
-					if p.Name != nil {
-						name = *p.Name
-					}
-					return []Finding{about(a, "S03", "EndpointSlice "+slice.Namespace+"/"+slice.Name, fmt.Sprintf(
-						"the port of the EndpointSlice is named %q, that of %s %q", name, serviceObject(s), port),
-						"slice", slice.Name, "portName", port)}
-				}
-			}
-		}
+	if finding := checkPortNames(a, b, port); finding != nil {
+		return []Finding{*finding}
 	}
 	if !b.PodsRead {
 		return nil
@@ -216,6 +211,28 @@ func endpointCauses(a apiregistrationv1.APIService, b *Backend, port string) []F
 		}
 	}
 	return []Finding{about(a, "S05", "Pod "+s.Namespace+"/"+b.Pods[0].Name, podText(b.Pods[0]), "pod", b.Pods[0].Name)}
+}
+
+// checkPortNames returns a finding about a port of a ready EndpointSlice with a name that no port of
+// the Service has, or nil if there is none.
+func checkPortNames(a apiregistrationv1.APIService, b *Backend, want string) *Finding {
+	s := backendOf(a)
+	for _, slice := range b.Slices {
+		if !hasReadyEndpoint(&Backend{Slices: []discoveryv1.EndpointSlice{slice}}, "") {
+			continue
+		}
+		for i, p := range slice.Ports {
+			name := ptr.Deref(p.Name, "") // the default in the API
+			if slices.ContainsFunc(b.Service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == name }) {
+				continue
+			}
+			finding := about(a, "S03", "EndpointSlice "+slice.Namespace+"/"+slice.Name, fmt.Sprintf(
+				"the port of the EndpointSlice is named %q, that of %s %q", name, serviceObject(s), want),
+				"slice", slice.Name, "portName", want, "portIndex", strconv.Itoa(i))
+			return &finding
+		}
+	}
+	return nil
 }
 
 func podReady(pod corev1.Pod) bool {
@@ -277,27 +294,45 @@ var objectReasons = []string{"ServiceNotFound", "ServicePortError", "EndpointsNo
 // checkResponses recognizes the error of the availability check or of the response.
 func checkResponses(f *Facts) []Finding {
 	return perAPIService(f, func(a apiregistrationv1.APIService) []Finding {
-		text := conditionText(a)
+		text, other := conditionText(a), ""
 		if isAvailable(a) {
 			r := f.Responses[a.Name]
-			if text = r.Text; text == "" || r.Status == http.StatusForbidden { // of the user of the doctor
+			if r.Text == "" || r.Status == http.StatusForbidden { // of the user of the doctor
 				return nil
 			}
+			text, other = fmt.Sprintf("GET /apis/%s: %d: %s", groupVersionOf(a), r.Status, r.Text), "K08"
 		} else if b := f.Backends[backendOf(a)]; slices.Contains(objectReasons, available(a).Reason) &&
 			(b.NotFound || b.SlicesRead || b.Service != nil && b.Service.Spec.Type == corev1.ServiceTypeExternalName) {
 			return nil
 		}
-		id := classify(text)
-		if id == "" || entry(id).Layer == "permissions" {
-			return nil // checkPermissions names the ServiceAccount
-		}
-		object := ""
-		if layer := entry(id).Layer; layer == "service" || layer == "tls" && id != "K03" {
-			object = serviceObject(backendOf(a))
-		}
-		return []Finding{about(a, id, object, text)}
+		return recognize(a, text, other)
 	})
 }
+
+// recognize returns the finding to which a message leads. If it leads to none, recognize returns
+// one with the other ID, or none without an ID.
+func recognize(a apiregistrationv1.APIService, text, other string) []Finding {
+	id, object := classify(text), ""
+	var more []string
+	if id != "" && entry(id).Layer == "permissions" {
+		if account := deniedAccount.FindStringSubmatch(text); account != nil {
+			object = "ServiceAccount " + account[1] + "/" + account[2]
+			more = []string{"accountNamespace", account[1], "account", account[2]}
+		} else {
+			id = "" // the fix needs the ServiceAccount
+		}
+	}
+	if id = cmp.Or(id, other); id == "" {
+		return nil
+	}
+	if layer := entry(id).Layer; layer == "service" || layer == "tls" && id != "K03" {
+		object = serviceObject(backendOf(a))
+	}
+	return []Finding{about(a, id, object, text, more...)}
+}
+
+// deniedAccount matches the ServiceAccount in the message of a denied request.
+var deniedAccount = regexp.MustCompile(`User "system:serviceaccount:([^:"]+):([^:"]+)"`)
 
 func checkPermissions(f *Facts) []Finding {
 	var out []Finding

@@ -187,6 +187,9 @@ func (c *collector) readVersion(ctx context.Context) {
 
 func (c *collector) readTrust(ctx context.Context) {
 	trust, err := c.core.CoreV1().ConfigMaps(frontproxy.Namespace).Get(ctx, frontproxy.ConfigMapName, metav1.GetOptions{})
+	if err == nil {
+		err = sameName(trust, frontproxy.ConfigMapName)
+	}
 	if !c.failed("trust", "get the ConfigMap "+frontproxy.Namespace+"/"+frontproxy.ConfigMapName, err) {
 		c.set(func(f *Facts) { f.Trust = trust })
 	}
@@ -225,6 +228,9 @@ func (c *collector) backendReads() []func(context.Context) {
 func (c *collector) readBackend(ctx context.Context, layer string, s certs.Service) *Backend {
 	b := &Backend{}
 	service, err := c.core.CoreV1().Services(s.Namespace).Get(ctx, s.Name, metav1.GetOptions{})
+	if err == nil {
+		err = sameName(service, s.Name)
+	}
 	if b.NotFound = apierrors.IsNotFound(err); b.NotFound ||
 		c.failed(layer, fmt.Sprintf("get the Service %s/%s", s.Namespace, s.Name), err) {
 		return b
@@ -245,6 +251,15 @@ func (c *collector) readBackend(ctx context.Context, layer string, s certs.Servi
 		}
 	}
 	return b
+}
+
+// sameName returns an error if a response is another object than the requested one. A proxy in front
+// of kube-apiserver may respond with anything.
+func sameName(object metav1.Object, name string) error {
+	if object.GetName() != name {
+		return fmt.Errorf("the response has the name %q, want %q", object.GetName(), name)
+	}
+	return nil
 }
 
 // crdResource is read as metadata, because the schemas of all CRDs can be large.

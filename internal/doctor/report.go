@@ -136,8 +136,8 @@ func (r *Report) writeText(w io.Writer, quiet bool) error {
 		c.writeText(&text)
 	}
 	if !quiet {
-		fmt.Fprintf(&text, "\n%d APIServices on Kubernetes %s: %d root causes, %d facts not read, %d requests\n",
-			len(r.APIServices), cmp.Or(r.Kubernetes, "of an unknown version"), len(r.RootCauses), len(r.Unread), r.Requests)
+		fmt.Fprintf(&text, "\nKubernetes %s, APIServices: %d, root causes: %d, facts not read: %d, requests: %d\n",
+			cmp.Or(r.Kubernetes, "(unknown)"), len(r.APIServices), len(r.RootCauses), len(r.Unread), r.Requests)
 	}
 	_, err := io.WriteString(w, text.String())
 	return err

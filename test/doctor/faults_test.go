@@ -121,6 +121,9 @@ var faults = []fault{
 		})
 	}},
 	{name: "internal error", id: "D05", explains: []string{"A01"}, inject: status(http.StatusInternalServerError)},
+	{name: "error for users", id: "K08", inject: forUsers("database is down")},
+	{name: "denied SubjectAccessReview", id: "R02", inject: forUsers(`subjectaccessreviews.authorization.k8s.io is ` +
+		`forbidden: User "system:serviceaccount:a:b" cannot create resource "subjectaccessreviews"`)},
 	{name: "no resources", id: "D06", inject: func(f *fixture) {
 		f.register(serve(f.T, f.certificate(nil), api(f.group, "", schemas)), nil)
 	}},
@@ -214,5 +217,20 @@ func (f *fixture) respond(handler http.HandlerFunc) {
 func status(code int) func(*fixture) {
 	return func(f *fixture) {
 		f.respond(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
+	}
+}
+
+// forUsers returns an injection of a server that responds with the error to all users except
+// kube-aggregator, to which a server needs no SubjectAccessReview.
+func forUsers(text string) func(*fixture) {
+	return func(f *fixture) {
+		healthy := f.healthy()
+		f.respond(func(w http.ResponseWriter, req *http.Request) {
+			if user := req.Header.Get("X-Remote-User"); user == "system:kube-aggregator" || user == "system:aggregator" {
+				healthy.ServeHTTP(w, req)
+				return
+			}
+			http.Error(w, "Internal Server Error: "+text, http.StatusInternalServerError)
+		})
 	}
 }
