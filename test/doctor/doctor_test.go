@@ -164,13 +164,20 @@ func healthy(t *testing.T) {
 	}
 }
 
-// TestHealthy: a third-party API has no findings when kube-apiserver must have read all of it.
+// TestHealthy: third-party APIs have no findings when kube-apiserver must have read all of them.
 func TestHealthy(t *testing.T) {
 	f := newFixture(t, "healthy")
 	f.register(serve(t, f.certificate(nil), f.healthy()), nil)
+	sample, err := shared.StartSampleAPIServer(t.Context())
+	f.must(err)
+	f.atEnd(func(ctx context.Context) error {
+		gv := envtest.SampleGroupVersion
+		return errors.Join(f.apiServices.Delete(ctx, gv.Version+"."+gv.Group, metav1.DeleteOptions{}),
+			shared.StopServer(sample))
+	})
 	report := eventually(t, 3*envtest.WaitTimeout, 2*time.Minute)
-	if len(report.APIServices) != 4 {
-		t.Errorf("got the APIServices %v, want that of the third party and three of the kit", report.APIServices)
+	if len(report.APIServices) != 5 {
+		t.Errorf("got the APIServices %v, want those of two third parties and three of the kit", report.APIServices)
 	}
 	began := time.Now()
 	healthy(t)
