@@ -70,6 +70,9 @@ Exit codes:
   # Print the report as JSON
   kubectl aggregation doctor -o json`,
 		RunE: f.run,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return f.complete(cmd.Context(), args), cobra.ShellCompDirectiveNoFileComp
+		},
 	}
 	f.addFlags(cmd.Flags())
 	// The only error is a flag that does not exist.
@@ -133,6 +136,25 @@ func couldNotRun(err error) error {
 		return &cli.Error{Code: exitUnknown, Errs: wrong.Problems, NoHint: true}
 	}
 	return &cli.Error{Code: exitUnknown, Errs: []error{err}, NoHint: true}
+}
+
+// completionTimeout is how long a shell waits for the names of APIServices.
+const completionTimeout = 3 * time.Second
+
+// complete returns the names of the aggregated APIServices that are not arguments yet. It returns
+// none if they cannot be read.
+func (f *doctorFlags) complete(ctx context.Context, args []string) []string {
+	config, err := loadConfig(f.kubeconfig, &f.cluster)
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	names, err := doctor.Names(ctx, config)
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) })
 }
 
 func (f *doctorFlags) diagnose(ctx context.Context, config *rest.Config, names []string) (*doctor.Report, error) {

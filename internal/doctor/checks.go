@@ -205,10 +205,8 @@ func endpointCauses(a apiregistrationv1.APIService, b *Backend, port string) []F
 		return []Finding{about(a, "S04", serviceObject(s),
 			fmt.Sprintf("no pod in the namespace %s has the labels %v", s.Namespace, b.Service.Spec.Selector))}
 	}
-	for _, pod := range b.Pods {
-		if podReady(pod) {
-			return nil
-		}
+	if slices.ContainsFunc(b.Pods, podReady) {
+		return nil
 	}
 	return []Finding{about(a, "S05", "Pod "+s.Namespace+"/"+b.Pods[0].Name, podText(b.Pods[0]), "pod", b.Pods[0].Name)}
 }
@@ -243,21 +241,21 @@ func podReady(pod corev1.Pod) bool {
 
 // podText describes why a pod is not ready.
 func podText(pod corev1.Pod) string {
-	text := "the phase of the pod is " + string(pod.Status.Phase)
+	texts := []string{"the phase of the pod is " + string(pod.Status.Phase)}
 	for _, c := range pod.Status.ContainerStatuses {
 		if w := c.State.Waiting; w != nil {
-			text += fmt.Sprintf("; container %s waits (%s: %s)", c.Name, w.Reason, w.Message)
+			texts = append(texts, fmt.Sprintf("container %s waits (%s: %s)", c.Name, w.Reason, w.Message))
 		}
 		if t := c.LastTerminationState.Terminated; t != nil {
-			text += fmt.Sprintf("; its last run exited with %d (%s)", t.ExitCode, t.Reason)
+			texts = append(texts, fmt.Sprintf("the last run of %s exited with %d (%s)", c.Name, t.ExitCode, t.Reason))
 		}
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Status == corev1.ConditionFalse && c.Message != "" {
-			text += fmt.Sprintf("; %s is False: %s", c.Type, c.Message)
+			texts = append(texts, fmt.Sprintf("%s is False: %s", c.Type, c.Message))
 		}
 	}
-	return text
+	return strings.Join(texts, "; ")
 }
 
 func checkCABundles(f *Facts) []Finding {

@@ -160,7 +160,7 @@ func TestWrite(t *testing.T) {
   object    Service demo/widgets
   evidence  condition Available is False (FailedDiscoveryCheck): x509: certificate has expired or is not yet valid: a
   effect    kube-apiserver rejects the server, and responds with 503.
-  fix       Renew the certificate of the server for the name widgets.demo.svc. A server that reads it only at its start must restart.
+  fix       Renew the certificate for the name widgets.demo.svc. Restart a server that reads it only at its start.
               kubectl rollout restart --namespace demo deployment/DEPLOYMENT
   explains  A01 APIService v1.example.com: The APIService is not available
 `

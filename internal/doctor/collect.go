@@ -77,6 +77,22 @@ func Collect(ctx context.Context, config *rest.Config, o Options) (*Facts, error
 	return c.facts, nil
 }
 
+// Names returns the names of the APIServices that have a Service.
+func Names(ctx context.Context, config *rest.Config) ([]string, error) {
+	c, err := newCollector(config)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.readAPIServices(ctx, nil); err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, a := range c.facts.APIServices {
+		out = append(out, a.Name)
+	}
+	return out, nil
+}
+
 // collector reads facts. Its methods may run concurrently.
 type collector struct {
 	core       kubernetes.Interface

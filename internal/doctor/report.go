@@ -221,9 +221,10 @@ func (r *Report) writeJUnit(w io.Writer) error {
 // Summary returns the IDs and objects of the root causes, a line each. It is the same for two
 // reports with the same root causes.
 func (r *Report) Summary() string {
-	text := fmt.Sprintf("%d APIServices\n", len(r.APIServices))
+	var text strings.Builder
+	fmt.Fprintf(&text, "%d APIServices\n", len(r.APIServices))
 	for _, c := range r.RootCauses {
-		text += c.ID + " " + c.Object + "\n"
+		fmt.Fprintf(&text, "%s %s\n", c.ID, c.Object)
 	}
-	return text
+	return text.String()
 }

@@ -65,6 +65,14 @@ func TestCommand(t *testing.T) {
 	run("lister", 2, "could not list namespaces: namespaces is forbidden")
 	run("nobody", 2, "list APIServices: ")
 
+	complete := command(t.Context(), "", "--quiet", "v1.workshop.example.com", "")
+	complete.Args = append([]string{"kubectl-aggregation", "__complete"}, complete.Args[2:]...)
+	complete.Path = filepath.Join(dir, "kubectl-aggregation")
+	if out, err := complete.Output(); err != nil || !strings.HasPrefix(string(out),
+		"v1alpha1.workshop.example.com\nv1beta1.workshop.example.com\n:") {
+		t.Errorf("completion: got %v and\n%s", err, out)
+	}
+
 	output := &lines{}
 	watch := command(t.Context(), "", "--watch", "--quiet")
 	watch.Stdout, watch.Stderr = output, output
