@@ -211,8 +211,8 @@ func endpointCauses(a apiregistrationv1.APIService, b *Backend, port string) []F
 	return []Finding{about(a, "S05", "Pod "+s.Namespace+"/"+b.Pods[0].Name, podText(b.Pods[0]), "pod", b.Pods[0].Name)}
 }
 
-// checkPortNames returns a finding about a port of a ready EndpointSlice with a name that no port of
-// the Service has, or nil if there is none.
+// checkPortNames returns a finding about a port of a ready EndpointSlice with a name that no port
+// of the Service has, or nil if there is none.
 func checkPortNames(a apiregistrationv1.APIService, b *Backend, want string) *Finding {
 	s := backendOf(a)
 	for _, slice := range b.Slices {

@@ -269,8 +269,8 @@ func (c *collector) readBackend(ctx context.Context, layer string, s certs.Servi
 	return b
 }
 
-// sameName returns an error if a response is another object than the requested one. A proxy in front
-// of kube-apiserver may respond with anything.
+// sameName returns an error if a response is another object than the requested one. A proxy in
+// front of kube-apiserver may respond with anything.
 func sameName(object metav1.Object, name string) error {
 	if object.GetName() != name {
 		return fmt.Errorf("the response has the name %q, want %q", object.GetName(), name)

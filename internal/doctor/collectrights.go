@@ -61,9 +61,10 @@ func (c *collector) findAccounts() []Account {
 
 func hasKubeconfig(pod corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, func(container corev1.Container) bool {
-		return slices.ContainsFunc(slices.Concat(container.Command, container.Args), func(arg string) bool {
-			return strings.Contains(arg, "kubeconfig")
-		})
+		return slices.ContainsFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "KUBECONFIG" }) ||
+			slices.ContainsFunc(slices.Concat(container.Command, container.Args), func(arg string) bool {
+				return strings.Contains(arg, "kubeconfig")
+			})
 	})
 }
 

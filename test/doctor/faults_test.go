@@ -36,7 +36,7 @@ type fault struct {
 }
 
 var faults = []fault{
-	{name: "no Service", id: "S01", explains: []string{"A01", "D07"}, inject: func(f *fixture) {
+	{name: "no Service", id: "S01", explains: []string{"A01", "D07"}, repaired: true, inject: func(f *fixture) {
 		f.registerAt(443, nil)
 	}},
 	{name: "another port", id: "S02", explains: []string{"A01"}, repaired: true, inject: func(f *fixture) {
@@ -112,7 +112,8 @@ var faults = []fault{
 	{name: "slow discovery", id: "D01", explains: []string{"A01"}, inject: func(f *fixture) {
 		f.respond(func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
 	}},
-	{name: "version not served", id: "D02", explains: []string{"A01"}, inject: status(http.StatusNotFound)},
+	{name: "version not served", id: "D02", explains: []string{"A01"}, repaired: true,
+		inject: status(http.StatusNotFound)},
 	{name: "front proxy not trusted", id: "D03", explains: []string{"A01"}, inject: status(http.StatusUnauthorized)},
 	{name: "discovery not authorized", id: "D03", explains: []string{"A01"}, inject: status(http.StatusForbidden)},
 	{name: "redirect", id: "D04", explains: []string{"A01"}, inject: func(f *fixture) {
@@ -124,7 +125,7 @@ var faults = []fault{
 	{name: "error for users", id: "K08", inject: forUsers("database is down")},
 	{name: "denied SubjectAccessReview", id: "R02", inject: forUsers(`subjectaccessreviews.authorization.k8s.io is ` +
 		`forbidden: User "system:serviceaccount:a:b" cannot create resource "subjectaccessreviews"`)},
-	{name: "no resources", id: "D06", inject: func(f *fixture) {
+	{name: "no resources", id: "D06", repaired: true, inject: func(f *fixture) {
 		f.register(serve(f.T, f.certificate(nil), api(f.group, "", schemas)), nil)
 	}},
 	{name: "no OpenAPI", id: "O01", later: 2 * time.Minute, inject: func(f *fixture) {
