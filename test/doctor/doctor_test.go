@@ -287,6 +287,19 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("got the missing permissions %q, want %q", forbidden, want)
 		}
 	}
+	// The permissions that docs/operate/troubleshooting.md lists.
+	list := func(group string, resources ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: []string{"list", "get"}}
+	}
+	report, err = diagnose(t.Context(), shared.User(t, "doctor", list("apiregistration.k8s.io", "apiservices"),
+		list("", "services", "pods", "namespaces", "configmaps"), list("discovery.k8s.io", "endpointslices"),
+		list("rbac.authorization.k8s.io", "rolebindings"), list("apiextensions.k8s.io", "customresourcedefinitions"),
+		list("admissionregistration.k8s.io", "validatingwebhookconfigurations", "mutatingwebhookconfigurations"),
+		rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"},
+			Verbs: []string{"create"}}), 0)
+	if err != nil || len(report.Unread) > 0 || len(report.RootCauses) > 0 {
+		t.Errorf("got %v and\n%s\nwant a complete diagnosis", err, text(report))
+	}
 	_, err = diagnose(t.Context(), shared.Admin(t), 0, "v1.nothing.example.com", "v1.apps")
 	if wrong, ok := errors.AsType[*doctor.NameError](err); !ok || len(wrong.Problems) != 2 {
 		t.Errorf("got %v, want a problem with each name", err)
