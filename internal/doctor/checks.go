@@ -29,7 +29,7 @@ const unavailable = "A01"
 
 // checks find problems in facts. They are pure functions, in the order of the layers.
 var checks = []func(*Facts) []Finding{
-	checkAllowedNames, checkAvailable, checkCRDs, checkShadows, checkServices, checkCABundles, checkResponses,
+	checkTrust, checkAvailable, checkCRDs, checkShadows, checkServices, checkCABundles, checkResponses,
 	checkPermissions, checkReviews, checkWebhooks, checkResources, checkDiscovery, checkOpenAPI, checkNamespaces,
 }
 
@@ -51,17 +51,19 @@ func perAPIService(f *Facts, check func(apiregistrationv1.APIService) []Finding)
 	return out
 }
 
-func checkAllowedNames(f *Facts) []Finding {
-	if f.Trust == nil {
+// trustIDs are the IDs of findings by the weakness of the trust ConfigMap.
+var trustIDs = map[string]string{frontproxy.AnyName: "P02", frontproxy.SharedCA: "P03", "": "P04"}
+
+func checkTrust(f *Facts) []Finding {
+	if f.Trust == nil && !f.TrustNotFound {
 		return nil
 	}
+	var out []Finding
 	for _, p := range frontproxy.Evaluate(f.Trust).Problems {
-		if p.Weakness == frontproxy.AnyName {
-			return []Finding{newFinding("P02", "ConfigMap "+frontproxy.Namespace+"/"+frontproxy.ConfigMapName, nil, nil,
-				"the ConfigMap "+p.Text)}
-		}
+		out = append(out, newFinding(trustIDs[p.Weakness],
+			"ConfigMap "+frontproxy.Namespace+"/"+frontproxy.ConfigMapName, nil, nil, "the ConfigMap "+p.Text))
 	}
-	return nil
+	return out
 }
 
 func checkAvailable(f *Facts) []Finding {

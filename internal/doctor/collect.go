@@ -203,6 +203,10 @@ func (c *collector) readVersion(ctx context.Context) {
 
 func (c *collector) readTrust(ctx context.Context) {
 	trust, err := c.core.CoreV1().ConfigMaps(frontproxy.Namespace).Get(ctx, frontproxy.ConfigMapName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		c.set(func(f *Facts) { f.TrustNotFound = true })
+		return
+	}
 	if err == nil {
 		err = sameName(trust, frontproxy.ConfigMapName)
 	}

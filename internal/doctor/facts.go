@@ -29,9 +29,10 @@ type Facts struct {
 	Backends         map[certs.Service]*Backend
 	Responses        map[string]Response // by APIService
 	// Trust is the ConfigMap with the trusted front-proxy CA.
-	Trust    *corev1.ConfigMap
-	Accounts []Account
-	CRDs     []CRD
+	Trust         *corev1.ConfigMap
+	TrustNotFound bool
+	Accounts      []Account
+	CRDs          []CRD
 	// Terminating are the namespaces that are being deleted.
 	Terminating []corev1.Namespace
 	Webhooks    []Webhook
