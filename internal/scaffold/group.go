@@ -110,36 +110,38 @@ func (w work) renameGroup(p *project, from, to string) error {
 	}
 	return w.change(p, "Renamed group "+from+" to "+to+". The server does not find objects that are stored "+
 		"under the old name.",
-		func(p *project) error {
-			names, err := walk(p.path())
-			if err != nil {
-				return err
-			}
-			// A longer name that contains this one is another group.
-			word := regexp.MustCompile(`(^|[^a-zA-Z0-9.-])` + regexp.QuoteMeta(from) + `([^a-zA-Z0-9-]|$)`)
-			reversed := regexp.MustCompile(`\b` + regexp.QuoteMeta(Group{Name: from}.Reversed()) + `\b`)
-			for _, name := range names {
-				if strings.HasPrefix(name, "kit/") || filepath.Base(name) == "go.sum" ||
-					filepath.Base(name) == "go.mod" {
-					continue
-				}
-				path := p.path(name)
-				text, err := os.ReadFile(path)
-				if err != nil {
-					return err
-				}
-				changed := word.ReplaceAll(text, []byte("${1}"+to+"${2}"))
-				changed = reversed.ReplaceAll(changed, []byte(renamed.Reversed()))
-				changed = renamed.keepGoName(changed)
-				if string(changed) == string(text) {
-					continue
-				}
-				if err := os.WriteFile(path, changed, 0o644); err != nil { //nolint:gosec // as Git writes it
-					return err
-				}
-			}
-			return nil
-		})
+		func(p *project) error { return p.replaceGroup(from, renamed) })
+}
+
+// replaceGroup replaces the name of a group in all files that the kit does not own.
+func (p *project) replaceGroup(from string, renamed Group) error {
+	names, err := walk(p.path())
+	if err != nil {
+		return err
+	}
+	// A longer name that contains this one is another group, except for the Lease of a controller.
+	word := regexp.MustCompile(`(^|[^a-zA-Z0-9.-]|-controller\.)` + regexp.QuoteMeta(from) + `([^a-zA-Z0-9-]|$)`)
+	reversed := regexp.MustCompile(`\b` + regexp.QuoteMeta(Group{Name: from}.Reversed()) + `\b`)
+	for _, name := range names {
+		if strings.HasPrefix(name, "kit/") || filepath.Base(name) == "go.sum" || filepath.Base(name) == "go.mod" {
+			continue
+		}
+		path := p.path(name)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		changed := word.ReplaceAll(text, []byte("${1}"+renamed.Name+"${2}"))
+		changed = reversed.ReplaceAll(changed, []byte(renamed.Reversed()))
+		changed = renamed.keepGoName(changed)
+		if string(changed) == string(text) {
+			continue
+		}
+		if err := os.WriteFile(path, changed, 0o644); err != nil { //nolint:gosec // as Git writes it
+			return err
+		}
+	}
+	return nil
 }
 
 // keepGoName adds the tag +groupGoName to a doc.go with +groupName, so that generated clients keep

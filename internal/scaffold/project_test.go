@@ -226,6 +226,42 @@ func TestKeepGoName(t *testing.T) {
 	}
 }
 
+// TestReplaceGroup checks that a controller keeps its client and has permissions and a Lease of the
+// renamed group.
+func TestReplaceGroup(t *testing.T) {
+	p := newProject(t)
+	renamed := Group{Name: "archive.example.org", Package: "backup"}
+	if err := p.replaceGroup("backup.example.org", renamed); err != nil {
+		t.Fatal(err)
+	}
+	parses(t, p)
+	if g := only(t, p); g.Group != renamed {
+		t.Errorf("got the group %+v, want %+v", g.Group, renamed)
+	}
+	for file, want := range map[string][]string{
+		"apis/backup/v1/doc.go": {"+groupName=archive.example.org\n", "+groupGoName=Backup\n"},
+		"cmd/backupplan-controller/controller.go": {"git.example.org/team/backup/apis/backup/v1", "c.factory.Backup().V1()",
+			"c.clients.BackupV1()"},
+		"cmd/backupplan-controller/main.go": {`"backupplan-controller.archive.example.org"`},
+		"manifests/backupplan-controller/rbac.yaml": {`apiGroups: ["archive.example.org"]`,
+			`resourceNames: ["backupplan-controller.archive.example.org"]`},
+		"objects/backupplan.yaml": {"apiVersion: archive.example.org/v1\n"},
+	} {
+		text, err := os.ReadFile(p.path(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range want {
+			if !strings.Contains(string(text), w) {
+				t.Errorf("%s has no %q:\n%s", file, w, text)
+			}
+		}
+		if strings.Contains(string(text), "backup.example.org") {
+			t.Errorf("%s has the old name:\n%s", file, text)
+		}
+	}
+}
+
 // TestRoles: the overlays have the roles once, before the names.
 func TestRoles(t *testing.T) {
 	p := newProject(t)

@@ -42,9 +42,13 @@ func TestQuickstart(t *testing.T) {
 	r.follow(t, "build/admission.md")
 	r.follow(t, "build/controllers.md")
 	r.follow(t, "build/versions-and-conversion.md")
+	// The controllers of a renamed group work.
+	scripttest.Shell(t, r.dir, "go tool scaffold group rename backup.example.org archive.example.org\n"+
+		"! grep -r backup.example.org cmd manifests objects\ngo test ./cmd/...")
+	scripttest.Commit(t, r.dir)
 	scripttest.Shell(t, r.dir, "make verify")
 	out := scripttest.Shell(t, r.dir, "sed -i '/out.Summary = /d' apis/backup/v2/conversion.go\n! go test -run TestRoundTrip .")
-	contains(t, "a conversion that loses a field", out, "--- FAIL: TestRoundTrip/backup.example.org/v2/BackupPlan ",
+	contains(t, "a conversion that loses a field", out, "--- FAIL: TestRoundTrip/archive.example.org/v2/BackupPlan ",
 		`-.*Description:`)
 }
 
