@@ -37,7 +37,7 @@ run() {
   local suite
   check "$@"
   scripts/kind.sh need-cluster
-  [ -f "bin/images/$server_name.ref" ] || fail "the images do not exist; run: make kind-load"
+  [ -f "bin/images/$server_name.ref" ] || fail "bin/images/$server_name.ref does not exist; build and load the images with: make kind-load"
   IMAGE=$(cat "bin/images/$server_name.ref")
   CERTGEN_IMAGE=$(cat bin/images/certgen.ref)
   export IMAGE CERTGEN_IMAGE

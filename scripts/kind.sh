@@ -90,8 +90,10 @@ load() {
 
 deploy() {
   need_cluster
-  [ -f "bin/images/$server_name.ref" ] || fail "the images do not exist; run: make kind-load"
   local name images=()
+  for name in "$server_name" certgen "${controllers[@]}"; do
+    [ -f "bin/images/$name.ref" ] || fail "bin/images/$name.ref does not exist; build and deploy the images with: make kind-deploy"
+  done
   for name in "${controllers[@]}"; do images+=("$(cat "bin/images/$name.ref")"); done
   IMAGE=$(cat "bin/images/$server_name.ref") CERTGEN_IMAGE=$(cat bin/images/certgen.ref) CONTROLLER_IMAGES="${images[*]}" bash "$scripts/deploy.sh"
 }
