@@ -37,6 +37,7 @@ func TestQuickstart(t *testing.T) {
 	if out := scripttest.Shell(t, r.dir, "git grep -il backuptarget -- ':!kit' || true"); out != "" {
 		t.Errorf("files that mention the deleted kind:\n%s", out)
 	}
+	r.follow(t, "build/test-and-ci.md")
 	r.follow(t, "build/subresources-and-streams.md")
 	r.follow(t, "build/kinds-without-storage.md")
 	r.follow(t, "build/admission.md")
