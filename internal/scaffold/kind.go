@@ -137,7 +137,7 @@ func (p *project) storesObjects() (bool, error) {
 	}
 	for _, g := range groups {
 		for _, pkg := range g.kinds {
-			if k, err := p.kind(pkg); err != nil || k.Source == "" { // storage that is written by hand may need etcd
+			if k, err := p.kind(pkg); err != nil || k.Source == "" { // storage that is not generated may need etcd
 				return true, nil
 			}
 		}
@@ -265,7 +265,7 @@ func (w work) deleteKind(p *project, group, kind string) error {
 
 // find returns a kind and its package, or no package if the kind does not exist.
 func (p *project) find(g served, kind string) (string, Kind, error) {
-	var unreadable []error // such as storage that is written by hand
+	var unreadable []error // such as storage that is not generated
 	for _, pkg := range g.kinds {
 		k, err := p.kind(pkg)
 		if err != nil {
@@ -283,7 +283,7 @@ func (p *project) kindsOf(g served, version string) ([]string, error) {
 	for _, pkg := range g.kinds {
 		k, err := p.kind(pkg)
 		if err != nil {
-			continue // storage that is written by hand
+			continue // storage that is not generated
 		}
 		file, err := p.kindFile(g.Group, version, k.Kind)
 		if err != nil {

@@ -244,7 +244,7 @@ type Kind struct {
 // Subresource is a subresource other than status and scale.
 type Subresource struct {
 	Name string // fail-over
-	Type string // action, log, stream; empty if it is written by hand
+	Type string // action, log, stream; empty if it is not generated
 }
 
 // parseSubresource parses NAME:TYPE or log.

@@ -349,7 +349,7 @@ import (
 	v1 "git.example.org/team/backup/apis/backup/v1"
 )
 
-// Convert_v1_BackupPlan_To_v1beta1_BackupPlan is written by hand.
+// Convert_v1_BackupPlan_To_v1beta1_BackupPlan is not generated.
 func Convert_v1_BackupPlan_To_v1beta1_BackupPlan(in *v1.BackupPlan, out *BackupPlan, s conversion.Scope) error {
 	return autoConvert_v1_BackupPlan_To_v1beta1_BackupPlan(in, out, s)
 }

@@ -151,7 +151,7 @@ func stubKubeAPIServer(t *testing.T, dir string) string {
 			"status": map[string]any{"allowed": true}}
 	}
 	configMaps := "/api/v1/namespaces/" + metav1.NamespaceSystem + "/configmaps"
-	answers := map[string]any{
+	responses := map[string]any{
 		configMaps: list("v1", "ConfigMapList", trust),
 		configMaps + "/" + frontproxy.ConfigMapName: trust,
 		"/apis/" + flows: metav1.APIResourceList{GroupVersion: flows,
@@ -162,7 +162,7 @@ func stubKubeAPIServer(t *testing.T, dir string) string {
 		"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": yes("SelfSubjectAccessReview"),
 	}
 	ts := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		answer, ok := answers[req.URL.Path]
+		response, ok := responses[req.URL.Path]
 		query := req.URL.Query()
 		w.Header().Set("Content-Type", "application/json")
 		switch {
@@ -178,7 +178,7 @@ func stubKubeAPIServer(t *testing.T, dir string) string {
 			w.WriteHeader(http.StatusCreated)
 			fallthrough
 		default:
-			_ = json.NewEncoder(w).Encode(answer)
+			_ = json.NewEncoder(w).Encode(response)
 		}
 	}))
 	t.Cleanup(func() { ts.CloseClientConnections(); ts.Close() })

@@ -47,7 +47,7 @@ func (c *offlineClient) try(t *testing.T, method, path, body string) string {
 	status, data, err := c.do(t.Context(), method, path, body)
 	for _, inside := range []string{secret, "goroutine ", ".go:"} {
 		if strings.Contains(data, inside) {
-			t.Errorf("%s %s: the answer tells %q: %s", method, path, inside, data)
+			t.Errorf("%s %s: the response contains %q: %s", method, path, inside, data)
 		}
 	}
 	if err != nil {

@@ -89,7 +89,7 @@ func TestFindUnserved(t *testing.T) {
 			}
 			for _, api := range newPermissions(client, off).needed {
 				if off.Has(api.part) {
-					t.Errorf("a right for %s is asked for: got %s, want none", api.part, api.resource)
+					t.Errorf("got a permission for %s, which needs none: %s", api.part, api.resource)
 				}
 			}
 		})
@@ -133,20 +133,20 @@ func TestPermissions(t *testing.T) {
 	check("with two rules missing", missing)
 	c.fails = errors.New("no route")
 	p.review(t.Context())
-	check("while kube-apiserver does not answer", missing)
+	check("while kube-apiserver does not respond", missing)
 	c.fails, c.denied = nil, nil
 	p.review(t.Context())
 	check("when all is granted", "")
 	c.fails = errors.New("no route")
 	p.review(t.Context())
-	check("when all was granted and kube-apiserver does not answer", "")
+	check("when all permissions are granted and kube-apiserver does not respond", "")
 	c.fails = nil
 	for _, api := range requiredAPIs {
 		for _, verb := range api.verbs {
 			c.denied = sets.New(verb + " " + api.resource.Resource)
 			p.review(t.Context())
-			right := fmt.Sprintf("%s %s (for %s)", verb, api.resource.GroupResource(), api.part)
-			check("without "+right, "this server lacks permissions: "+right+"; grant the rules in manifests/base/rbac.yaml and manifests/api")
+			permission := fmt.Sprintf("%s %s (for %s)", verb, api.resource.GroupResource(), api.part)
+			check("without "+permission, "this server lacks permissions: "+permission+"; grant the rules in manifests/base/rbac.yaml and manifests/api")
 		}
 	}
 }

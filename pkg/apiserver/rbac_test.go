@@ -55,6 +55,6 @@ func TestRBAC(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(sets.List(needed), sets.List(granted)); diff != "" {
-		t.Errorf("rights in rbac.yaml (-what requiredAPIs needs +what rbac.yaml grants):\n%s", diff)
+		t.Errorf("permissions (-requiredAPIs +rbac.yaml):\n%s", diff)
 	}
 }

@@ -37,7 +37,7 @@ func TestNoResponse(t *testing.T) {
 				return authorizer.DecisionAllow, "", c.fails
 			}), p.requestReview).Authorize(ctx, authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ann"}})
 		if err == nil || strings.Contains(err.Error(), "192.0.2.1") {
-			t.Errorf("answer to the caller: got %v, want an error without the address", err)
+			t.Errorf("response to the caller: got %v, want an error without the address", err)
 		}
 		since := time.Now().UTC().Format(time.RFC3339)
 		<-time.After(maxOutage - time.Second)
@@ -53,7 +53,7 @@ func TestNoResponse(t *testing.T) {
 		c.fails = nil
 		<-time.After(2 * time.Second)
 		if err := p.Check(nil); err != nil {
-			t.Errorf("2 s after it answers again: got %v, want all well", err)
+			t.Errorf("2 s after it responds again: got %v, want no error", err)
 		}
 	})
 }
@@ -82,14 +82,14 @@ func TestReviewWithoutResponse(t *testing.T) {
 		defer cancel()
 		c := &fakeCluster{slow: maxOutage / 5}
 		p := newPermissions(c.client(), nil)
-		p.recordOutage(errors.New("no answer"))
+		p.recordOutage(errors.New("no response"))
 		go p.run(ctx)
 		<-time.After(2 * maxOutage)
 		if p.missing.Load() != nil {
 			t.Fatal("all was asked, want some left")
 		}
 		if s := p.outage.Load(); s != nil {
-			t.Errorf("got silence since %s, want none after an answer", s.since)
+			t.Errorf("got an outage since %s, want none after a response", s.since)
 		}
 		cancel()
 		<-time.After(100 * c.slow) // for the remaining reviews
@@ -106,7 +106,7 @@ func TestCancelledRequest(t *testing.T) {
 				if cancelled {
 					cancel()
 				}
-				return authorizer.DecisionNoOpinion, "", errors.New("no answer")
+				return authorizer.DecisionNoOpinion, "", errors.New("no response")
 			}), func() { doubts++ }).Authorize(ctx, authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ann"}})
 		if err == nil || (doubts == 0) != cancelled {
 			t.Errorf("cancelled %t: got error %v and %d doubts", cancelled, err, doubts)
@@ -163,7 +163,7 @@ func TestUserReviews(t *testing.T) {
 		synctest.Wait()
 		if _, _, err := a.Authorize(t.Context(),
 			authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "ann"}}); err != nil || time.Since(began) != 0 {
-			t.Errorf("another user: got %v after %s, want an answer at once", err, time.Since(began))
+			t.Errorf("another user: got %v after %s, want a response at once", err, time.Since(began))
 		}
 		// The kubelet's probes are also requests of system:anonymous.
 		for what, attributes := range map[string]authorizer.AttributesRecord{

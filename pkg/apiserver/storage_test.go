@@ -133,7 +133,7 @@ func TestEtcdUnreachable(t *testing.T) {
 	began := time.Now()
 	err = waitForEtcd(t.Context(), storagebackend.TransportConfig{ServerList: []string{address}})
 	if took := time.Since(began); took > 9*time.Second {
-		t.Errorf("got the answer after %s, want it within 9 s", took)
+		t.Errorf("got the response after %s, want it within 9 s", took)
 	}
 	for _, want := range []string{"read from etcd [" + address + "]",
 		"check --etcd-servers, --etcd-cafile, --etcd-certfile, --etcd-keyfile and whether etcd runs"} {

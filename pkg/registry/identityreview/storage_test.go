@@ -127,7 +127,7 @@ func TestCreate(t *testing.T) {
 		ProxySubject:  "CN=front-proxy-client", ProxyCertificateSHA256: shown,
 	}}
 	if diff := cmp.Diff(runtime.Object(want), got); diff != "" {
-		t.Errorf("answer (-want +got):\n%s", diff)
+		t.Errorf("response (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(sent, request); diff != "" {
 		t.Errorf("the request was changed (-want +got):\n%s", diff)
@@ -155,7 +155,7 @@ func TestCreateErrors(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := storage(t).Create(tc.ctx, &identity.IdentityReview{}, tc.validate, &metav1.CreateOptions{})
 			if got != nil || !tc.check(err) || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %v and error %v, want no answer and an error with %q", got, err, tc.want)
+				t.Errorf("got %v and error %v, want no response and an error with %q", got, err, tc.want)
 			}
 		})
 	}

@@ -61,7 +61,7 @@ func TestEnsureAuthorized(t *testing.T) {
 			forbidden("gadgets/console", "create")},
 		{"the object itself", "get", "", authorizer.DecisionNoOpinion, "", nil, 403, forbidden("gadgets", "get")},
 		// The request was authorized for this, but the permission may have been revoked since.
-		{"the right of the request", "get", "console", authorizer.DecisionDeny, "", nil, 403,
+		{"the permission of the request", "get", "console", authorizer.DecisionDeny, "", nil, 403,
 			forbidden("gadgets/console", "get")},
 		{"error", "create", "console", authorizer.DecisionNoOpinion, "", errors.New("no route to host"), 500, failed},
 		{"allowed, with an error", "create", "console", authorizer.DecisionAllow, "",
@@ -71,7 +71,7 @@ func TestEnsureAuthorized(t *testing.T) {
 			var asked []authorizer.Attributes
 			err := EnsureAuthorized(connect(t), answering(tc.decision, tc.reason, tc.err, &asked), tc.verb,
 				tc.subresource)
-			code, message := answer(t, err)
+			code, message := responseOf(t, err)
 			if code != tc.code || message != tc.want {
 				t.Errorf("got %d %q, want %d %q", code, message, tc.code, tc.want)
 			}
@@ -82,15 +82,15 @@ func TestEnsureAuthorized(t *testing.T) {
 	}
 }
 
-// answer returns the code and the message of the response, or 0 if there is no error.
-func answer(t *testing.T, err error) (int32, string) {
+// responseOf returns the code and the message of the response, or 0 if there is no error.
+func responseOf(t *testing.T, err error) (int32, string) {
 	t.Helper()
 	if err == nil {
 		return 0, ""
 	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		t.Fatalf("got the error %v, want one that is an answer", err)
+		t.Fatalf("got the error %v, want an API status", err)
 	}
 	return status.Status().Code, status.Status().Message
 }

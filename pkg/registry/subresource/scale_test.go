@@ -154,7 +154,7 @@ func TestScaleUpdate(t *testing.T) {
 				want.Spec.Precision = new(int32(5))
 				want.ResourceVersion = get(t, store, tc.name).ResourceVersion
 				if diff := cmp.Diff(runtime.Object(scaleOf(want)), got); diff != "" || created {
-					t.Errorf("answer, created %t (-want +got):\n%s", created, diff)
+					t.Errorf("response, created %t (-want +got):\n%s", created, diff)
 				}
 				if want.ResourceVersion == before.ResourceVersion {
 					t.Errorf("resourceVersion: got %s as before, want another", want.ResourceVersion)

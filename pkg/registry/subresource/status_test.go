@@ -61,7 +61,7 @@ func TestStatus(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for name, obj := range map[string]runtime.Object{"answer": got, "read": read} {
+			for name, obj := range map[string]runtime.Object{"response": got, "read": read} {
 				if diff := cmp.Diff(tc.want, obj.(*v1.Gadget).Spec); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", name, diff)
 				}

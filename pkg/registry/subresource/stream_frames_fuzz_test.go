@@ -70,7 +70,7 @@ func hearAll(t *testing.T, conn net.Conn) told {
 	reader := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(reader, nil)
 	if err != nil {
-		t.Fatalf("answer to the handshake: %v", err)
+		t.Fatalf("response to the handshake: %v", err)
 	}
 	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("got %s (%v), want the protocol switched", resp.Status, err)
@@ -94,7 +94,7 @@ func hearAll(t *testing.T, conn net.Conn) told {
 			length = binary.BigEndian.Uint64(bytes)
 		}
 		if length > 1<<20 {
-			t.Fatalf("got a frame of %d bytes, want one for each answer", length)
+			t.Fatalf("got a frame of %d bytes, want one for each response", length)
 		}
 		data := make([]byte, length)
 		if _, err := io.ReadFull(reader, data); gone(err) {
@@ -140,7 +140,7 @@ type said struct {
 	ended, tooLong bool
 }
 
-func answers(input string) said {
+func responses(input string) said {
 	var s said
 	for line := range strings.Lines(input) {
 		line = strings.TrimSuffix(line, "\n")
@@ -208,9 +208,9 @@ func FuzzStreamFrames(f *testing.F) {
 			// A stream that has ended waits for the client to close the connection.
 			_ = conn.CloseWrite()
 		}()
-		got, want := hearAll(t, conn), answers(input)
+		got, want := hearAll(t, conn), responses(input)
 		if broken && !want.tooLong {
-			want = answers(input[:strings.LastIndex(input, "\n")+1])
+			want = responses(input[:strings.LastIndex(input, "\n")+1])
 		}
 		refused := want.tooLong || broken && !want.ended
 		if got.text[remotecommand.StreamStdOut] != want.out || got.text[remotecommand.StreamStdErr] != want.errOut {

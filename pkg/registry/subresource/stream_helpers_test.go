@@ -198,10 +198,10 @@ func (c *streamClient) say(t *testing.T, line string) {
 func (c *streamClient) hear(t *testing.T, from *bufio.Scanner, want string) {
 	t.Helper()
 	if !from.Scan() {
-		t.Fatalf("the stream ended (%v), want the answer %q", <-c.ended, want)
+		t.Fatalf("the stream ended (%v), want the response %q", <-c.ended, want)
 	}
 	if got := from.Text(); got != want {
-		t.Errorf("got the answer %q, want %q", got, want)
+		t.Errorf("got the response %q, want %q", got, want)
 	}
 }
 

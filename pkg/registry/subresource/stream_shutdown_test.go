@@ -100,12 +100,12 @@ func TestStreamDestroyBetween(t *testing.T) {
 // TestStreamDestroyUnread: a client that does not read cannot prevent Destroy from returning,
 // even while the server writes to it.
 func TestStreamDestroyUnread(t *testing.T) {
-	for name, answers := range map[string]bool{"silent": false, "in the middle of an answer": true} {
+	for name, responds := range map[string]bool{"silent": false, "in the middle of a response": true} {
 		t.Run(name, func(t *testing.T) {
 			r := newStream(&oneGadget{}, allowing())
 			r.closeTimeout = 10 * time.Millisecond
 			w := dialWire(t, r)
-			if answers {
+			if responds {
 				w.sayTick(t)
 			}
 			await(t, "the end of Destroy", destroyed(r))
@@ -157,7 +157,7 @@ func TestStreamDestroyHanging(t *testing.T) {
 // TestStreamContextEnds: the session ends with the context of Connect, and the client receives
 // its cause if it is a Status. Input that was sent before is no longer processed.
 func TestStreamContextEnds(t *testing.T) {
-	forbidden := apierrors.NewForbidden(workshop.Resource("gadgets"), "g", errors.New("the right is gone"))
+	forbidden := apierrors.NewForbidden(workshop.Resource("gadgets"), "g", errors.New("the permission was removed"))
 	for _, tc := range []struct {
 		name  string
 		cause error
@@ -254,7 +254,7 @@ func TestStreamIdle(t *testing.T) {
 					t.Errorf("got the status %v, want Timeout, for there was no input for 4h0m0s", got)
 				}
 				if got := time.Since(began); got != streamIdleTimeout {
-					t.Errorf("the silence lasted %s, want %s", got, streamIdleTimeout)
+					t.Errorf("the client was idle for %s, want %s", got, streamIdleTimeout)
 				}
 				r.Destroy()
 			})

@@ -117,8 +117,8 @@ func TestStreamConnect(t *testing.T) {
 	}{
 		{"allowed", "g", allowing(), func(err error) bool { return err == nil }, 1},
 		{"missing", "nobody", allowing(), apierrors.IsNotFound, 0},
-		{"right to read only", "g", authorizerfactory.NewAlwaysDenyAuthorizer(), apierrors.IsForbidden, 0},
-		{"missing, right to read only", "nobody", authorizerfactory.NewAlwaysDenyAuthorizer(),
+		{"only permission to read", "g", authorizerfactory.NewAlwaysDenyAuthorizer(), apierrors.IsForbidden, 0},
+		{"missing, only permission to read", "nobody", authorizerfactory.NewAlwaysDenyAuthorizer(),
 			apierrors.IsForbidden, 0},
 		{"nobody to ask", "g", nil, apierrors.IsInternalError, 0},
 	} {
@@ -159,9 +159,9 @@ func TestStreamFurtherPermission(t *testing.T) {
 	var mayGet atomic.Bool
 	a := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision,
 		string, error) {
-		right := strings.Join([]string{a.GetVerb(), a.GetNamespace(), a.GetResource(), a.GetSubresource(), a.GetName()},
+		permission := strings.Join([]string{a.GetVerb(), a.GetNamespace(), a.GetResource(), a.GetSubresource(), a.GetName()},
 			" ")
-		if right == "create demo gadgets console g" || mayGet.Load() && right == "get demo gadgets  g" {
+		if permission == "create demo gadgets console g" || mayGet.Load() && permission == "get demo gadgets  g" {
 			return authorizer.DecisionAllow, "", nil
 		}
 		return authorizer.DecisionNoOpinion, "", nil
