@@ -146,7 +146,8 @@ func TestPermissions(t *testing.T) {
 			c.denied = sets.New(verb + " " + api.resource.Resource)
 			p.review(t.Context())
 			permission := fmt.Sprintf("%s %s (for %s)", verb, api.resource.GroupResource(), api.part)
-			check("without "+permission, "this server lacks permissions: "+permission+"; grant the rules in manifests/base/rbac.yaml and manifests/api")
+			check("without "+permission, "this server lacks permissions: "+permission+
+				"; grant the rules in manifests/base/rbac.yaml and manifests/api")
 		}
 	}
 }
