@@ -244,34 +244,3 @@ func (e *Environment) CrashServer(ctx context.Context, s *Server) error {
 	e.KillServer(s)
 	return e.StartServer(ctx, s)
 }
-
-// VmRSS returns the resident memory of the server in KiB (proc(5)).
-func (s *Server) VmRSS() (kib int, err error) { return s.status("VmRSS") }
-
-// VmHWM returns the maximum of VmRSS since the start or since ResetVmHWM, in KiB.
-func (s *Server) VmHWM() (kib int, err error) { return s.status("VmHWM") }
-
-// ResetVmHWM sets VmHWM to VmRSS (proc_pid_clear_refs(5)).
-func (s *Server) ResetVmHWM() error {
-	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.cmd.Process.Pid), []byte("5"), 0)
-}
-
-// Descriptors returns the number of open file descriptors of the server.
-func (s *Server) Descriptors() (int, error) {
-	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.cmd.Process.Pid))
-	return len(entries), err
-}
-
-func (s *Server) status(name string) (kib int, err error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.SplitSeq(string(data), "\n") {
-		if value, ok := strings.CutPrefix(line, name+":"); ok {
-			_, err := fmt.Sscan(value, &kib)
-			return kib, err
-		}
-	}
-	return 0, fmt.Errorf("no %s in /proc/PID/status", name)
-}
