@@ -79,7 +79,7 @@ func BenchmarkAgents(b *testing.B) {
 }
 
 // connect returns a client with its own connection.
-func connect(b *testing.B, user *rest.Config) *http.Client {
+func connect(b testing.TB, user *rest.Config) *http.Client {
 	b.Helper()
 	config, err := rest.TLSConfigFor(user)
 	if err != nil {
