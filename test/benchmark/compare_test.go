@@ -154,6 +154,9 @@ func (r *run) populate(ctx context.Context) error {
 	return nil
 }
 
+// warmUp is the least number of operations in the round before the first measured one.
+const warmUp = 4
+
 // rounds measures all operations, after a round that warms caches and connections up.
 func (r *run) rounds(ctx context.Context) error {
 	all := operations(r.size)
@@ -174,6 +177,9 @@ func (r *run) rounds(ctx context.Context) error {
 				t := r.targets[(j+round)%len(r.targets)]
 				if rejected[op.name+t.name] {
 					continue
+				}
+				if round == 0 {
+					op.count = min(op.count, max(warmUp, op.count/10))
 				}
 				result, err := r.measure(ctx, op, t)
 				if status := (&statusError{}); errors.As(err, &status) && status.code == http.StatusNotAcceptable {

@@ -23,6 +23,10 @@ const (
 	// workers is the number of concurrent requests. More would measure the queue of a small
 	// machine.
 	workers = 4
+	// hot is the number of objects that requests for one object use. A server asks kube-apiserver
+	// once in some seconds whether the user may access an object. Requests for other objects each
+	// time include the SubjectAccessReview.
+	hot = 10
 	// perConnection is the number of watches per connection. HTTP/2 of Go allows 100 to 250.
 	perConnection = 50
 )
@@ -42,7 +46,7 @@ type size struct {
 var sizes = map[string]size{
 	"smoke": {name: "smoke", objects: 20, rounds: 2, gets: 5, writes: 5, lists: 1, events: 2, watchers: 3, pages: 1,
 		informers: 2},
-	"quick": {name: "quick", objects: 2000, rounds: 5, gets: 1000, writes: 300, lists: 6, events: 40, watchers: 50,
+	"quick": {name: "quick", objects: 2000, rounds: 5, gets: 600, writes: 200, lists: 5, events: 30, watchers: 50,
 		settle: time.Minute},
 	"full": {name: "full", objects: 100_000, rounds: 5, gets: 5000, writes: 1000, lists: 2, events: 20, watchers: 1000,
 		pages: 1, informers: 50, settle: time.Minute},
@@ -62,17 +66,20 @@ type operation struct {
 func operations(s size) []operation {
 	perList := func(form string) string { return fmt.Sprintf("list %d as %s", s.objects, form) }
 	all := []operation{
-		{name: "get", count: s.gets, run: each(workers, func(r *run, t *target, i int) request {
-			return t.get(objectName(i % r.size.objects))
+		{name: "get", count: s.gets, run: each(workers, func(_ *run, t *target, i int) request {
+			return t.get(objectName(i % hot))
+		})},
+		{name: "get of another object each time", count: s.writes, run: each(workers, func(r *run, t *target, _ int) request {
+			return t.get(objectName(int(r.number.Add(1)) % r.size.objects))
 		})},
 		{name: "create", count: s.writes, run: each(workers, func(r *run, t *target, i int) request {
 			return t.create(createdName(i), r.number.Add(1))
 		})},
 		{name: "merge patch", count: s.writes, run: each(workers, func(r *run, t *target, i int) request {
-			return t.mergePatch(objectName(i%r.size.objects), r.number.Add(1))
+			return t.mergePatch(objectName(i%hot), r.number.Add(1))
 		})},
 		{name: "server-side apply", count: s.writes, run: each(workers, func(r *run, t *target, i int) request {
-			return t.apply(createdName(i), r.number.Add(1))
+			return t.apply(objectName(hot+i%hot), r.number.Add(1))
 		})},
 		{name: "delete", count: s.writes, run: each(workers, func(_ *run, t *target, i int) request {
 			return t.delete(createdName(i))
@@ -196,7 +203,7 @@ func readEvents(body io.ReadCloser, arrived chan<- int) {
 // duration is that until the last one.
 func sendEvents(ctx context.Context, r *run, t *target, n int) ([]time.Duration, int64, error) {
 	return sendAll(ctx, n, 1, func(ctx context.Context, i int) (size int64, _ error) {
-		if _, err := r.sender.send(ctx, t.mergePatch(objectName(i%r.size.objects), r.number.Add(1))); err != nil {
+		if _, err := r.sender.send(ctx, t.mergePatch(objectName(i%hot), r.number.Add(1))); err != nil {
 			return 0, err
 		}
 		timeout := time.After(envtest.WaitTimeout)
