@@ -140,6 +140,11 @@ vulncheck: ## Check for known vulnerabilities in the code of the commands: make 
 measure: needs-test controlplane build ## Measure start, memory and size; docs/reference/measurements.md has the results.
 	@scripts/measure.sh
 
+# WRITE=1 writes docs/reference/performance.md and its plots. SIZE=full takes hours.
+.PHONY: benchmark
+benchmark: controlplane ## Compare the sample's server with a CRD, ConfigMaps and sample-apiserver, on an otherwise idle machine: make benchmark SIZE=full WRITE=1
+	@go test ./test/benchmark -run '^$$' -bench '^BenchmarkCompare$$' -benchtime 1x -timeout 6h -size=$(or $(SIZE),quick) $(if $(WRITE),-write=$(CURDIR)/docs/reference)
+
 ##@ Deploy
 
 .PHONY: deploy

@@ -4,6 +4,7 @@ package comparison
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -24,6 +25,7 @@ func (r *Report) Tables() string {
 	r.section(&b, "Response bodies per operation, KiB", func(o *Operation, target string) string {
 		return figure(o.spread(target, Round.kibibytes))
 	})
+	r.retries(&b)
 	r.memory(&b)
 	return b.String()
 }
@@ -94,6 +96,25 @@ func (r *Report) ratios(b *strings.Builder) {
 		row(b, cells)
 	}
 	b.WriteString("\n")
+}
+
+// retries writes a table of the requests that were repeated, if there are any.
+func (r *Report) retries(b *strings.Builder) {
+	total := func(o *Operation, target string) (sum int) {
+		for _, round := range o.Rounds[target] {
+			sum += round.Retries
+		}
+		return sum
+	}
+	for _, o := range r.Operations {
+		for _, target := range r.Targets {
+			if total(o, target) > 0 {
+				r.section(b, "Requests that were repeated after a response with 429, all rounds",
+					func(o *Operation, target string) string { return strconv.Itoa(total(o, target)) })
+				return
+			}
+		}
+	}
 }
 
 func (r *Report) memory(b *strings.Builder) {
