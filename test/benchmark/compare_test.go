@@ -315,9 +315,10 @@ func (r *run) measureIdle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for p, cpu := range idle {
-		r.idle[p] = time.Duration(float64(cpu) / period.Seconds())
-		r.progress("idle: %s of CPU in a second", r.idle[p].Round(time.Microsecond))
+	for i, p := range r.processes() {
+		r.idle[p] = time.Duration(float64(idle[p]) / period.Seconds())
+		r.progress("%s uses %s of CPU in a second without requests", r.report.Processes[i],
+			r.idle[p].Round(time.Microsecond))
 	}
 	return nil
 }
