@@ -69,7 +69,7 @@ func BenchmarkCompare(b *testing.B) {
 			}
 		}
 		for _, o := range report.Operations {
-			if ratio, measured := o.Ratio(ours, theirs, comparison.Round.ServerCPU); measured {
+			if ratio, measured := o.Ratio(ours, theirs, comparison.Round.ServerCPU); measured && ratio.Steady() {
 				b.ReportMetric(ratio.Median, strings.ReplaceAll(o.Name, " ", "-")+"-x")
 			}
 		}
