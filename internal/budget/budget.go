@@ -112,6 +112,22 @@ func (b *Budget) InUse() int64 {
 	return b.taken
 }
 
+// Held returns the total of the shares of a user.
+func (b *Budget) Held(user string) int64 {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if u := b.users[user]; u != nil {
+		return u.taken
+	}
+	return 0
+}
+
+// AtLimit reports whether a user cannot have a share before returning another.
+func (b *Budget) AtLimit(user string, share int64) bool {
+	held := b.Held(user)
+	return held > 0 && held+share > b.perUser
+}
+
 // admitWaiting gives shares to waiting requests as long as the next one fits.
 func (b *Budget) admitWaiting() {
 	for i := b.next(); i >= 0; i = b.next() {

@@ -296,8 +296,9 @@ func (m *Memory) take(req *http.Request, cost, most int64) (release func(), err 
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	defer cancel(nil)
-	defer waitsForMemory(ctx, func() { cancel(errGaveWay) })()
-	giveBack, err := m.budget.Take(ctx, userName(req), min(cost, most))
+	share := min(cost, most)
+	defer waitsForMemory(ctx, need{m.budget, share}, func() { cancel(errGaveWay) })()
+	giveBack, err := m.budget.Take(ctx, userName(req), share)
 	if err != nil {
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("wait for memory: %v", err), 1)
 	}

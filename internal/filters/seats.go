@@ -17,6 +17,7 @@ import (
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 	"k8s.io/klog/v2"
 
+	"example.com/extension-apiserver/internal/budget"
 	"example.com/extension-apiserver/internal/fairness"
 )
 
@@ -59,7 +60,7 @@ type seats struct {
 	taken    map[*seat]struct{}
 	waiting  map[*seat]struct{} // for seats
 	holders  map[*seat]struct{} // have a share of the memory, also when they have left their seats
-	starving map[*seat]struct{} // have waited for memory longer than patience
+	starving map[*seat]need     // have waited for memory longer than patience
 	checking bool
 }
 
@@ -77,7 +78,7 @@ func newSeats(flowControl utilflowcontrol.Interface, fromFrontProxy func(context
 		direct: fairness.New(fairness.Limits{
 			PerKey: max(userDirect, coreDirect*runtime.GOMAXPROCS(0)), Queued: maxRequests}),
 		taken: map[*seat]struct{}{}, waiting: map[*seat]struct{}{}, holders: map[*seat]struct{}{},
-		starving: map[*seat]struct{}{}}
+		starving: map[*seat]need{}}
 }
 
 // seat describes the seats of a priority level that a request has or waits for.
@@ -93,6 +94,12 @@ type seat struct {
 	interrupt func() // ends the current wait; nil if there is none
 	finished  bool
 	left      chan struct{} // closed when the request continues without its seats
+}
+
+// need is a share of the memory for which a request waits.
+type need struct {
+	memory *budget.Budget
+	share  int64
 }
 
 type seatKey struct{}
@@ -130,8 +137,9 @@ func waits(ctx context.Context, interrupt func()) (done func()) {
 	}
 }
 
-// waitsForMemory is waits for a request that waits for a share of the memory.
-func waitsForMemory(ctx context.Context, interrupt func()) (done func()) {
+// waitsForMemory is waits for a request that waits for a share of the memory. The time does not count
+// for the waits that follow.
+func waitsForMemory(ctx context.Context, share need, interrupt func()) (done func()) {
 	ended := waits(ctx, interrupt)
 	seat, ok := ctx.Value(seatKey{}).(*seat)
 	if !ok || seat.all == nil {
@@ -142,7 +150,7 @@ func waitsForMemory(ctx context.Context, interrupt func()) (done func()) {
 		all.mutex.Lock()
 		defer all.mutex.Unlock()
 		if !over {
-			all.starving[seat] = struct{}{}
+			all.starving[seat] = share
 			all.startCheck()
 		}
 	})
@@ -153,6 +161,9 @@ func waitsForMemory(ctx context.Context, interrupt func()) (done func()) {
 		delete(all.starving, seat)
 		all.mutex.Unlock()
 		ended()
+		seat.mutex.Lock()
+		defer seat.mutex.Unlock()
+		seat.idle = 0
 	}
 }
 
@@ -378,17 +389,22 @@ func (s *seats) idle() []*seat {
 	return all
 }
 
-// idleHolder returns the request that has waited for its client for the longest time while it has a
-// share of the memory for which another user waits, or nil.
+// idleHolder returns the request that has waited for its client for the longest time while its user
+// has more memory than another user would have who waits for memory, or nil. A user who waits
+// because of the limit of a user takes memory from no other.
 func (s *seats) idleHolder() (holder *seat) {
-	hungry := users{}
-	for seat := range s.starving {
-		hungry[seat.user] = true
-	}
 	longest := time.Duration(0)
 	for seat := range s.holders {
-		if idle := seat.waited(); idle > longest && hungry.others(seat.user) {
-			holder, longest = seat, idle
+		idle := seat.waited()
+		if idle <= longest {
+			continue
+		}
+		for other, needed := range s.starving {
+			if other.user != seat.user && !needed.memory.AtLimit(other.user, needed.share) &&
+				needed.memory.Held(other.user)+needed.share < needed.memory.Held(seat.user) {
+				holder, longest = seat, idle
+				break
+			}
 		}
 	}
 	return holder

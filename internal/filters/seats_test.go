@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 
+	"example.com/extension-apiserver/internal/budget"
 	"example.com/extension-apiserver/internal/objectsizes"
 )
 
@@ -136,18 +137,23 @@ func TestEndWaitingRequests(t *testing.T) {
 }
 
 // TestMemoryHoldersGiveWay checks that requests that wait for their client give up their share of the
-// memory if another user waits for one: first those that have waited longest.
+// memory if a user waits for one who would have less: first those that have waited longest.
 func TestMemoryHoldersGiveWay(t *testing.T) {
-	for _, tc := range []struct {
-		starving string
-		gaveWay  []int
+	for name, tc := range map[string]struct {
+		user    string
+		share   int64
+		gaveWay []int
 	}{
-		{"a", nil},
-		{"b", []int{1, 0}},
+		"the same user waits":        {"a", 1, nil},
+		"another waits":              {"b", 1, []int{1, 0}},
+		"another would have as much": {"b", 4, nil},
+		"another is at its limit":    {"c", 2, nil},
+		"another is below its limit": {"c", 1, []int{1}}, // then a has as much as c would have
 	} {
-		t.Run(tc.starving, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSeats(&oneLevel{}, func(context.Context) bool { return true }, NewTurns(noCounts, objectsizes.New()))
+				memory := budget.New(6, 5)
 				ctx, end := context.WithTimeout(t.Context(), 2*time.Second)
 				defer end()
 				send := func(name string, serve func(context.Context)) {
@@ -156,19 +162,23 @@ func TestMemoryHoldersGiveWay(t *testing.T) {
 						func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string) {},
 						func() flowcontrolrequest.WorkEstimate { return flowcontrolrequest.WorkEstimate{InitialSeats: 1} },
 						func(bool) {}, func() { serve(ctx) })
+					synctest.Wait()
 				}
 				var gaveWay []int
-				for i, r := range []struct {
-					memory bool
-					waits  time.Duration // when it begins to wait for its client
-				}{{true, 100 * time.Millisecond}, {true, 0}, {false, 0}, {true, time.Hour}} {
-					send("a", func(ctx context.Context) {
-						if r.memory {
+				hold := func(user string, i int, share int64, waitsAfter time.Duration) {
+					send(user, func(ctx context.Context) {
+						if share > 0 {
+							release, err := memory.Take(ctx, user, share)
+							if err != nil {
+								t.Error(err)
+								return
+							}
 							hasMemory(ctx, true)
+							defer release()
 							defer hasMemory(ctx, false)
 						}
 						select {
-						case <-time.After(r.waits):
+						case <-time.After(waitsAfter):
 						case <-ctx.Done():
 							return
 						}
@@ -180,8 +190,13 @@ func TestMemoryHoldersGiveWay(t *testing.T) {
 						}
 					})
 				}
-				send(tc.starving, func(ctx context.Context) {
-					defer waitsForMemory(ctx, func() {})()
+				hold("a", 0, 2, 100*time.Millisecond)
+				hold("a", 1, 1, 0)
+				hold("a", 2, 0, 0)         // holds no memory
+				hold("a", 3, 1, time.Hour) // works
+				hold("c", 4, 2, time.Hour)
+				send(tc.user, func(ctx context.Context) {
+					defer waitsForMemory(ctx, need{memory, tc.share}, func() {})()
 					<-ctx.Done()
 				})
 				<-ctx.Done()

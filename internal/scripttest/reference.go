@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
@@ -163,7 +162,7 @@ func prose(help string) string {
 	var blocks []string
 	escape := strings.NewReplacer("<", `\<`, "*", `\*`).Replace
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(help), "\n\n") {
-		var text string
+		var text strings.Builder
 		var items []string
 		for line := range strings.SplitSeq(paragraph, "\n") {
 			dash, term := dashItem.FindStringSubmatch(line), termItem.FindStringSubmatch(line)
@@ -175,11 +174,11 @@ func prose(help string) string {
 			case len(items) > 0:
 				items[len(items)-1] += " " + escape(line)
 			default:
-				text += " " + escape(line)
+				text.WriteString(" " + escape(line))
 			}
 		}
-		if text != "" {
-			blocks = append(blocks, wrap(text, ""))
+		if text.Len() > 0 {
+			blocks = append(blocks, wrap(text.String(), ""))
 		}
 		for i := range items {
 			items[i] = wrap(items[i], "  ")
@@ -191,12 +190,12 @@ func prose(help string) string {
 	return strings.Join(blocks, "\n\n")
 }
 
-// wrap breaks text into lines of at most 100 columns. All but the first begin with the indent.
+// wrap breaks text into lines of at most 100 bytes. All but the first begin with the indent.
 func wrap(text, indent string) string {
 	var out strings.Builder
 	column := 0
 	for i, word := range strings.Fields(text) {
-		width := utf8.RuneCountInString(word)
+		width := len(word)
 		switch {
 		case i == 0:
 		case column+1+width > 100:

@@ -31,8 +31,11 @@ const (
 	minGap = time.Second
 	// minPause is the minimum time between the end of a poll and any next one.
 	minPause = 100 * time.Millisecond
-	// refreshTimeout is how long a request waits for a poll.
+	// refreshTimeout is how long a request waits for a poll. maxRefreshing is how many requests wait
+	// at a time: each holds a seat of priority and fairness. Others get 503, and need not wait when
+	// they are repeated after the poll.
 	refreshTimeout = 10 * time.Second
+	maxRefreshing  = 10
 	// objectCost is added to the size of each object, for its parts that are not encoded.
 	objectCost = 1 << 10
 )
@@ -92,6 +95,8 @@ type Cache struct {
 	written map[string]time.Time
 	sizes   map[string]int64 // bytes, by key
 	size    int64            // of all objects, in bytes
+	// refreshing is the number of requests that wait for a poll.
+	refreshing int
 }
 
 // state describes how current the copy is.
@@ -522,19 +527,33 @@ func (c *Cache) Wait(ctx context.Context) error {
 func (c *Cache) refresh(ctx context.Context, after time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
-	called := time.Now()
+	called, waits := time.Now(), false
+	defer func() {
+		if waits {
+			c.mu.Lock()
+			c.refreshing--
+			c.mu.Unlock()
+		}
+	}()
 	for {
 		c.mu.Lock()
 		changed, done := c.changed, c.state.watching || c.state.complete.After(after)
 		problem, failed := c.state.problem, c.state.failed.After(called)
+		if !done && !failed && !waits {
+			if waits = c.refreshing < maxRefreshing; waits {
+				c.refreshing++
+			} else {
+				problem, failed = errors.New("too many requests wait for it"), true
+			}
+		}
 		c.mu.Unlock()
 		if done {
 			return nil
 		}
+		c.requestPoll()
 		if failed {
 			return c.unavailable(fmt.Errorf("read %s again: %w", c.Resource, problem))
 		}
-		c.requestPoll()
 		select {
 		case <-ctx.Done():
 			return c.unavailable(fmt.Errorf("read %s again: %w", c.Resource, ctx.Err()))

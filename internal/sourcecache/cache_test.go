@@ -9,6 +9,7 @@ import (
 	"iter"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -251,10 +252,18 @@ func TestForeignVersions(t *testing.T) {
 		}
 		before := 0
 		source.set(func() { before, source.err = source.lists, nil })
+		var unavailable atomic.Int64
 		for range 100 {
-			go func() { _ = pods(t.Context(), s, page.ResourceVersion) }()
+			go func() {
+				if strings.HasPrefix(pods(t.Context(), s, page.ResourceVersion), "ServiceUnavailable: ") {
+					unavailable.Add(1)
+				}
+			}()
 		}
 		<-time.After(5 * time.Second)
+		if n := unavailable.Load(); n != 100-maxRefreshing {
+			t.Errorf("%d of 100 requests get 503, want all but %d", n, maxRefreshing)
+		}
 		source.set(func() {
 			if polls := source.lists - before; polls > 6 {
 				t.Errorf("100 requests caused %d polls in 5 s, want at most one each second", polls)
@@ -413,7 +422,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestSilentWatch checks that the copy is not served for ever if Watch hangs, and ignores its context.
+// TestSilentWatch checks that the copy is not served forever if Watch hangs, and ignores its context.
 func TestSilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
