@@ -26,7 +26,7 @@ Also:
   - one
   - two`, Example: "  # Sort\n  tool a", Run: func(*cobra.Command, []string) {}}
 	cmd.Flags().StringP("namespace", "n", "demo", "Namespace of a|b.")
-	cmd.Flags().Bool("library", false, "A text\nof others.")
+	cmd.Flags().Bool("library", false, "Read the list\nfrom a file.")
 	want := strings.ReplaceAll(`## tool
 
 Sort a \<file>.
@@ -61,7 +61,7 @@ Flags of the Kubernetes libraries:
 
 | flag | default | meaning |
 |---|---|---|
-| '--library' |  | A text<br>of others. |
+| '--library' |  | Read the list<br>from a file. |
 
 <!-- vale on -->`, "'", "`")
 	got := section(cmd, func(f *pflag.Flag) bool { return f.Name == "library" })

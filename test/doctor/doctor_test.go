@@ -85,7 +85,7 @@ func TestFaults(t *testing.T) {
 	for i, tc := range faults {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.slow && testing.Short() {
-				t.Skip("slow")
+				t.Skip("skipped in short mode: the server notices the fault after a minute")
 			}
 			f := newFixture(t, fmt.Sprintf("f%d", i))
 			tc.inject(f)

@@ -39,7 +39,7 @@ func TestAllowedNames(t *testing.T) {
 // TestTrust restarts a kube-apiserver with other flags of the aggregation layer.
 func TestTrust(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow")
+		t.Skip("skipped in short mode: kube-apiserver is restarted several times")
 	}
 	e := envtest.New(t, envtest.Options{})
 	ca := func(name string) string {
