@@ -144,11 +144,11 @@ func TestMemoryHoldersGiveWay(t *testing.T) {
 		share   int64
 		gaveWay []int
 	}{
-		"the same user waits":        {"a", 1, nil},
-		"another waits":              {"b", 1, []int{1, 0}},
-		"another would have as much": {"b", 4, nil},
-		"another is at its limit":    {"c", 2, nil},
-		"another is below its limit": {"c", 1, []int{1}}, // then a has as much as c would have
+		"the same user waits":                             {"a", 1, nil},
+		"another waits":                                   {"b", 1, []int{1, 0}},
+		"another would have as much":                      {"b", 4, nil},
+		"another would have as much with its other share": {"c", 2, nil},
+		"another has a share":                             {"c", 1, []int{1}}, // then a has as much as c would have
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
