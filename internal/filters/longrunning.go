@@ -193,13 +193,23 @@ func (l *LongRunning) WithWatchLimit(handler http.Handler, memory *Memory,
 			l.serveLog(ctx, cancel, w, req, handler)
 			return
 		}
+		req = req.WithContext(ctx)
+		wait := func(int) error { return nil }
+		if !initialEvents(query) {
+			var past *replay
+			req, past = memory.turns.withReplay(req, info)
+			defer past.end()
+			wait = past.sent
+		}
 		events := &eventWriter{ResponseWriter: w, written: func(size int) {
 			// The library keeps two buffers as large as the largest event.
 			if err := places.take(ctx, least+eventCost*size); err != nil {
 				cancel(apierrors.NewTooManyRequests("too many watches of large objects are open", 10))
+			} else if err := wait(size); err != nil {
+				cancel(err)
 			}
 		}}
-		handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(events), req.WithContext(ctx))
+		handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(events), req)
 	})
 }
 

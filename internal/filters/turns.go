@@ -115,21 +115,26 @@ func awaitTurn(ctx context.Context) error {
 		return nil
 	}
 	own.had = true
-	user, err := own.all.enter(own.user)
+	return own.take(ctx)
+}
+
+// take waits for the turn. An error has status 429.
+func (t *turn) take(ctx context.Context) error {
+	user, err := t.all.enter(t.user)
 	if err != nil {
 		return apierrors.NewTooManyRequests(err.Error(), 1)
 	}
 	ctx, cancel := context.WithTimeout(ctx, longWait)
 	defer cancel()
-	release, err := own.all.budget.Take(ctx, own.user, 1)
-	own.all.leave(user)
+	release, err := t.all.budget.Take(ctx, t.user, 1)
+	t.all.leave(user)
 	if err != nil {
 		return apierrors.NewTooManyRequests("wait for a slot: "+err.Error(), 1)
 	}
 	go func() {
 		began := time.Now()
-		own.run()
-		own.all.took(user, time.Since(began))
+		t.run()
+		t.all.took(user, time.Since(began))
 		release()
 	}()
 	return nil
@@ -176,7 +181,7 @@ func (t *Turns) enter(user string) (*lister, error) {
 		t.listers[user] = l
 	}
 	if l.waiting >= manyWaiting || l.waiting >= leastWaiting && time.Duration(l.waiting+1)*l.typical > mostWaiting {
-		return nil, errors.New("too many lists of this user are queued")
+		return nil, errors.New("too many lists and watches of this user are queued")
 	}
 	l.waiting++
 	return l, nil

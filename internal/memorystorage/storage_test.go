@@ -216,6 +216,27 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// TestInitialState checks that a watch starts at the state of its call: it sends the changes that
+// follow the call, and not their result only.
+func TestInitialState(t *testing.T) {
+	yes := true
+	for range 100 {
+		s := New("/pods/", newPod)
+		events, err := s.Watch(t.Context(), "/pods/", storage.ListOptions{Predicate: storage.Everything, Recursive: true,
+			SendInitialEvents: &yes})
+		if err == nil {
+			err = s.Put("/pods/a", &example.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Remove("/pods/a"); next(t, events).Type != watch.Added || next(t, events).Type != watch.Deleted {
+			t.Error("a change that followed the call is missing")
+		}
+		events.Stop()
+	}
+}
+
 // TestForeignResourceVersions checks that a watch from a resourceVersion that the storage forgot,
 // or that is in the future, ends with 410, since changes would be missing; and that the storage
 // recognizes the resourceVersions of another one.

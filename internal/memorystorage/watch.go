@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+	"k8s.io/utils/third_party/forked/golang/btree"
 )
 
 // watchBuffer is the number of events that wait for the reader of a watch.
@@ -44,17 +45,21 @@ func (s *Storage) watch(ctx context.Context, key string, opts storage.ListOption
 	if err != nil {
 		return nil, err
 	}
+	objects, now, err := s.objectsAt(0, "", "", false) // here, since changes may precede run
+	if err != nil {
+		return nil, err
+	}
+	wanted := opts.SendInitialEvents
+	if initial := wanted != nil && *wanted || wanted == nil && revision == 0; !initial {
+		objects = nil
+	}
+	if revision == 0 {
+		revision = now
+	}
 	w := &watcher{storage: s, clone: clone, prefix: prefix, opts: opts, revision: revision,
 		result: make(chan watch.Event, watchBuffer)}
 	w.ctx, w.cancel = context.WithCancel(ctx)
-	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
-	if revision == 0 {
-		initial = initial || opts.SendInitialEvents == nil
-		if w.revision, err = s.GetCurrentResourceVersion(ctx); err != nil {
-			return nil, err
-		}
-	}
-	go w.run(initial)
+	go w.run(objects, now)
 	return w, nil
 }
 
@@ -77,11 +82,12 @@ func (w *watcher) ResultChan() <-chan watch.Event { return w.result }
 // Stop implements watch.Interface.
 func (w *watcher) Stop() { w.cancel() }
 
-func (w *watcher) run(initial bool) {
+// run sends the initial objects if they are not nil, which are the state at the revision now, and then
+// the changes.
+func (w *watcher) run(initial *btree.BTree[item], now uint64) {
 	defer close(w.result)
 	defer w.cancel()
-	err := w.begin(initial)
-	utilflowcontrol.WatchInitialized(w.ctx)
+	err := w.begin(initial, now)
 	for err == nil {
 		err = w.next()
 	}
@@ -96,18 +102,15 @@ func (w *watcher) run(initial bool) {
 }
 
 // begin sends the existing objects, if the watch wants them, or sets where it starts.
-func (w *watcher) begin(initial bool) error {
-	objects, now, err := w.storage.objectsAt(0, "", "", false)
-	if err != nil {
-		return err
-	}
+func (w *watcher) begin(initial *btree.BTree[item], now uint64) (err error) {
 	switch {
-	case w.revision > now && initial:
+	case initial == nil:
+	case w.revision > now:
 		return storage.NewTooLargeResourceVersionError(w.revision, now, 1)
-	case initial:
+	default:
 		w.revision = now
 		p := page{prefix: w.prefix, opts: w.opts}
-		objects.AscendGreaterOrEqual(item{key: w.prefix}, func(i item) bool {
+		initial.AscendGreaterOrEqual(item{key: w.prefix}, func(i item) bool {
 			if !p.contains(i.key) {
 				return false
 			}
@@ -140,6 +143,9 @@ func (w *watcher) next() error {
 		w.progress = w.opts.ProgressNotify
 	}
 	w.revision = now
+	if len(changes) < batch {
+		utilflowcontrol.WatchInitialized(w.ctx) // only the first call has an effect
+	}
 	if w.progress && len(changes) < batch {
 		w.progress = false
 		if err := w.bookmark(false); err != nil {

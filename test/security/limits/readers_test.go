@@ -46,10 +46,37 @@ func TestReaders(t *testing.T) {
 		// events.
 		"watches": {middling + "?watch=1&labelSelector=" + strings.TrimSuffix(strings.Repeat("!abcdefg,", 55), ",") +
 			"&x=" + strings.Repeat("x", 1500), 1000},
-		"lists": {smallObjects + "?resourceVersion=0", 20},
+		"lists":        {smallObjects + "?resourceVersion=0", 20},
+		"past changes": {pastChanges(t, readers[0], writer), 20},
 	} {
 		t.Run(name, func(t *testing.T) { readersDuring(t, readers, tc.path, tc.parallel) })
 	}
+}
+
+// pastChanges changes objects and returns the path of a watch that sends the changes.
+func pastChanges(t *testing.T, reader, writer client) (path string) {
+	t.Helper()
+	const writers, changes = 8, 375
+	path = smallObjects + "?watch=1&timeoutSeconds=1&resourceVersion=" + currentVersion(t)
+	var all sync.WaitGroup
+	for w := range writers {
+		all.Go(func() {
+			for i := range changes {
+				status, _, err := writer.send(t.Context(), request{method: http.MethodPatch,
+					path:        fmt.Sprintf("%s/s%d-%d", smallObjects, w, i+1),
+					contentType: "application/merge-patch+json", body: []byte(`{"metadata":{"labels":{"changed":"true"}}}`)})
+				if err != nil || status != http.StatusOK {
+					t.Errorf("change an object: %d, %v", status, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	status, size, err := reader.send(t.Context(), request{method: http.MethodGet, path: path})
+	if err != nil || status != http.StatusOK || size < writers*changes*300 {
+		t.Fatalf("a watch of past changes: got %d, %d bytes, %v, want all changes", status, size, err)
+	}
+	return path
 }
 
 // readersDuring checks that the server survives so many concurrent requests of each reader, and
