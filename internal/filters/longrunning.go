@@ -199,6 +199,10 @@ func (l *LongRunning) WithWatchLimit(handler http.Handler, memory *Memory,
 			var past *replay
 			req, past = memory.turns.withReplay(req, info)
 			defer past.end()
+			if err := past.next(); err != nil {
+				responsewriters.RespondWithError(w, req, err, serializer)
+				return
+			}
 			wait = past.sent
 		}
 		events := &eventWriter{ResponseWriter: w, written: func(size int) {

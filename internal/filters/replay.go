@@ -11,16 +11,21 @@ import (
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
-// replay makes a watch that begins at a resource version wait for turns while it sends the changes
-// since then. Their number is not known before they are sent, so the watch waits after each
-// manyObjects events, or manyBytes. From its first turn on, it needs no seat of priority and
-// fairness. replay implements utilflowcontrol.InitializationSignal.
+// fewChanges is the number of changes that a watch sends in a turn. fewBytes is the same for their
+// total size in bytes.
+const fewChanges, fewBytes = 100, 128 << 10
+
+// replay makes a watch that begins at a resource version wait for its turn, as a list does, before
+// it starts and again after each fewChanges changes since then, or fewBytes. The library copies and
+// encodes each of them for each watch. Their number is not known before they are sent. The turn of
+// a watch without changes ends at once. A watch with turns needs no seat of priority and fairness.
+// replay implements utilflowcontrol.InitializationSignal.
 type replay struct {
 	turns *Turns
 	ctx   context.Context //nolint:containedctx // with the signal of priority and fairness
 	user  string
 	info  *genericapirequest.RequestInfo
-	// events and bytes have been sent since the start or the last turn. Only sent uses them.
+	// events and bytes have been sent in this turn. Only sent uses them.
 	events, bytes int
 
 	mutex sync.Mutex
@@ -34,22 +39,26 @@ func (t *Turns) withReplay(req *http.Request, info *genericapirequest.RequestInf
 	return req.WithContext(utilflowcontrol.WithInitializationSignal(req.Context(), r)), r
 }
 
-// sent waits for a turn if the watch has sent many changes of the past. An error has status 429.
-// The calls must not overlap.
-func (r *replay) sent(size int) error {
-	r.events++
-	r.bytes += size
-	if r.events <= manyObjects && r.bytes <= manyBytes {
-		return nil
-	}
-	r.events, r.bytes = 0, 0
-	next := &turn{all: r.turns, user: r.user, info: r.info, ended: make(chan struct{})}
-	next.seat, _ = r.ctx.Value(seatKey{}).(*seat)
-	if !r.begin(next) {
+// next waits for the next turn, unless the replay is over. An error has status 429.
+func (r *replay) next() error {
+	turn := &turn{all: r.turns, user: r.user, info: r.info, ended: make(chan struct{})}
+	turn.seat, _ = r.ctx.Value(seatKey{}).(*seat)
+	if !r.begin(turn) {
 		return nil
 	}
 	utilflowcontrol.WatchInitialized(r.ctx)
-	return next.take(r.ctx)
+	return turn.take(r.ctx)
+}
+
+// sent waits for the next turn if the watch has sent the changes of one. The calls must not overlap.
+func (r *replay) sent(size int) error {
+	r.events++
+	r.bytes += size
+	if r.events <= fewChanges && r.bytes <= fewBytes {
+		return nil
+	}
+	r.events, r.bytes = 0, 0
+	return r.next()
 }
 
 // begin ends the turn of the watch and sets the next one. It returns false if the replay is over.

@@ -17,72 +17,62 @@ import (
 )
 
 // TestReplays checks that a watch that begins at a resource version waits for a turn, without a seat,
-// after each manyObjects events of the past, and that it waits for nothing after them. It ends if too
-// many watches of its user wait.
+// before it starts and after each fewChanges changes. Other events wait for nothing. The watch ends if
+// too many watches of its user wait.
 func TestReplays(t *testing.T) {
-	const version = "resourceVersion=5"
 	for name, tc := range map[string]struct {
-		query        string
 		events, size int
 		current      bool // the events are not of the past
 		refused      bool // the user has too many waiting watches
-		waits, ends  bool
+		waits        bool
 	}{
-		"few changes":     {query: version, events: manyObjects, size: 1},
-		"many changes":    {query: version, events: manyObjects + 1, size: 1, waits: true},
-		"large changes":   {query: version, events: 2, size: manyBytes/2 + 1, waits: true},
-		"current changes": {query: version, events: 10 * manyObjects, size: 1, current: true},
-		"objects":         {query: "resourceVersion=0", events: 10 * manyObjects, size: 1},
-		"too many":        {query: version, events: manyObjects + 1, size: 1, refused: true, ends: true},
+		"few changes":     {events: fewChanges, size: 1},
+		"many changes":    {events: fewChanges + 1, size: 1, waits: true},
+		"large changes":   {events: 2, size: fewBytes/2 + 1, waits: true},
+		"current changes": {events: 10 * fewChanges, size: 1, current: true},
+		"too many":        {events: fewChanges + 1, size: 1, refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m, fairness := testMemory(t), utilflowcontrol.NewInitializationSignal()
-				other, err := m.turns.budget.Take(t.Context(), "other", 1)
-				if err != nil {
-					t.Fatal(err)
+				m := testMemory(t)
+				other := func() { // has all turns for a second
+					release, err := m.turns.budget.Take(t.Context(), "other", 1)
+					if err != nil {
+						t.Error(err)
+					}
+					time.AfterFunc(time.Second, release)
 				}
-				for tc.refused && err == nil {
-					_, err = m.turns.enter("ann")
-				}
-				began, seat := time.Now(), time.Duration(-1)
-				go func() {
-					fairness.Wait()
-					seat = time.Since(began)
-				}()
-				time.AfterFunc(time.Second, other)
-				var took, again time.Duration
-				serveWatch(t, m, fairness, tc.query, func(w http.ResponseWriter, req *http.Request) {
+				other()
+				began := time.Now()
+				got := serveWatch(t, m, "resourceVersion=5", func(w http.ResponseWriter, req *http.Request) {
+					if took := time.Since(began); took != time.Second {
+						t.Errorf("the watch starts after %s, want 1s", took)
+					}
 					if tc.current {
 						utilflowcontrol.WatchInitialized(req.Context())
 					}
-					send := func() {
-						for range tc.events {
-							_, _ = w.Write(make([]byte, tc.size))
-						}
+					time.Sleep(2 * longTurn)
+					for tc.refused {
+						_, err := m.turns.enter("ann")
+						tc.refused = err == nil
 					}
-					send()
-					took = time.Since(began)
-					if ends := req.Context().Err() != nil; ends != tc.ends {
-						t.Errorf("the watch ends: %t, want %t", ends, tc.ends)
+					other()
+					began = time.Now()
+					for range tc.events {
+						_, _ = w.Write(make([]byte, tc.size))
 					}
-					if cause := context.Cause(req.Context()); tc.ends && !apierrors.IsTooManyRequests(cause) {
-						t.Errorf("got %v, want 429", cause)
+					if took := time.Since(began); took != 0 && !tc.waits || took != time.Second && tc.waits {
+						t.Errorf("the events took %s, want that they wait: %t", took, tc.waits)
 					}
-					time.Sleep(2 * time.Second)
-					free := time.Now()
-					send() // the next turns are free
-					utilflowcontrol.WatchInitialized(req.Context())
-					again = time.Since(free)
+					cause := context.Cause(req.Context())
+					if ends := name == "too many"; apierrors.IsTooManyRequests(cause) != ends || cause != nil && !ends {
+						t.Errorf("the watch ends with %v, want 429: %t", cause, ends)
+					}
 				})
-				if waits := took == time.Second; waits != tc.waits || !waits && took != 0 || again != 0 {
-					t.Errorf("the events took %s and %s, want that they wait: %t", took, again, tc.waits)
+				if got.Code != http.StatusOK {
+					t.Errorf("got %d %s", got.Code, got.Body)
 				}
-				synctest.Wait()
-				if atOnce := seat == 0; atOnce != (tc.waits || tc.ends || tc.current) {
-					t.Errorf("the watch left its seat after %s, want at once: %t", seat, !atOnce)
-				}
-				time.Sleep(time.Second)
+				time.Sleep(2 * time.Second)
 				if used := m.turns.budget.InUse(); used != 0 {
 					t.Errorf("%d turns are in use after the watch", used)
 				}
@@ -91,14 +81,43 @@ func TestReplays(t *testing.T) {
 	}
 }
 
-// serveWatch passes a watch of ann through the limit of watches to a handler.
-func serveWatch(t *testing.T, m *Memory, fairness utilflowcontrol.InitializationSignal, query string,
-	handler http.HandlerFunc) {
+// TestReplayStarts checks that a watch that sends the existing objects needs no turn of a replay, and
+// that too many waiting watches of a user get 429.
+func TestReplayStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := testMemory(t)
+		for err := error(nil); err == nil; {
+			_, err = m.turns.enter("ann")
+		}
+		for query, want := range map[string]int{"resourceVersion=0": http.StatusOK, "": http.StatusOK,
+			"resourceVersion=5": http.StatusTooManyRequests} {
+			if got := serveWatch(t, m, query, func(http.ResponseWriter, *http.Request) {}); got.Code != want {
+				t.Errorf("%q: got %d %s, want %d", query, got.Code, got.Body, want)
+			}
+		}
+	})
+}
+
+// serveWatch passes a watch of ann through the limit of watches to a handler. The watch must leave its
+// seat before that, if it begins at a version.
+func serveWatch(t *testing.T, m *Memory, query string, handler http.HandlerFunc) *httptest.ResponseRecorder {
 	t.Helper()
 	ctx := genericapirequest.WithRequestInfo(t.Context(),
 		&genericapirequest.RequestInfo{IsResourceRequest: true, Verb: "watch", Resource: "gadgets"})
 	ctx = genericapirequest.WithUser(context.WithValue(ctx, grantKey{}, &grant{}), &user.DefaultInfo{Name: "ann"})
-	req := httptest.NewRequestWithContext(utilflowcontrol.WithInitializationSignal(ctx, fairness), http.MethodGet,
-		"/?"+query, nil)
-	newLongRunning(&caller{}).WithWatchLimit(handler, m, testCodecs).ServeHTTP(httptest.NewRecorder(), req)
+	seat, began := utilflowcontrol.NewInitializationSignal(), time.Now()
+	left := time.Duration(-1)
+	go func() {
+		seat.Wait()
+		left = time.Since(began)
+	}()
+	w := httptest.NewRecorder()
+	newLongRunning(&caller{}).WithWatchLimit(handler, m, testCodecs).ServeHTTP(w, httptest.NewRequestWithContext(
+		utilflowcontrol.WithInitializationSignal(ctx, seat), http.MethodGet, "/?"+query, nil))
+	synctest.Wait()
+	if atOnce := left == 0; atOnce != (query == "resourceVersion=5") {
+		t.Errorf("%q: the watch left its seat after %s", query, left)
+	}
+	seat.Signal()
+	return w
 }
