@@ -32,11 +32,11 @@ func rotationFlags(flags *pflag.FlagSet, o *rotation.Options, target *cluster.Op
 		"Directories from which the kube-apiservers read tls.crt, tls.key and ca.crt, comma-separated or repeated. "+
 			"Defaults to DIR/"+certs.FrontProxyClientDir+".")
 	durationVar(flags, &o.Hold, "hold", rotation.DefaultHold,
-		"Time for which the effect of a step of kind trust or identity must last.")
+		"How long the effect of a trust or identity step must last before the next step starts.")
 	durationVar(flags, &o.Timeout, "timeout", rotation.DefaultTimeout,
 		"Time limit for observing the effect of each step. After it the rotation stops in a safe state.")
 	durationVar(flags, &o.Settle, "settle", rotation.DefaultSettle,
-		"Time for which the trust ConfigMap must stay without the old CA. Used by the rotation front-proxy-ca.")
+		"How long the trust ConfigMap must stay without the old CA before the rotation front-proxy-ca continues.")
 	durationVar(flags, &o.Lifetime, "lifetime", 0, "Lifetime of new serving and client certificates. Defaults to 90d.")
 	keyTypeFlag(flags, &o.KeyType)
 }

@@ -99,9 +99,9 @@ APIService, an API server with the front proxy's client certificate, and a serve
 certificate and key. certgen changes nothing and sends no request to a cluster.
 
 certgen recognizes the use of a certificate by its directory, as certgen init names it, by a file
-name such as front-proxy-client.crt, or by its extended key usages. It trusts the CAs in ca.crt
-beside tls.crt; for other files, it trusts every root CA in the given paths. It skips directories
-*.old-TIME, to which certgen init moves old CAs.
+name such as front-proxy-client.crt, or by its extended key usages. For a file tls.crt, certgen
+trusts the CAs in ca.crt of the same directory. For any other file, it trusts every root CA in the
+given paths. It skips directories *.old-TIME, to which certgen init moves old CAs.
 
 With --service and --namespace, and without PATH, certgen verifies a running API server. It
 connects to every endpoint of the Service with the name <service>.<namespace>.svc and the
