@@ -183,8 +183,12 @@ func (f Field) Wire() string {
 	return "varint"
 }
 
-// Heading returns the heading of a column, such as Suspended.
-func (f Field) Heading() string { return f.GoName() }
+// wordEnd matches the end of a word in a name, and the capital letter of the next one.
+var wordEnd = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+
+// Heading returns the heading of a column, such as "Last Schedule" for lastSchedule. kubectl prints
+// it in capital letters, which do not separate words.
+func (f Field) Heading() string { return wordEnd.ReplaceAllString(f.GoName(), "$1 $2") }
 
 // value returns the Go expression of the field of a variable.
 func (f Field) value(variable string) string {

@@ -95,6 +95,16 @@ func TestParseField(t *testing.T) {
 	}
 }
 
+// TestHeading: the words of a column's heading are separate, because kubectl prints capital letters.
+func TestHeading(t *testing.T) {
+	for path, want := range map[string]string{"spec.schedule": "Schedule", "spec.instanceName": "Instance Name",
+		"spec.podCIDR": "Pod CIDR", "status.ipv4Address": "Ipv4 Address"} {
+		if got := (Field{Path: path}).Heading(); got != want {
+			t.Errorf("%s: got %q, want %q", path, got, want)
+		}
+	}
+}
+
 // TestTools: new reports missing tools before it writes anything.
 func TestTools(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
