@@ -70,7 +70,7 @@ columns() {
 }
 # Words with a term of the field: .vale.ini. Files in testdata and generated files have other owners.
 words() {
-  git ls-files '*.md' '*.go' | grep -v -e zz_generated -e 'generated\.' -e apis/client/ -e testdata/ |
+  git ls-files '*.md' '*.go' '*.yaml' '*.yml' '*.yaml.tmpl' | grep -v -e zz_generated -e 'generated\.' -e apis/client/ -e testdata/ |
     CGO_ENABLED=1 GOFLAGS= xargs go run github.com/errata-ai/vale/v3/cmd/vale@v3.18.0 --output=line
 }
 
