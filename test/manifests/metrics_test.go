@@ -24,7 +24,7 @@ import (
 	"example.com/extension-apiserver/internal/scripttest"
 )
 
-var update = flag.Bool("update", false, "Write the table of docs/reference/metrics.md.")
+var update = flag.Bool("update", false, "Write the generated parts of pages in docs/reference.")
 
 // metricsPage has the metrics of the kit.
 var metricsPage = filepath.Join("..", "..", "docs", "reference", "metrics.md")
