@@ -3,11 +3,8 @@
 package filters
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -205,7 +202,10 @@ func (l *LongRunning) WithWatchLimit(handler http.Handler, memory *Memory,
 			}
 			wait = past.sent
 		}
-		events := &eventWriter{ResponseWriter: w, written: func(size int) {
+		event := &eventShare{memory: memory, req: req}
+		defer event.release()
+		req = req.WithContext(context.WithValue(req.Context(), eventShareKey{}, event))
+		events := &eventWriter{ResponseWriter: w, share: event, written: func(size int) {
 			// The library keeps two buffers as large as the largest event.
 			if err := places.take(ctx, least+eventCost*size); err != nil {
 				cancel(apierrors.NewTooManyRequests("too many watches of large objects are open", 10))
@@ -262,45 +262,6 @@ func (p *watchPlaces) release() {
 	for _, release := range p.releases {
 		release()
 	}
-}
-
-// eventWriter reports the size of each event before it is sent. The library writes each event in
-// one call.
-type eventWriter struct {
-	http.ResponseWriter
-	written func(size int)
-}
-
-// Unwrap implements responsewriter.UserProvidedDecorator.
-func (w *eventWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func (w *eventWriter) Write(p []byte) (int, error) {
-	w.written(len(p))
-	return w.ResponseWriter.Write(p)
-}
-
-// Hijack implements http.Hijacker, for a watch over WebSocket.
-func (w *eventWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	hijacker, ok := w.ResponseWriter.(http.Hijacker)
-	if !ok {
-		return nil, nil, errors.ErrUnsupported
-	}
-	conn, buffered, err := hijacker.Hijack()
-	if err != nil {
-		return nil, nil, err
-	}
-	events := &eventConn{conn, w.written}
-	return events, bufio.NewReadWriter(buffered.Reader, bufio.NewWriter(events)), nil
-}
-
-type eventConn struct {
-	net.Conn
-	written func(size int)
-}
-
-func (c *eventConn) Write(p []byte) (int, error) {
-	c.written(len(p))
-	return c.Conn.Write(p)
 }
 
 // confirm checks repeatedly, until the context ends, that the request is still permitted. It

@@ -294,9 +294,13 @@ func (m *Memory) take(req *http.Request, cost, most int64) (release func(), err 
 	if cost <= smallCost {
 		return func() {}, nil
 	}
+	return m.takeShare(req, min(cost, most))
+}
+
+// takeShare waits for a share of the memory in bytes.
+func (m *Memory) takeShare(req *http.Request, share int64) (release func(), err error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	defer cancel(nil)
-	share := min(cost, most)
 	defer waitsForMemory(ctx, need{m.budget, share}, func() { cancel(errGaveWay) })()
 	giveBack, err := m.budget.Take(ctx, userName(req), share)
 	if err != nil {

@@ -114,7 +114,7 @@ func serveWatch(t *testing.T, m *Memory, query string, handler http.HandlerFunc)
 	w := httptest.NewRecorder()
 	newLongRunning(&caller{}).WithWatchLimit(handler, m, testCodecs).ServeHTTP(w, httptest.NewRequestWithContext(
 		utilflowcontrol.WithInitializationSignal(ctx, seat), http.MethodGet, "/?"+query, nil))
-	synctest.Wait()
+	time.Sleep(time.Nanosecond) // until seat.Wait has returned
 	if atOnce := left == 0; atOnce != (query == "resourceVersion=5") {
 		t.Errorf("%q: the watch left its seat after %s", query, left)
 	}

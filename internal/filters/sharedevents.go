@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+
+	"example.com/extension-apiserver/internal/objectsizes"
 )
 
 const (
@@ -76,6 +78,7 @@ func (e *sharedEvents) of(key eventKey, object runtime.Object, accessor metav1.O
 		e.known = map[eventKey]weak.Pointer[sharedObject]{}
 	}
 	o := &sharedObject{Object: accessor, object: object}
+	o.size = sync.OnceValue(func() int64 { return objectsizes.Of(o.copy()) })
 	e.known[key] = weak.Make(o)
 	goruntime.AddCleanup(o, e.forget, key)
 	return o
@@ -159,9 +162,9 @@ func (s *sharingWatch) run(events *sharedEvents) {
 		if left && !old && len(s.result) == cap(s.result) {
 			return
 		}
-		if accessor, ok := event.Object.(metav1.Object); ok && accessor.GetUID() != "" && (common || left) {
+		if accessor, ok := event.Object.(metav1.Object); ok && accessor.GetUID() != "" && (common || left || !old) {
 			key := eventKey{accessor.GetUID(), accessor.GetResourceVersion(), event.Type == watch.Deleted}
-			event.Object = events.of(key, event.Object, accessor)
+			event.Object = &watchedObject{events.of(key, event.Object, accessor), shareOf(s.ctx)}
 		}
 		select {
 		case s.result <- event:
@@ -179,21 +182,12 @@ func (s *sharingWatch) run(events *sharedEvents) {
 type sharedObject struct {
 	metav1.Object
 	object  runtime.Object // object of the library
+	size    func() int64   // bytes
 	mutex   sync.Mutex
 	encoded map[runtime.Identifier]func() ([]byte, error)
 }
 
-// CacheEncode implements runtime.CacheableObject.
-func (o *sharedObject) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error,
-	w io.Writer) error {
-	data, err := o.encodedBy(id, encode)()
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(data)
-	return err
-}
-
+// encodedBy returns a function that returns the object in an encoding.
 func (o *sharedObject) encodedBy(id runtime.Identifier,
 	encode func(runtime.Object, io.Writer) error) func() ([]byte, error) {
 	o.mutex.Lock()
@@ -203,7 +197,7 @@ func (o *sharedObject) encodedBy(id runtime.Identifier,
 	}
 	encoded := sync.OnceValues(func() ([]byte, error) {
 		var buffer bytes.Buffer
-		err := encode(o.GetObject(), &buffer)
+		err := encode(o.copy(), &buffer)
 		time.AfterFunc(keepEncoded, func() {
 			o.mutex.Lock()
 			defer o.mutex.Unlock()
@@ -218,8 +212,8 @@ func (o *sharedObject) encodedBy(id runtime.Identifier,
 	return encoded
 }
 
-// GetObject implements runtime.CacheableObject.
-func (o *sharedObject) GetObject() runtime.Object {
+// copy returns a copy of the object of the library.
+func (o *sharedObject) copy() runtime.Object {
 	if common, ok := o.object.(runtime.CacheableObject); ok {
 		return common.GetObject()
 	}
@@ -228,6 +222,3 @@ func (o *sharedObject) GetObject() runtime.Object {
 
 // GetObjectKind implements runtime.Object.
 func (o *sharedObject) GetObjectKind() schema.ObjectKind { return o.object.GetObjectKind() }
-
-// DeepCopyObject implements runtime.Object.
-func (o *sharedObject) DeepCopyObject() runtime.Object { return o.GetObject() }

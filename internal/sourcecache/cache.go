@@ -6,7 +6,6 @@ package sourcecache
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/utils/keymutex"
 
 	"example.com/extension-apiserver/internal/memorystorage"
+	"example.com/extension-apiserver/internal/objectsizes"
 )
 
 const (
@@ -290,17 +290,9 @@ func (c *Cache) prepare(obj runtime.Object) (string, runtime.Object, error) {
 	return key, object, err
 }
 
-// SizeOf returns the size of an object in bytes, with what its parts cost that are not encoded.
-func SizeOf(obj runtime.Object) int64 {
-	if sized, ok := obj.(interface{ Size() int }); ok {
-		return int64(sized.Size()) + objectCost
-	}
-	data, err := json.Marshal(obj)
-	if err != nil {
-		return objectCost // encode returns the error
-	}
-	return int64(len(data)) + objectCost
-}
+// SizeOf returns the size of an object in bytes, with what its parts cost that are not encoded. encode
+// returns the error of an object that has no size.
+func SizeOf(obj runtime.Object) int64 { return objectsizes.Of(obj) + objectCost }
 
 // Check returns the reason why the copy is not served, or nil.
 func (c *Cache) Check() error {
