@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -21,11 +22,40 @@ import (
 // KindRules validates objects of a kind as requests in one version do.
 type KindRules struct {
 	ctx    context.Context //nolint:containedctx // that of each request
+	scheme *runtime.Scheme
+	gv     schema.GroupVersion // of each request
 	create rest.RESTCreateStrategy
 	update rest.RESTUpdateStrategy
 	status rest.RESTUpdateStrategy
 	// hubPath returns the name of a field in the hub.
 	hubPath func(path string) string
+}
+
+// received returns a copy of an object as the server decodes it from a request, with the defaults
+// of the request's version.
+func (r KindRules) received(obj runtime.Object) (runtime.Object, error) {
+	sent, err := r.scheme.ConvertToVersion(obj, r.gv)
+	if err != nil {
+		return nil, err
+	}
+	r.scheme.Default(sent)
+	return r.scheme.ConvertToVersion(sent, schema.GroupVersion{Group: r.gv.Group, Version: runtime.APIVersionInternal})
+}
+
+// stored returns a copy of an object as the server decodes it from the storage, with defaults.
+func (r KindRules) stored(obj runtime.Object) runtime.Object {
+	out := obj.DeepCopyObject()
+	r.scheme.Default(out)
+	return out
+}
+
+// validate returns the errors of a validation of a received object.
+func (r KindRules) validate(obj runtime.Object, validation func(runtime.Object) field.ErrorList) field.ErrorList {
+	received, err := r.received(obj)
+	if err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	return r.inHub(validation(received))
 }
 
 // inHub names the fields of errors as the hub does.
@@ -62,7 +92,7 @@ func Rules(t *testing.T, newStorage registry.NewStorage,
 			if !ok || strings.Contains(path, "/") {
 				continue
 			}
-			rules := KindRules{create: store.GetCreateStrategy(), update: store.GetUpdateStrategy()}
+			rules := KindRules{scheme: scheme, create: store.GetCreateStrategy(), update: store.GetUpdateStrategy()}
 			if status, ok := storage[path+"/status"].(interface {
 				GetUpdateStrategy() rest.RESTUpdateStrategy
 			}); ok {
@@ -80,6 +110,7 @@ func Rules(t *testing.T, newStorage registry.NewStorage,
 				if !scheme.Recognizes(gv.WithKind(gvks[0].Kind)) {
 					continue
 				}
+				rules.gv = gv
 				rules.ctx = genericapirequest.WithRequestInfo(genericapirequest.WithNamespace(t.Context(), namespace),
 					&genericapirequest.RequestInfo{IsResourceRequest: true, APIGroup: gv.Group, APIVersion: gv.Version,
 						Resource: path})
@@ -96,19 +127,24 @@ func Rules(t *testing.T, newStorage registry.NewStorage,
 	}
 }
 
-// Create returns the validation errors of a new object, which must have the Go type of the hub
-// and all defaults.
+// Create returns the validation errors of a new object, which must have the Go type of the hub.
+// Create, Update and UpdateStatus set defaults in copies of the objects, as the server does. An
+// object that cannot be converted to the version has an internal error.
 func (r KindRules) Create(obj runtime.Object) field.ErrorList {
-	return r.inHub(r.create.Validate(r.ctx, obj))
+	return r.validate(obj, func(obj runtime.Object) field.ErrorList { return r.create.Validate(r.ctx, obj) })
 }
 
 // Update returns the validation errors of a change.
 func (r KindRules) Update(obj, old runtime.Object) field.ErrorList {
-	return r.inHub(r.update.ValidateUpdate(r.ctx, obj, old))
+	return r.validate(obj, func(obj runtime.Object) field.ErrorList {
+		return r.update.ValidateUpdate(r.ctx, obj, r.stored(old))
+	})
 }
 
 // UpdateStatus returns the validation errors of a change through the subresource status, which
 // the kind must have.
 func (r KindRules) UpdateStatus(obj, old runtime.Object) field.ErrorList {
-	return r.inHub(r.status.ValidateUpdate(r.ctx, obj, old))
+	return r.validate(obj, func(obj runtime.Object) field.ErrorList {
+		return r.status.ValidateUpdate(r.ctx, obj, r.stored(old))
+	})
 }

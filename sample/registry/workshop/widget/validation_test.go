@@ -70,10 +70,6 @@ func TestValidate(t *testing.T) {
 		{"material longest", spec(func(s *v1.WidgetSpec) { s.Parts[0].Material = strings.Repeat("x", 63) }), nil},
 		{"material too long", spec(func(s *v1.WidgetSpec) { s.Parts[0].Material = strings.Repeat("x", 64) }),
 			[]string{"spec.parts[0].material: Too long"}},
-		{"material in an annotation", func(w *v1.Widget) {
-			w.Annotations = map[string]string{v1alpha1.MaterialPrefix + "screw": "steel"}
-		},
-			[]string{"metadata.annotations[" + v1alpha1.MaterialPrefix + "screw]: Forbidden"}},
 		{"all together", spec(func(s *v1.WidgetSpec) {
 			s.Model, s.Grade, s.Replicas = "", "Golden",
 				new(int32(6))
@@ -89,6 +85,22 @@ func TestValidate(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestMaterialAnnotation checks that only v1alpha1, which has no field for a material, accepts one in
+// an annotation.
+func TestMaterialAnnotation(t *testing.T) {
+	name := v1alpha1.MaterialPrefix + "screw"
+	for version, rules := range apitesting.Rules(t, Kind.NewStorage, install.AddToScheme, validation.AddToScheme) {
+		want := []string{"metadata.annotations[" + name + "]: Forbidden"}
+		if version == "v1alpha1" {
+			want = nil
+		}
+		got := problems(rules.Create(changed(func(w *v1.Widget) { w.Annotations = map[string]string{name: "steel"} })))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: errors (-want +got):\n%s", version, diff)
+		}
 	}
 }
 
