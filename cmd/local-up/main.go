@@ -119,7 +119,7 @@ In another terminal:
   export KUBECONFIG=%s PATH=%s:$PATH
 %s
 Press Ctrl-C to stop. The next "make run" keeps the objects, and "make run-clean" deletes them.
-`, abs(kubeconfig), filepath.Dir(e.Binary("kubectl")), examples(e, f.objects))
+`, abs(kubeconfig), filepath.Dir(e.Binary("kubectl")), examples(f.objects, func(kind schema.GroupVersionKind) bool { return readOnly(e, kind) }))
 	<-e.Done()
 	if ctx.Err() == nil {
 		return e.Failure()
@@ -143,14 +143,19 @@ func link(dir, path string) error {
 	return os.Symlink(dir, path)
 }
 
-// examples returns a command for each object: it creates the object, or reads it if its kind is
-// read-only.
-func examples(e *envtest.Environment, dir string) string {
+// examples returns a command for each object of a folder: it creates the object, or reads it if its
+// kind is read-only. Before them, a command applies the objects to which they refer, which are in
+// the subfolder prepare.
+func examples(dir string, readOnly func(schema.GroupVersionKind) bool) string {
 	var commands strings.Builder
+	prepare := filepath.Join(dir, "prepare")
+	if files, _ := filepath.Glob(filepath.Join(prepare, "*.yaml")); len(files) > 0 {
+		fmt.Fprintf(&commands, "  kubectl apply -f %s\n", prepare)
+	}
 	files, _ := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	for _, file := range files {
 		verb := "create"
-		if object, err := readObject(file); err == nil && readOnly(e, object.GroupVersionKind()) {
+		if object, err := readObject(file); err == nil && readOnly(object.GroupVersionKind()) {
 			verb = "get"
 		}
 		fmt.Fprintf(&commands, "  kubectl %s -f %s -o yaml\n", verb, file)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,20 +23,43 @@ import (
 )
 
 // PrepareFrom returns a function for Target.Prepare that creates the objects of a YAML or JSON
-// file in the namespace. Cluster-scoped objects are created once and remain after the run.
+// file in the namespace, or of all *.yaml files of a folder in the order of their names.
+// Cluster-scoped objects are created once and remain after the run.
 func PrepareFrom(path string) (func(ctx context.Context, config *rest.Config, namespace string) error, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	files := []string{path}
+	if info.IsDir() {
+		if files, err = filepath.Glob(filepath.Join(path, "*.yaml")); err != nil || len(files) == 0 {
+			return nil, errors.Join(err, fmt.Errorf("%s has no *.yaml files", path))
+		}
+	}
+	var objects []*unstructured.Unstructured
+	for _, file := range files {
+		more, err := readObjects(file)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, more...)
+	}
+	return func(ctx context.Context, config *rest.Config, namespace string) error {
+		return createAll(ctx, config, namespace, objects)
+	}, nil
+}
+
+// readObjects reads the objects of a YAML or JSON file.
+func readObjects(path string) (objects []*unstructured.Unstructured, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	var objects []*unstructured.Unstructured
 	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
 		obj := &unstructured.Unstructured{}
 		switch err := decoder.Decode(&obj.Object); {
 		case errors.Is(err, io.EOF):
-			return func(ctx context.Context, config *rest.Config, namespace string) error {
-				return createAll(ctx, config, namespace, objects)
-			}, nil
+			return objects, nil
 		case err != nil:
 			return nil, fmt.Errorf("read %s: %w", path, err)
 		case len(obj.Object) > 0:
