@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
@@ -25,7 +26,7 @@ import (
 // conformanceFlags holds the flags of the conformance command.
 type conformanceFlags struct {
 	sample, change, invalid, status, format string
-	actions, prepare                        string
+	actions, prepare, permissions           string
 	only, known                             []string
 	list                                    bool
 	parallel                                int
@@ -87,7 +88,10 @@ func (f *conformanceFlags) addFlags(flags *pflag.FlagSet) {
 		`Bodies of subresources with the verb create, by name, such as {"cancel": {"reason": "late"}}. Checks that `+
 			"need them are skipped without them.")
 	flags.StringVar(&f.prepare, "prepare", "",
-		"File with objects to which the sample refers. The run creates them in each of its namespaces.")
+		"File or folder with objects to which the sample refers. The run creates them in each of its namespaces.")
+	flags.StringVar(&f.permissions, "permissions", "",
+		"File with a ClusterRole. The users that checks create get its rules, which the server requires beyond the verbs "+
+			"of requests, such as a verb approve.")
 	flags.StringVarP(&f.format, "output", "o", "text",
 		"Output format. One of: "+strings.Join(conformance.Formats, ", ")+".")
 	flags.StringSliceVar(&f.only, "only", nil, "IDs or areas of the checks to run. The default is all checks.")
@@ -204,6 +208,11 @@ func (f *conformanceFlags) target(resource string) (*conformance.Target, error) 
 			problems = append(problems, fmt.Errorf("--prepare: %w", err))
 		}
 	}
+	if f.permissions != "" {
+		if target.Permissions, err = readRules(f.permissions); err != nil {
+			problems = append(problems, fmt.Errorf("--permissions: %w", err))
+		}
+	}
 	switch f.sample {
 	case "":
 		err = errors.New("--sample is required: set it to a file with a valid object")
@@ -229,6 +238,22 @@ func (f *conformanceFlags) target(resource string) (*conformance.Target, error) 
 		return nil, cli.UsageError(problems...)
 	}
 	return target, nil
+}
+
+// readRules returns the rules of a ClusterRole in a YAML or JSON file.
+func readRules(path string) ([]rbacv1.PolicyRule, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	role := rbacv1.ClusterRole{}
+	if err := yaml.UnmarshalStrict(data, &role); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if role.Kind != "ClusterRole" || len(role.Rules) == 0 {
+		return nil, fmt.Errorf("%s is not a ClusterRole with rules", path)
+	}
+	return role.Rules, nil
 }
 
 // direct returns the direct connection that the flags of --security describe, and all problems

@@ -3,10 +3,17 @@
 package conformance
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 )
 
@@ -72,16 +79,14 @@ func (s *session) apiVersionOf(version string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(s.groupPath(version), "/apis/"), "/api/")
 }
 
-// grant grants a user permissions by RBAC until the end of the check.
-func (s *session) grant(user string, rules ...map[string]any) {
+// grant grants a user permissions by RBAC until the end of the check, and the permissions of the
+// target.
+func (s *session) grant(user string, rules ...rbacv1.PolicyRule) {
 	name := s.name()
-	var all []any
-	for _, rule := range rules {
-		all = append(all, rule)
-	}
+	rules = slices.Concat(rules, s.r.target.Permissions)
 	const path = "/apis/rbac.authorization.k8s.io/v1/"
 	for resource, obj := range map[string]map[string]any{
-		"clusterroles": {"kind": "ClusterRole", "rules": all},
+		"clusterroles": {"kind": "ClusterRole", "rules": rules},
 		"clusterrolebindings": {
 			"kind": "ClusterRoleBinding", "roleRef": map[string]any{"apiGroup": "rbac.authorization.k8s.io",
 				"kind": "ClusterRole", "name": name},
@@ -97,16 +102,74 @@ func (s *session) grant(user string, rules ...map[string]any) {
 		}
 		s.objects = append(s.objects, path+resource+"/"+name)
 	}
+	s.granted = append(s.granted, rules...)
 }
 
-func (s *session) rule(resource string, verbs ...any) map[string]any {
-	return map[string]any{"apiGroups": []any{s.r.discovered.gvr.Group}, "resources": []any{resource}, "verbs": verbs}
+func (s *session) rule(resource string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{s.r.discovered.gvr.Group}, Resources: []string{resource}, Verbs: verbs}
 }
+
+// permits reports whether a rule permits a verb on all objects of a resource.
+func permits(rule rbacv1.PolicyRule, verb string, resource schema.GroupResource) bool {
+	has := func(list []string, value string) bool {
+		return slices.Contains(list, value) || slices.Contains(list, "*")
+	}
+	return has(rule.Verbs, verb) && has(rule.APIGroups, resource.Group) && has(rule.Resources, resource.Resource) &&
+		len(rule.ResourceNames) == 0
+}
+
+// checkPermissions returns an error for each permission of the target that checks withhold from
+// their users.
+func (t *Target) checkPermissions(f *discovered) error {
+	var problems []error
+	for _, verb := range f.resource.Verbs {
+		for _, rule := range t.Permissions {
+			if permits(rule, verb, f.gvr.GroupResource()) {
+				problems = append(problems, fmt.Errorf("Permissions has %s %s: checks withhold this permission from their users",
+					verb, f.gvr.GroupResource()))
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// missingPermission matches the message with which k8s.io/apiserver rejects a request of a user.
+var missingPermission = regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)" in API group "([^"]*)"`)
+
+// expectPermitted stops the check if the server rejected a request of the check's user because of
+// a permission that the check does not know, such as one that the kind requires for a field. It
+// accepts a rejection for the lack of a permission of the resource, or of one that was granted,
+// which takes effect with a delay.
+func (s *session) expectPermitted(a *response) {
+	status := metav1.Status{}
+	if a.Code != 403 || json.Unmarshal(a.Body, &status) != nil {
+		return
+	}
+	match := missingPermission.FindStringSubmatch(status.Message)
+	if match == nil || match[1] != s.user() {
+		return
+	}
+	verb, needed := match[2], schema.GroupResource{Group: match[4], Resource: match[3]}
+	resource, _, _ := strings.Cut(needed.Resource, "/")
+	known := slices.Contains(requestVerbs, verb) &&
+		s.r.discovered.gvr.GroupResource() == schema.GroupResource{Group: needed.Group, Resource: resource}
+	if known || slices.ContainsFunc(s.granted, func(r rbacv1.PolicyRule) bool { return permits(r, verb, needed) }) {
+		return
+	}
+	s.fatalf("%s: got %s; the user needs the permission to %s %s: set Target.Permissions, or --permissions", a.request, a,
+		verb, needed)
+}
+
+// requestVerbs are the verbs of requests for a resource.
+var requestVerbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
+
+// user returns the name of the user of the check.
+func (s *session) user() string { return "conformance-" + s.label() }
 
 // unprivilegedUser returns a user without permissions for the resource. It skips the check if the
 // caller may not impersonate users.
 func (s *session) unprivilegedUser() string {
-	user := "conformance-" + s.label()
+	user := s.user()
 	for _, verb := range []string{"get", "create"} {
 		a := s.do("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", as(user), body(map[string]any{
 			"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
@@ -185,7 +248,7 @@ var authorizationChecks = []Check{
 		[]need{verbs("create", "get")}, func(s *session) {
 			user, mine, other := s.unprivilegedUser(), s.create(), s.create()
 			rule := s.rule(s.r.discovered.gvr.Resource, "get")
-			rule["resourceNames"] = []any{mine.GetName()}
+			rule.ResourceNames = []string{mine.GetName()}
 			s.grant(user, rule)
 			s.eventually("with the permission to get one", func() string { return s.allows(user, s.path(mine)) })
 			s.expectRefused(s.do("GET", s.path(other), as(user)), 403)

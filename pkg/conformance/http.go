@@ -207,12 +207,14 @@ func (s *session) open(ctx context.Context, method, path string, options ...opti
 	return resp, line
 }
 
-// do sends a request and reads the response. It retries a response of 429 with Retry-After.
+// do sends a request and reads the response. It retries a response of 429 with Retry-After. It
+// stops the check if its user lacks a permission that Target.Permissions must have.
 func (s *session) do(method, path string, options ...option) *response {
 	for {
 		a := s.once(method, path, options...)
 		seconds, err := strconv.Atoi(a.Header.Get("Retry-After"))
 		if a.Code != http.StatusTooManyRequests || err != nil {
+			s.expectPermitted(a)
 			return a
 		}
 		select { // a retry after API Priority and Fairness rejected the request

@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -102,7 +103,7 @@ func execute(ctx context.Context, target Target, checks []Check) (*Report, error
 		return nil, fmt.Errorf("the sample has the kind %s, and the resource has the kind %s",
 			target.Sample.GetKind(), report.Kind)
 	}
-	if err := target.checkActions(r.discovered); err != nil {
+	if err := errors.Join(target.checkActions(r.discovered), target.checkPermissions(r.discovered)); err != nil {
 		return nil, err
 	}
 	bare := rest.AnonymousClientConfig(config)

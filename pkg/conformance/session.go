@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -43,6 +44,7 @@ type session struct {
 	// resource.
 	namespace string
 	watches   []*watcher
+	granted   []rbacv1.PolicyRule // to the user of the check
 }
 
 // ended is the panic value with which a check stops early.

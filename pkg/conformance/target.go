@@ -16,6 +16,7 @@ import (
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -53,6 +54,11 @@ type Target struct {
 	// Prepare creates the objects to which objects like the sample refer, in a namespace that the
 	// run has created. The namespace is "" for a cluster-scoped resource. Default: nothing.
 	Prepare func(ctx context.Context, config *rest.Config, namespace string) error
+	// Permissions are the permissions that the server requires beyond the verbs of requests, such
+	// as a verb approve for a field (Authorize of registry.Kind). The users that checks create get
+	// them in the whole cluster. They must not have verbs of requests for the resource, which
+	// checks withhold from their users. Default: none.
+	Permissions []rbacv1.PolicyRule
 	// AllowDisruptive permits checks that would affect other users if the server failed them. Set
 	// it only for temporary clusters.
 	AllowDisruptive bool

@@ -227,7 +227,7 @@ var webhookChecks = []Check{
 		"A webhook gets the user of the request, not the proxy that forwards it.",
 		[]need{verbs("create"), aWebhookAddress}, func(s *session) {
 			user := s.unprivilegedUser()
-			s.grant(user, s.rule("*", "create", "get")) // the kind may require further permissions
+			s.grant(user, s.rule(s.r.discovered.gvr.Resource, "create"))
 			requests := s.validator("CREATE")
 			request, _ := s.untilCalled(requests, func() *response {
 				return s.do("POST", s.collection(), body(s.hookedObject()), query("dryRun", "All"), as(user))

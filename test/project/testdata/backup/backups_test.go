@@ -295,9 +295,7 @@ func testConformance(t *testing.T, e *envtest.Environment) {
 	target.Invalid = map[string]any{"spec": map[string]any{"keepDays": 0}}
 	target.Status = map[string]any{"status": map[string]any{"phase": "Running"}}
 	target.Actions = map[string]map[string]any{"cancel": {"reason": "late"}}
-	// Each run has an owner beside those that a check adds.
-	target.Known = []string{"apply/list-map", "delete/dependents", "delete/foreground-waits", "delete/orphaned",
-		"delete/owner-of-another-kind"}
+	target.Permissions = []rbacv1.PolicyRule{rule("databaseinstances", "get")}
 	target.Prepare = func(ctx context.Context, config *rest.Config, namespace string) error {
 		c, err := dynamic.NewForConfig(config)
 		if err == nil {
