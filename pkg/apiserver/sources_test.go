@@ -187,10 +187,12 @@ func TestSourceErrors(t *testing.T) {
 		live   registry.Live[*v1.Gadget]
 		want   string
 	}{
-		"neither":  {registry.Cached[*v1.Part]{}, liveGadgets, "kind Part: source: set either List or Watch"},
-		"both":     {registry.Cached[*v1.Part]{List: list, Watch: func(context.Context, registry.Cache[*v1.Part]) error { return nil }}, liveGadgets, "set either List or Watch"},
-		"age":      {registry.Cached[*v1.Part]{List: list, MaxAge: time.Second}, liveGadgets, "field MaxAge is 1s with the Interval 30s"},
-		"bytes":    {registry.Cached[*v1.Part]{List: list, MaxBytes: -1}, liveGadgets, "field MaxBytes is -1"},
+		"neither": {registry.Cached[*v1.Part]{}, liveGadgets, "kind Part: source: set either List or Watch"},
+		"both":    {registry.Cached[*v1.Part]{List: list, Watch: func(context.Context, registry.Cache[*v1.Part]) error { return nil }}, liveGadgets, "set either List or Watch"},
+		"age":     {registry.Cached[*v1.Part]{List: list, MaxAge: time.Second}, liveGadgets, "field MaxAge is 1s with the Interval 30s"},
+		"bytes":   {registry.Cached[*v1.Part]{List: list, MaxBytes: -1}, liveGadgets, "field MaxBytes is -1"},
+		"finalizers": {registry.Cached[*v1.Part]{List: list, KeepsMetadata: true}, liveGadgets,
+			"the field KeepsMetadata needs Update"},
 		"no verbs": {registry.Cached[*v1.Part]{List: list}, registry.Live[*v1.Gadget]{}, "kind Gadget: source: set Get or List"},
 	} {
 		if err := sourced(c.cached, c.live).Validate(); err == nil || !strings.Contains(err.Error(), c.want) {

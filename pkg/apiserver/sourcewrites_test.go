@@ -10,6 +10,7 @@ import (
 	"iter"
 	"maps"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -207,9 +208,9 @@ var plainWrites = []write{
 		calls: []string{"delete first"}},
 	{name: "create again", request: "POST ", body: gadgetJSON("first", "measure", ""), code: 201,
 		calls: []string{"create first measure/2"}},
-	{name: "create with a finalizer", request: "POST ", body: gadgetJSON("third", "weigh", ","+finalizer), code: 400,
+	{name: "create with a finalizer", request: "POST ", body: gadgetJSON("third", "weigh", ","+finalizer), code: 422,
 		want: "the source does not store finalizers"},
-	{name: "add a finalizer", request: "MERGE /first", body: `{"metadata":{` + finalizer + `}}`, code: 400,
+	{name: "add a finalizer", request: "MERGE /first", body: `{"metadata":{` + finalizer + `}}`, code: 422,
 		want: "the source does not store finalizers"},
 	{name: "create the first of a collection", request: "POST ", code: 201,
 		body:  gadgetJSON("a", "weigh", `,"labels":{"bin":"2"}`),
@@ -235,6 +236,12 @@ var dryRuns = []write{
 	{name: "delete all", request: "DELETE ?dryRun=All&labelSelector=bin%21%3D1", code: 200},
 	{name: "invalid", request: "POST ?dryRun=All", body: gadgetJSON("third", "", ""), code: 422},
 	{name: "refused", request: "POST ?dryRun=All", body: gadgetJSON("third", "refused", ""), code: 403},
+	{name: "create with a finalizer", request: "POST ?dryRun=All", body: gadgetJSON("third", "weigh", ","+finalizer),
+		code: 422, want: "the source does not store finalizers"},
+	{name: "add a finalizer", request: "MERGE /first?dryRun=All", body: `{"metadata":{` + finalizer + `}}`, code: 422,
+		want: "the source does not store finalizers"},
+	{name: "apply with a finalizer", request: "APPLY /third?fieldManager=t&dryRun=All",
+		body: gadgetJSON("third", "weigh", ","+finalizer), code: 422, want: "the source does not store finalizers"},
 	{name: "the object that was not created", request: "GET /third", code: 404},
 	{name: "the object that was not changed", request: "GET /first", code: 200, want: `"measure"`},
 }
@@ -319,16 +326,94 @@ func TestSourceWrites(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			system := newShop(false, newGadget("first", "measure", nil), newGadget("kept", "measure", nil))
-			client := startShop(t, system)
+			client := startShop(t, system, unchanged)
 			system.run(t, client, c.writes)
 		})
 	}
 }
 
-// startShop starts a server with the gadgets of a system, and returns its client.
-func startShop(t *testing.T, system *shop) *offlineClient {
+// TestSourceVerbs checks that discovery lists the verbs of the functions that a source has, and that
+// requests with other verbs get 405.
+func TestSourceVerbs(t *testing.T) {
+	functions := []struct {
+		name  string
+		verbs []string
+		unset func(*registry.Cached[*v1.Gadget])
+	}{
+		{"create", []string{"create"}, func(s *registry.Cached[*v1.Gadget]) { s.Create = nil }},
+		{"update", []string{"patch", "update"}, func(s *registry.Cached[*v1.Gadget]) { s.Update = nil }},
+		{"delete", []string{"delete", "deletecollection"}, func(s *registry.Cached[*v1.Gadget]) { s.Delete = nil }},
+	}
+	applied := gadgetJSON("applied", "weigh", "")
+	requests := []struct {
+		write
+		needs string // functions
+	}{
+		{write{request: "POST ", body: gadgetJSON("new", "weigh", ""), code: 201}, "create"},
+		{write{request: "APPLY /applied?fieldManager=t&dryRun=All", body: applied, code: 201}, "create,update"},
+		{write{request: "APPLY /applied?fieldManager=t", body: applied, code: 201}, "create,update"},
+		{write{request: "PUT /first", body: gadgetJSON("first", "weigh", ""), code: 200}, "update"},
+		{write{request: "MERGE /first", body: `{"spec":{"purpose":"count"}}`, code: 200}, "update"},
+		{write{request: "APPLY /first?fieldManager=t&force=true", body: gadgetJSON("first", "time", ""), code: 200}, "update"},
+		{write{request: "DELETE /first", code: 200}, "delete"},
+		{write{request: "DELETE ", code: 200}, "delete"},
+	}
+	for set := range 1 << len(functions) {
+		var has []string
+		verbs := []string{"get", "list", "watch"}
+		system := newShop(false, newGadget("first", "measure", nil))
+		client := startShop(t, system, func(kind *registry.Kind[*v1.Gadget]) {
+			source, _ := kind.Source.(registry.Cached[*v1.Gadget])
+			for i, f := range functions {
+				if set>>i&1 == 0 {
+					f.unset(&source)
+					continue
+				}
+				has, verbs = append(has, f.name), append(verbs, f.verbs...)
+			}
+			kind.Source = source
+		})
+		slices.Sort(verbs)
+		if diff := cmp.Diff(verbs, gadgetVerbs(t, client)); diff != "" {
+			t.Errorf("a source with %v: verbs in discovery (-want +got):\n%s", has, diff)
+		}
+		for _, r := range requests {
+			for name := range strings.SplitSeq(r.needs, ",") {
+				if !slices.Contains(has, name) {
+					r.code = http.StatusMethodNotAllowed
+				}
+			}
+			if code, body, err := client.sendAs(t.Context(), "ann", r.request, r.body); err != nil || code != r.code {
+				t.Errorf("a source with %v: %s: got %d %v %s, want %d", has, r.request, code, err, body, r.code)
+			}
+		}
+	}
+}
+
+// unchanged does not modify a kind.
+func unchanged(*registry.Kind[*v1.Gadget]) {}
+
+// gadgetVerbs returns the verbs of gadgets in discovery.
+func gadgetVerbs(t *testing.T, client *offlineClient) []string {
 	t.Helper()
-	api := system.api(nil, func(*registry.Kind[*v1.Gadget]) {})
+	var resources metav1.APIResourceList
+	if err := json.Unmarshal([]byte(client.get(t, path.Dir(gadgets))), &resources); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range resources.APIResources {
+		if r.Name == path.Base(gadgets) {
+			return r.Verbs
+		}
+	}
+	t.Fatalf("no gadgets in %v", resources)
+	return nil
+}
+
+// startShop starts a server with the gadgets of a system, and returns its client. change modifies
+// the kind.
+func startShop(t *testing.T, system *shop, change func(*registry.Kind[*v1.Gadget])) *offlineClient {
+	t.Helper()
+	api := system.api(nil, change)
 	api.Admission = []AdmissionPlugin{{Name: "Refusal", New: func(*Runtime) (admission.Interface, error) {
 		return refusal{admission.NewHandler(admission.Create, admission.Update, admission.Delete)}, nil
 	}}}
@@ -342,7 +427,7 @@ func startShop(t *testing.T, system *shop) *offlineClient {
 func TestSourceWithMetadata(t *testing.T) {
 	const apply = "APPLY /applied?fieldManager=t"
 	system := newShop(true, newGadget("first", "measure", nil))
-	system.run(t, startShop(t, system), []write{
+	system.run(t, startShop(t, system, unchanged), []write{
 		{name: "create", request: "POST ", body: gadgetJSON("second", "weigh", ""), code: 201, want: `"managedFields"`,
 			calls: []string{"create second weigh/2"}},
 		{name: "apply", request: apply, body: precise(gadgetJSON("applied", "apply", ""), 4), code: 201,
@@ -374,7 +459,7 @@ func TestSourceWithMetadata(t *testing.T) {
 // update without a change does not reach the system.
 func TestSourceVersions(t *testing.T) {
 	system := newShop(false, newGadget("first", "measure", nil))
-	client := startShop(t, system)
+	client := startShop(t, system, unchanged)
 	read := client.get(t, gadgets+"/first")
 	changed := strings.Replace(read, `"measure"`, `"weigh"`, 1)
 	system.run(t, client, []write{

@@ -189,6 +189,8 @@ type description[T Object] struct {
 	list     reflect.Type
 	// hasStatus reports whether the kind has the subresource status.
 	hasStatus bool
+	// losesFinalizers reports whether the source of the kind does not store finalizers.
+	losesFinalizers bool
 }
 
 func (d *description[T]) newList() runtime.Object {

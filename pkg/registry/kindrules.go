@@ -84,6 +84,7 @@ func (r rules[T]) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 		name = apivalidation.NameIsDNSSubdomain
 	}
 	errs := apivalidation.ValidateObjectMetaAccessor(object, !r.ClusterScoped, name, field.NewPath("metadata"))
+	errs = append(errs, r.checkFinalizers(object.GetFinalizers(), nil)...)
 	var none T
 	return r.Enforce(ctx, obj, nil, append(errs, r.handwritten(ctx, r.Kind.Validate, object, none)...))
 }
@@ -97,7 +98,16 @@ func (r rules[T]) validateUpdate(ctx context.Context, obj, old runtime.Object,
 	validate func(context.Context, T, T) field.ErrorList) field.ErrorList {
 	object, oldObject := obj.(T), old.(T) //nolint:forcetypeassert // a panic is counted
 	errs := apivalidation.ValidateObjectMetaAccessorUpdate(object, oldObject, field.NewPath("metadata"))
+	errs = append(errs, r.checkFinalizers(object.GetFinalizers(), oldObject.GetFinalizers())...)
 	return r.Enforce(ctx, obj, old, append(errs, r.handwritten(ctx, validate, object, oldObject)...))
+}
+
+// checkFinalizers returns an error if finalizers change that the source does not store.
+func (r rules[T]) checkFinalizers(finalizers, old []string) field.ErrorList {
+	if !r.losesFinalizers || slices.Equal(finalizers, old) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "finalizers"), "the source does not store finalizers")}
 }
 
 // handwritten returns the errors of validate that the old object does not have, with the paths of

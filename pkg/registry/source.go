@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -89,7 +91,9 @@ type Cached[T Object] struct {
 	Visible func(u user.Info, obj T) bool
 	// Create, Update and Delete change the source, after admission and validation. A dry run does
 	// not call them, and two of them are not called at the same time for an object. Errors that
-	// are not an API status become 500. Default: the verb is not supported.
+	// are not an API status become 500. Update is for the verbs update and patch, and Delete for
+	// delete and deletecollection. Default: discovery does not list the verbs of the function, and
+	// requests with them get 405. Without Create, server-side apply of a new object gets 405.
 	//
 	// Create and Update return the object that the source now has. Metadata that the source does
 	// not store is lost. Create returns an error such as that of apierrors.NewAlreadyExists if the
@@ -105,7 +109,7 @@ type Cached[T Object] struct {
 	Delete func(ctx context.Context, obj T) error
 	// KeepsMetadata is true if Create and Update store all metadata, including finalizers and
 	// deletionTimestamp. Otherwise, the server rejects finalizers, and deletes dependents in the
-	// background only.
+	// background only. It needs Update, because finalizers are removed by updates.
 	KeepsMetadata bool
 }
 
@@ -167,6 +171,9 @@ func (s Cached[T]) check(d *description[T]) []error {
 	if s.MaxBytes < 0 {
 		problems = append(problems, fmt.Errorf("field MaxBytes is %d: must be positive", s.MaxBytes))
 	}
+	if s.KeepsMetadata && s.Update == nil {
+		problems = append(problems, errors.New("the field KeepsMetadata needs Update"))
+	}
 	for name, subresource := range d.Subresources {
 		if _, ok := subresource.(interface{ updates() }); ok && s.Update == nil {
 			problems = append(problems, fmt.Errorf("the subresource %s needs Update", name))
@@ -205,9 +212,16 @@ func (s Cached[T]) newStorage(d *description[T], optsGetter generic.RESTOptionsG
 		}
 	}
 	cache := sourcecache.New(config)
+	d.losesFinalizers = !s.KeepsMetadata
 	store, err := d.newStore(sourced{optsGetter, cache}, a)
 	if err != nil {
 		return nil, nil, err
+	}
+	if s.Create == nil {
+		// Server-side apply creates objects, and a dry run of it does not reach the cache.
+		store.BeginCreate = func(context.Context, runtime.Object, *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
+			return nil, apierrors.NewMethodNotSupported(d.resource, "create")
+		}
 	}
 	r := reader{store, store, store, store, store, store, names{d.ShortNames, d.Categories}, cache}
 	return store, cachedREST(r, store, s.Create != nil, s.Update != nil, s.Delete != nil), nil
