@@ -69,6 +69,9 @@ const (
 	// wholeByteCost and wholeObjectCost are the costs of a byte of JSON and of an object in a list
 	// that is not streamed: the converted objects and the whole response.
 	wholeByteCost, wholeObjectCost = 2, 2 << 10
+	// liveByteCost is the cost of a byte of a list whose objects are not stored: the objects of the
+	// source, their copies, and the response. liveWholeCost is the cost if the list is not streamed.
+	liveByteCost, liveWholeCost = 3, 5
 	// objectByteCost is the cost of a byte of a single object in a response. changedByteCost is
 	// the cost of a byte of an object that is changed or deleted.
 	objectByteCost, changedByteCost = 3, 20
@@ -178,6 +181,8 @@ func (m *Memory) WithLimit(handler http.Handler, streams func(*genericapirequest
 		defer release()
 		req, end := m.turns.withTurn(req, info)
 		defer end()
+		req, forget := m.withListSize(req, info, cost)
+		defer forget()
 		if writes.Has(info.Verb) {
 			var stop func()
 			req, stop = m.waitForHandler(req)
@@ -350,6 +355,10 @@ func (m *Memory) objectsCost(req *http.Request, info *genericapirequest.RequestI
 
 func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo) (int64, error) {
 	of := resourceOf(info)
+	if lists := m.sizes.Lists(of); lists != nil {
+		limit, _ := strconv.ParseInt(req.URL.Query().Get("limit"), 10, 64) // which the handler rejects
+		return lists.Expected(info.Namespace, limit) * liveCost(req), nil
+	}
 	if !m.sizes.Known(of) {
 		return 0, nil
 	}
@@ -402,6 +411,29 @@ func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo
 		size = min(size, stats.ObjectCount*(average+growth)+json-stored)
 	}
 	return size*wholeByteCost + objects*wholeObjectCost, nil
+}
+
+// liveCost returns the cost of a byte of a list whose objects are not stored.
+func liveCost(req *http.Request) int64 {
+	if buffered(req.Header.Get("Accept")) || pretty(req) {
+		return liveWholeCost
+	}
+	return liveByteCost
+}
+
+// withListSize returns a request for a list of objects that are not stored. If the list needs more
+// memory than its cost, the rest is reserved until forget is called.
+func (m *Memory) withListSize(req *http.Request, info *genericapirequest.RequestInfo,
+	cost int64) (with *http.Request, forget func()) {
+	if info.Verb != "list" || m.sizes.Lists(resourceOf(info)) == nil {
+		return req, func() {}
+	}
+	more := int64(0)
+	ctx := objectsizes.WithListSize(req.Context(), func(size int64) {
+		more = max(0, size*liveCost(req)-min(cost, m.total))
+		m.budget.Reserve(more)
+	})
+	return req.WithContext(ctx), func() { m.budget.Reserve(-more) }
 }
 
 func resourceOf(info *genericapirequest.RequestInfo) schema.GroupResource {

@@ -163,6 +163,47 @@ func TestTooLargeList(t *testing.T) {
 	}
 }
 
+// TestLiveLists checks that a list of objects that are not stored has the cost that earlier lists
+// had, and that a list which is larger leaves less memory to others.
+func TestLiveLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, inside := testMemory(t), 0
+		growing, unknown := objectsizes.NewLists(memoryTotal), objectsizes.NewLists(memoryTotal/memoryUsers/liveByteCost)
+		growing.Record(t.Context(), objectsizes.List{Objects: 1, Size: 10, Whole: true})
+		leave := map[string]chan struct{}{"growing": make(chan struct{}), "unknown": make(chan struct{})}
+		handler := m.WithLimit(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			info, _ := genericapirequest.RequestInfoFrom(req.Context())
+			if inside++; info.Resource == "growing" {
+				growing.Record(req.Context(), objectsizes.List{Objects: 1, Size: memoryTotal, Whole: true})
+			}
+			<-leave[info.Resource]
+		}), func(*genericapirequest.RequestInfo) bool { return false })
+		for resource, lists := range map[string]*objectsizes.Lists{"growing": growing, "unknown": unknown} {
+			m.sizes.AddLists(schema.GroupResource{Group: "example.com", Resource: resource}, lists)
+		}
+		list := func(name, resource string, want int) {
+			t.Helper()
+			go handler.ServeHTTP(httptest.NewRecorder(), memoryRequest(t.Context(), name,
+				genericapirequest.RequestInfo{Verb: "list", Resource: resource}, "", "", "", nil))
+			if synctest.Wait(); inside != want {
+				t.Errorf("after a list of %s by %s: %d handlers ran, want %d", resource, name, inside, want)
+			}
+		}
+		list("ann", "unknown", 1)
+		list("bob", "growing", 2)
+		list("carl", "unknown", 2)
+		close(leave["growing"])
+		if synctest.Wait(); inside != 3 {
+			t.Errorf("after the end of the large list: %d handlers ran, want 3", inside)
+		}
+		list("bob", "growing", 3) // it now has the cost of the large list
+		close(leave["unknown"])
+		if synctest.Wait(); inside != 4 {
+			t.Errorf("at the end, %d handlers ran, want 4", inside)
+		}
+	})
+}
+
 // TestCompact checks that JSON is indented only if that costs little.
 func TestCompact(t *testing.T) {
 	for _, tc := range []struct {

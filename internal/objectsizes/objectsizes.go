@@ -47,6 +47,7 @@ const (
 type Sizes struct {
 	mutex                 sync.Mutex
 	resources             map[schema.GroupResource]*resource
+	lists                 map[schema.GroupResource]*Lists
 	allWrites, userWrites int64 // bytes, see LimitWrites
 }
 
@@ -68,7 +69,9 @@ type resource struct {
 type object struct{ json, stored int64 }
 
 // New returns Sizes without resources.
-func New() *Sizes { return &Sizes{resources: map[schema.GroupResource]*resource{}} }
+func New() *Sizes {
+	return &Sizes{resources: map[schema.GroupResource]*resource{}, lists: map[schema.GroupResource]*Lists{}}
+}
 
 // Known reports whether objects of the resource are stored in etcd.
 func (s *Sizes) Known(of schema.GroupResource) bool {

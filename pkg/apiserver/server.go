@@ -45,6 +45,7 @@ func (c *serverConfig) newServer() (*apiServer, error) {
 		}
 		groups = append(groups, info)
 	}
+	addLists(c.sizes, groups)
 	generic, err := c.generic.Complete().New(c.options.api.Name, genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		return nil, fmt.Errorf("create server: %w", err)

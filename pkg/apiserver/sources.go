@@ -12,8 +12,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
+
+	"example.com/extension-apiserver/internal/objectsizes"
 )
 
 // sourceStart is how long the start of a server waits for the first complete lists of its sources.
@@ -24,6 +27,20 @@ type source interface {
 	RunSource(ctx context.Context)
 	AwaitSource(ctx context.Context) error
 	CheckSource() error
+}
+
+// addLists makes the memory limit count the lists of kinds that are read in each request.
+func addLists(sizes *objectsizes.Sizes, groups []*genericapiserver.APIGroupInfo) {
+	for _, group := range groups {
+		for _, storage := range group.VersionedResourcesStorageMap {
+			for resource, storage := range storage {
+				if s, ok := storage.(interface{ ListSizes() *objectsizes.Lists }); ok {
+					sizes.AddLists(schema.GroupResource{Group: group.PrioritizedVersions[0].Group, Resource: resource},
+						s.ListSizes())
+				}
+			}
+		}
+	}
 }
 
 // addSources runs the sources of the kinds while the server serves.

@@ -23,6 +23,7 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"example.com/extension-apiserver/internal/certs"
+	"example.com/extension-apiserver/internal/objectsizes"
 	"example.com/extension-apiserver/pkg/registry"
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
 )
@@ -122,6 +123,29 @@ func TestSources(t *testing.T) {
 		if err != nil || !strings.Contains(got, c.want) {
 			t.Errorf("%s %s: got %s, %v, want %s", c.method, c.path, got, err, c.want)
 		}
+	}
+}
+
+// TestLiveListSizes checks that the server knows the sizes of earlier lists of a live source, for the
+// memory that it reserves.
+func TestLiveListSizes(t *testing.T) {
+	var sizes *objectsizes.Sizes
+	s := startOffline(t, sourced(registry.Cached[*v1.Part]{List: listOf()}, liveGadgets), func(c *serverConfig) {
+		sizes = c.sizes
+	}, nil)
+	client := s.client("HTTP/2.0")
+	defer client.CloseIdleConnections()
+	lists := sizes.Lists(v1.Resource("gadgets"))
+	if sizes.Lists(v1.Resource("parts")) != nil || lists == nil {
+		t.Fatalf("want the sizes of lists of gadgets only")
+	}
+	const limit = "/apis/workshop.example.com/v1/gadgets?limit=1"
+	if got := lists.Expected("", 1); got != 32<<20 {
+		t.Errorf("before the first list: expected %d bytes, want the maximum", got)
+	}
+	client.want(t, http.MethodGet, limit, "", "200")
+	if got := lists.Expected("", 1); got < 1<<10 || got > 2<<10 {
+		t.Errorf("after a list of one object: expected %d bytes, want between 1 and 2 KiB", got)
 	}
 }
 

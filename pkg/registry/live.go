@@ -22,6 +22,7 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"example.com/extension-apiserver/internal/objectsizes"
 	"example.com/extension-apiserver/internal/sourcecache"
 )
 
@@ -40,8 +41,9 @@ type Live[T Object] struct {
 	// none. The server removes objects that the selectors do not select. Default: the kind does
 	// not have the verb list.
 	List func(ctx context.Context, options LiveListOptions) (items []T, next string, err error)
-	// MaxBytes is the maximum size of the objects of a page, as protobuf or JSON, where each object
-	// counts for 1 KiB more. A list with more fails with 413. Default: 32 MiB.
+	// MaxBytes is the maximum size of the objects that List returns, as protobuf or JSON, where each
+	// object counts for 1 KiB more. A list with more fails with 413. A list waits until the server
+	// has memory for it, for as much as earlier lists needed. Default: 32 MiB.
 	MaxBytes int64
 }
 
@@ -79,7 +81,7 @@ func (s Live[T]) newStorage(d *description[T], _ generic.RESTOptionsGetter,
 		s.MaxBytes = defaultMaxBytes
 	}
 	kind := liveKind[T]{d, names{d.ShortNames, d.Categories}}
-	get, list := liveGetter[T]{kind, s}, liveLister[T]{kind, s}
+	get, list := liveGetter[T]{kind, s}, liveLister[T]{kind, s, objectsizes.NewLists(s.MaxBytes)}
 	switch {
 	case s.List == nil:
 		return nil, struct {
@@ -147,7 +149,11 @@ func (g liveGetter[T]) Get(ctx context.Context, name string, _ *metav1.GetOption
 type liveLister[T Object] struct {
 	liveKind[T]
 	source Live[T]
+	sizes  *objectsizes.Lists
 }
+
+// ListSizes returns the estimates of the sizes of lists. The server reserves memory for them.
+func (l liveLister[T]) ListSizes() *objectsizes.Lists { return l.sizes }
 
 // NewList implements rest.Lister.
 func (l liveLister[T]) NewList() runtime.Object { return l.d.newList() }
@@ -174,33 +180,13 @@ func (l liveLister[T]) List(ctx context.Context, options *metainternalversion.Li
 		return nil, liveError("list", l.d.resource.String(), err)
 	}
 	list := l.NewList()
-	pointer, err := meta.GetItemsPtr(list)
+	size, err := l.fill(list, found, in)
+	if err == nil || apierrors.IsRequestEntityTooLargeError(err) {
+		l.sizes.Record(ctx, objectsizes.List{Namespace: in.Namespace, Limit: in.Limit, Objects: int64(len(found)), Size: size,
+			Whole: in.Continue == "" && next == ""})
+	}
 	if err != nil {
 		return nil, err
-	}
-	items, size := reflect.ValueOf(pointer).Elem(), int64(0)
-	items.Set(reflect.MakeSlice(items.Type(), 0, len(found)))
-	for _, obj := range found {
-		object, err := l.d.prepareSourced(obj)
-		if err != nil {
-			return nil, apierrors.NewInternalError(err)
-		}
-		if in.Namespace != "" && obj.GetNamespace() != in.Namespace {
-			return nil, apierrors.NewInternalError(fmt.Errorf("list the namespace %s: the source returned %s/%s",
-				in.Namespace, obj.GetNamespace(), obj.GetName()))
-		}
-		objectLabels, objectFields, err := l.d.attributes(object)
-		if err != nil {
-			return nil, err
-		}
-		if !in.LabelSelector.Matches(objectLabels) || !in.FieldSelector.Matches(objectFields) {
-			continue
-		}
-		if size += sourcecache.SizeOf(object); size > l.source.MaxBytes {
-			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the list has more than %d MiB, which is the "+
-				"maximum; limit=%d is possible", l.source.MaxBytes>>20, max(1, items.Len()/2)))
-		}
-		items.Set(reflect.Append(items, reflect.ValueOf(object).Elem()))
 	}
 	accessor, err := meta.ListAccessor(list)
 	if err != nil {
@@ -208,6 +194,38 @@ func (l liveLister[T]) List(ctx context.Context, options *metainternalversion.Li
 	}
 	accessor.SetContinue(next)
 	return list, nil
+}
+
+// fill adds the selected objects of the source to a list, and returns the size of all objects.
+func (l liveLister[T]) fill(list runtime.Object, found []T, in LiveListOptions) (size int64, err error) {
+	pointer, err := meta.GetItemsPtr(list)
+	if err != nil {
+		return 0, err
+	}
+	items := reflect.ValueOf(pointer).Elem()
+	items.Set(reflect.MakeSlice(items.Type(), 0, len(found)))
+	for i, obj := range found {
+		object, err := l.d.prepareSourced(obj)
+		if err != nil {
+			return size, apierrors.NewInternalError(err)
+		}
+		if in.Namespace != "" && obj.GetNamespace() != in.Namespace {
+			return size, apierrors.NewInternalError(fmt.Errorf("list the namespace %s: the source returned %s/%s",
+				in.Namespace, obj.GetNamespace(), obj.GetName()))
+		}
+		if size += sourcecache.SizeOf(object); size > l.source.MaxBytes {
+			return size, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the list has more than %d MiB, which is the "+
+				"maximum; limit=%d is possible", l.source.MaxBytes>>20, max(1, i/2)))
+		}
+		objectLabels, objectFields, err := l.d.attributes(object)
+		if err != nil {
+			return size, err
+		}
+		if in.LabelSelector.Matches(objectLabels) && in.FieldSelector.Matches(objectFields) {
+			items.Set(reflect.Append(items, reflect.ValueOf(object).Elem()))
+		}
+	}
+	return size, nil
 }
 
 // liveError returns the status that a source returned, or 503 for another error.
