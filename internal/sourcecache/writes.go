@@ -208,7 +208,9 @@ func (s *served) call(verb string, function func() (runtime.Object, error)) (obj
 	return nil, apierrors.NewInternalError(fmt.Errorf("%s %s at the source: %w", verb, s.cache.Resource, err))
 }
 
-// Delete implements storage.Interface.
+// Delete implements storage.Interface. After a conflict at the source, it reads the source again, and
+// repeats the deletion once. The conflict remains if the object now has other finalizers, for which
+// the library must begin the deletion again.
 func (s *served) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, _ runtime.Object, _ storage.DeleteOptions) error {
 	if s.cache.Delete == nil {
@@ -217,29 +219,56 @@ func (s *served) Delete(ctx context.Context, key string, out runtime.Object, pre
 	if err := s.admit(ctx, 0); err != nil {
 		return err
 	}
+	called := time.Now()
+	current, err := s.deleteOnce(ctx, key, out, preconditions, validate)
+	if conflict, ok := errors.AsType[sourceConflict](err); ok {
+		if s.cache.refresh(ctx, called) != nil {
+			return conflict.error
+		}
+		_, err = s.deleteOnce(ctx, key, out, preconditions, func(ctx context.Context, obj runtime.Object) error {
+			if changed, err := finalizersChanged(current, obj); changed || err != nil {
+				return conflict
+			}
+			return validate(ctx, obj)
+		})
+	}
+	if conflict, ok := errors.AsType[sourceConflict](err); ok {
+		return conflict.error
+	}
+	return err
+}
+
+// deleteOnce is Delete without repetition. It returns the object of the copy.
+func (s *served) deleteOnce(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc) (runtime.Object, error) {
 	defer s.lock(key)()
 	current := out.DeepCopyObject()
 	if err := s.cache.memory.Get(s.filter(ctx), key, storage.GetOptions{}, current); err != nil {
-		return err
+		return nil, err
 	}
 	if err := preconditions.Check(key, current); err != nil {
-		return err
+		return nil, err
 	}
 	if err := validate(ctx, current); err != nil {
-		return err
+		return nil, err
 	}
-	if _, err := s.call("delete", func() (runtime.Object, error) {
+	_, err := s.call("delete", func() (runtime.Object, error) {
 		return nil, s.cache.Delete(ctx, current.DeepCopyObject())
-	}); err != nil && !apierrors.IsNotFound(err) {
-		return err
+	})
+	if apierrors.IsConflict(err) {
+		return current, sourceConflict{err}
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
 	}
 	s.cache.mu.Lock()
 	defer s.cache.mu.Unlock()
 	s.cache.written[key] = time.Now()
-	if deleted := s.cache.remove(key); deleted != nil {
-		current = deleted
+	deleted := current
+	if last := s.cache.remove(key); last != nil {
+		deleted = last
 	}
-	return memorystorage.Assign(out, current)
+	return current, memorystorage.Assign(out, deleted)
 }
 
 // store adds an object that the source returned to the copy, and copies it into out.

@@ -90,6 +90,51 @@ func TestConflict(t *testing.T) {
 	})
 }
 
+// TestDeletionConflict checks that a deletion after a conflict at the source is repeated with its new
+// object, unless its finalizers have changed.
+func TestDeletionConflict(t *testing.T) {
+	for name, c := range map[string]struct {
+		finalizers []string // of the new object
+		always     bool     // conflicts
+		olds       []string
+		conflict   bool
+	}{
+		"another field":    {nil, false, []string{"1", "2"}, false},
+		"another conflict": {nil, true, []string{"1", "2"}, true},
+		"a new finalizer":  {[]string{"example.org/f"}, false, []string{"1"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := &system{pods: []*example.Pod{pod("a", "1")}}
+				var olds []string
+				s := start(t, Config{List: source.list, Delete: func(_ context.Context, obj runtime.Object) error {
+					olds = append(olds, obj.(*example.Pod).Spec.NodeName)
+					if obj.(*example.Pod).Spec.NodeName == "1" || c.always {
+						return apierrors.NewConflict(podsResource, "a", errors.New("it is newer"))
+					}
+					source.set(func() { source.pods = nil })
+					return nil
+				}})
+				synctest.Wait()
+				changed := pod("a", "2")
+				changed.Finalizers = c.finalizers
+				source.set(func() { source.pods = []*example.Pod{changed} })
+				err := s.Delete(t.Context(), "/pods/a", &example.Pod{}, nil, storage.ValidateAllObjectFunc, nil,
+					storage.DeleteOptions{})
+				if apierrors.IsConflict(err) != c.conflict || err != nil && !c.conflict {
+					t.Errorf("got %v, want a conflict: %t", err, c.conflict)
+				}
+				if diff := cmp.Diff(c.olds, olds); diff != "" {
+					t.Errorf("deleted objects (-want +got):\n%s", diff)
+				}
+				if exists := pods(t.Context(), s, "") != ""; exists != c.conflict {
+					t.Errorf("the object exists: %t, want %t", exists, c.conflict)
+				}
+			})
+		})
+	}
+}
+
 // TestPanics checks that a panic in a function of the source is an error of the request.
 func TestPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

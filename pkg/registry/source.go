@@ -100,7 +100,8 @@ type Cached[T Object] struct {
 	// source has an object with the name, since another replica may have created it. Update returns
 	// a conflict, such as that of apierrors.NewConflict, if the source no longer has old; then the
 	// server reads the source again, and repeats the update once. Delete returns when the object no
-	// longer exists.
+	// longer exists. It returns a conflict if the source has another object than obj, such as one
+	// with a finalizer that another replica has added; then the server repeats the deletion too.
 	//
 	// Clients that send a resourceVersion, as controllers do in updates, get 409 if it is from
 	// another replica.

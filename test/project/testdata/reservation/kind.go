@@ -85,6 +85,12 @@ func equal(a, b *v1.Reservation) bool {
 func (b *book) remove(_ context.Context, r *v1.Reservation) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	switch stored := b.entries[key(r)]; {
+	case stored == nil:
+		return apierrors.NewNotFound(resource, r.Name)
+	case !equal(stored, r):
+		return apierrors.NewConflict(resource, r.Name, errors.New("the book has another entry"))
+	}
 	delete(b.entries, key(r))
 	return nil
 }
