@@ -334,17 +334,58 @@ func recognize(a apiregistrationv1.APIService, text, other string) []Finding {
 // deniedAccount matches the ServiceAccount in the message of a denied request.
 var deniedAccount = regexp.MustCompile(`User "system:serviceaccount:([^:"]+):([^:"]+)"`)
 
+// checkPermissions reports the permissions that a server lacks and is known to need.
 func checkPermissions(f *Facts) []Finding {
 	var out []Finding
 	for _, account := range f.Accounts {
 		for _, p := range account.Denied {
-			evidence := fmt.Sprintf("a SubjectAccessReview denies it to %s", p)
-			if p.ID == "R01" && len(account.ElsewhereBound) > 0 {
-				evidence += "; the RoleBinding " + strings.Join(account.ElsewhereBound, ", ") +
-					" is in the wrong namespace"
+			if need := f.need(account, p); need != "" {
+				out = append(out, newFinding(p.ID, account.object(), account.APIServices,
+					map[string]string{"account": account.Name, "accountNamespace": account.Namespace},
+					fmt.Sprintf("a SubjectAccessReview denies it to %s; %s", p, need)))
 			}
-			out = append(out, newFinding(p.ID, "ServiceAccount "+account.Namespace+"/"+account.Name, account.APIServices,
-				map[string]string{"account": account.Name, "accountNamespace": account.Namespace}, evidence))
+		}
+	}
+	return out
+}
+
+// need returns the evidence that a server of the account needs the permission, or "" without any.
+// A server may authenticate and authorize requests by itself, and then it needs none of them.
+func (f *Facts) need(account Account, p Permission) string {
+	if p.ID == "R01" && len(account.ElsewhereBound) > 0 {
+		return "the RoleBinding " + strings.Join(account.ElsewhereBound, ", ") + " is in the wrong namespace"
+	}
+	for _, a := range f.APIServices {
+		if !slices.Contains(account.APIServices, a.Name) {
+			continue
+		}
+		if review := f.Responses[a.Name].Review; classify(review) == "R03" && mentions(review, p.resource()) {
+			return "the server reports: " + review
+		}
+		if p.ID == "R01" && classify(conditionText(a)) == "D03" {
+			return conditionText(a)
+		}
+	}
+	return ""
+}
+
+// Skip is a check that led to no result.
+type Skip struct {
+	Layer  string `json:"layer"`
+	ID     string `json:"id"` // of the finding that the check did not rule out
+	Object string `json:"object"`
+	Reason string `json:"reason"`
+}
+
+// skips returns the permissions that a server lacks, if nothing shows that it needs them.
+func (f *Facts) skips() []Skip {
+	out := []Skip{}
+	for _, account := range f.Accounts {
+		for _, p := range account.Denied {
+			if f.need(account, p) == "" {
+				out = append(out, Skip{entry(p.ID).Layer, p.ID, account.object(),
+					"it may not " + p.String() + ", but nothing shows that its server needs to"})
+			}
 		}
 	}
 	return out

@@ -69,7 +69,7 @@ func TestChecks(t *testing.T) {
 					Denied: permissions[:1]}}
 			}},
 		"of another API": {reason: "FailedDiscoveryCheck", text: "bad status from https://a: 401",
-			want: "D03 > A01; R01", change: func(f *Facts) {
+			want: "D03 > A01", change: func(f *Facts) {
 				f.Accounts = []Account{{Namespace: "demo", Name: "a", APIServices: []string{"v1.other"},
 					Denied: permissions[:1]}}
 			}},

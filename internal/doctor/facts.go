@@ -11,6 +11,7 @@ import (
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	helper "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 	"k8s.io/utils/ptr"
@@ -82,11 +83,15 @@ type Permission struct {
 	ID, Verb, Group, Resource, Namespace, Name string
 }
 
+func (a Account) object() string { return "ServiceAccount " + a.Namespace + "/" + a.Name }
+
+// resource returns the resource with its group, as in error messages.
+func (p Permission) resource() string {
+	return schema.GroupResource{Group: p.Group, Resource: p.Resource}.String()
+}
+
 func (p Permission) String() string {
-	text := p.Verb + " " + p.Resource
-	if p.Group != "" {
-		text += "." + p.Group
-	}
+	text := p.Verb + " " + p.resource()
 	if p.Name != "" {
 		text += fmt.Sprintf(" %s in the namespace %s", p.Name, p.Namespace)
 	}

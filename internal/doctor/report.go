@@ -35,6 +35,7 @@ type Report struct {
 	Layers      []Layer  `json:"layers"`
 	RootCauses  []Cause  `json:"rootCauses"` // the worst first
 	Unread      []Unread `json:"unread"`     // facts that could not be read
+	Skipped     []Skip   `json:"skipped"`    // checks without a result
 	Requests    int64    `json:"requests"`   // to kube-apiserver
 }
 
@@ -45,14 +46,15 @@ type State string
 const (
 	Healthy State = "healthy"
 	Faulty  State = "faulty"
-	Skipped State = "skipped" // some of its facts could not be read, and there is no finding
+	// Skipped means that there is no finding, but a fact could not be read or a check was skipped.
+	Skipped State = "skipped"
 )
 
 // Layer is the state of a layer.
 type Layer struct {
 	Name   string `json:"name"`
 	State  State  `json:"state"`
-	Detail string `json:"detail,omitempty"` // the IDs of findings, or what could not be read
+	Detail string `json:"detail,omitempty"` // the IDs of findings, or why it was skipped
 }
 
 // NewReport checks the facts.
@@ -62,17 +64,17 @@ func NewReport(f *Facts) *Report {
 	r := &Report{APIVersion: "aggregation.example.com/v1alpha1", Kind: "DoctorReport",
 		GeneratedAt: f.Now.UTC().Truncate(time.Second), Kubernetes: f.Kubernetes, APIServices: []string{},
 		RootCauses: append([]Cause{}, rootCauses(findings)...), Unread: append([]Unread{}, f.Unread...),
-		Requests: f.Requests}
+		Skipped: f.skips(), Requests: f.Requests}
 	for _, a := range f.APIServices {
 		r.APIServices = append(r.APIServices, a.Name)
 	}
 	for _, name := range Layers {
-		r.Layers = append(r.Layers, layer(name, findings, f.Unread))
+		r.Layers = append(r.Layers, layer(name, findings, r.Unread, r.Skipped))
 	}
 	return r
 }
 
-func layer(name string, findings []Finding, unread []Unread) Layer {
+func layer(name string, findings []Finding, unread []Unread, skips []Skip) Layer {
 	var ids, skipped []string
 	for _, f := range findings {
 		if entry(f.ID).Layer == name {
@@ -81,14 +83,19 @@ func layer(name string, findings []Finding, unread []Unread) Layer {
 	}
 	for _, u := range unread {
 		if u.Layer == name {
-			skipped = union(skipped, []string{u.What})
+			skipped = union(skipped, []string{"could not " + u.What})
+		}
+	}
+	for _, s := range skips {
+		if s.Layer == name {
+			skipped = union(skipped, []string{s.ID + " was not checked"})
 		}
 	}
 	switch {
 	case len(ids) > 0:
 		return Layer{name, Faulty, strings.Join(ids, ", ")}
 	case len(skipped) > 0:
-		return Layer{name, Skipped, "could not " + strings.Join(skipped, ", ")}
+		return Layer{name, Skipped, strings.Join(skipped, ", ")}
 	}
 	return Layer{name, Healthy, ""}
 }
@@ -127,6 +134,9 @@ func (r *Report) writeText(w io.Writer, quiet bool) error {
 		}
 		for _, u := range r.Unread {
 			fmt.Fprintf(&text, "  could not %s: %s\n", u.What, u.Reason)
+		}
+		for _, s := range r.Skipped {
+			fmt.Fprintf(&text, "  %s was not checked: %s: %s\n", s.ID, s.Object, s.Reason)
 		}
 	}
 	for _, c := range r.RootCauses {

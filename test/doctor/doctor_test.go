@@ -165,8 +165,10 @@ func healthy(t *testing.T) {
 }
 
 // TestHealthy: third-party APIs have no findings when kube-apiserver must have read all of them.
+// One of them delegates neither authentication nor authorization.
 func TestHealthy(t *testing.T) {
 	f := newFixture(t, "healthy")
+	f.pod()
 	f.register(serve(t, f.certificate(nil), f.healthy()), nil)
 	sample, err := shared.StartSampleAPIServer(t.Context())
 	f.must(err)
@@ -178,6 +180,10 @@ func TestHealthy(t *testing.T) {
 	report := eventually(t, 3*envtest.WaitTimeout, 2*time.Minute)
 	if len(report.APIServices) != 5 {
 		t.Errorf("got the APIServices %v, want those of two third parties and three of the kit", report.APIServices)
+	}
+	if got := text(report); !strings.Contains(got, "– permissions  R01 was not checked, R02 was not checked") ||
+		!strings.Contains(got, "R02 was not checked: ServiceAccount "+f.namespace+"/"+serviceName) {
+		t.Errorf("got %s\nwant R01 and R02 skipped for the account without permissions", got)
 	}
 	began := time.Now()
 	healthy(t)
@@ -191,7 +197,7 @@ func TestHealthy(t *testing.T) {
 // is a process without a pod.
 func withPod(t *testing.T) {
 	t.Helper()
-	pod(t, "kit")
+	pod(t, envtest.Namespace, "kit", account)
 	_, err := shared.Client(t).CoreV1().Services(envtest.Namespace).Patch(t.Context(), envtest.ServiceName,
 		types.MergePatchType, []byte(`{"spec": {"selector": {"app": "kit"}}}`), metav1.PatchOptions{})
 	if err != nil {

@@ -54,16 +54,12 @@ var faults = []fault{
 		f.registerAt(443, nil)
 	}},
 	{name: "crashing pod", id: "S05", explains: []string{"K12", "A01"}, inject: func(f *fixture) {
-		crashing := pod(f.T, "crashing")
+		crashing := f.pod()
 		crashing.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "server", State: corev1.ContainerState{
 			Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off"}}}}
 		_, err := f.client.CoreV1().Pods(crashing.Namespace).UpdateStatus(f.Context(), crashing, metav1.UpdateOptions{})
 		f.must(err)
-		f.namespace = envtest.Namespace
-		f.service(clusterIP(443, map[string]string{"app": "crashing"}))
-		f.atEnd(func(ctx context.Context) error {
-			return f.client.CoreV1().Services(f.namespace).Delete(ctx, serviceName, metav1.DeleteOptions{})
-		})
+		f.service(clusterIP(443, selector))
 		f.registerAt(443, nil)
 	}},
 	{name: "no endpoint is ready", id: "K12", explains: []string{"A01"}, inject: func(f *fixture) {
@@ -163,7 +159,14 @@ operations: [CREATE], resources: ["*"]}]}]}`, f.group, f.namespace))
 		f.must(namespaces.Delete(f.Context(), stuck.Name, metav1.DeleteOptions{}))
 	}},
 
-	{name: "no RoleBinding", id: "R01", repaired: true, inject: func(f *fixture) { f.revokeReader() }},
+	// The server reviews its permissions each minute.
+	{name: "no RoleBinding", id: "R01", explains: []string{"R03"}, slow: true, repaired: true,
+		inject: func(f *fixture) { f.revokeReader() }},
+	{name: "front proxy not trusted without a RoleBinding", id: "R01", explains: []string{"D03", "A01"}, repaired: true,
+		inject: func(f *fixture) {
+			f.pod()
+			f.respond(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+		}},
 	{name: "RoleBinding in the wrong namespace", id: "R01", inject: func(f *fixture) {
 		moved := f.revokeReader()
 		bindings := f.client.RbacV1().RoleBindings(envtest.Namespace)
@@ -171,14 +174,13 @@ operations: [CREATE], resources: ["*"]}]}]}`, f.group, f.namespace))
 		f.must(err)
 		f.atEnd(func(ctx context.Context) error { return bindings.Delete(ctx, moved.Name, metav1.DeleteOptions{}) })
 	}},
-	{name: "no binding to system:auth-delegator", id: "R02", repaired: true,
+	{name: "no binding to system:auth-delegator", id: "R02", explains: []string{"R03"}, repaired: true,
 		inject: func(f *fixture) { f.revokeDelegator() }},
 	{name: "no permission for SubjectAccessReviews", id: "R02", inject: func(f *fixture) {
 		f.must(shared.Grant(f.Context(), "system:serviceaccount:"+envtest.Namespace+":"+account, rbacv1.PolicyRule{
 			APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}}))
 		f.revokeDelegator()
 	}},
-	// The server reviews its permissions each minute.
 	{name: "permission of the server", id: "R03", slow: true, inject: func(f *fixture) {
 		roles := f.client.RbacV1().ClusterRoles()
 		role, err := roles.Get(f.Context(), account, metav1.GetOptions{})

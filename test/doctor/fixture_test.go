@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,7 +73,7 @@ func (f *fixture) healthy() *http.ServeMux { return api(f.group, resource, schem
 
 // register creates a Service for a port of this machine and an APIService for it, with a change.
 func (f *fixture) register(port int32, change func(*apiregistrationv1.APIServiceSpec)) {
-	f.service(corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"})
+	f.service(corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost", Selector: selector})
 	f.registerAt(port, change)
 }
 
@@ -121,13 +122,16 @@ func clusterIP(port int32, selector map[string]string) corev1.ServiceSpec {
 	return corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "https", Port: port}}, Selector: selector}
 }
 
-// pod creates a pod with a ServiceAccount of a server. No kubelet starts it.
-func pod(t *testing.T, name string) *corev1.Pod {
+// selector selects the pods of a fixture.
+var selector = map[string]string{"app": serviceName}
+
+// pod creates a pod with the label app and a ServiceAccount. No kubelet starts it.
+func pod(t *testing.T, namespace, app, serviceAccount string) *corev1.Pod {
 	t.Helper()
-	pods := shared.Client(t).CoreV1().Pods(envtest.Namespace)
+	pods := shared.Client(t).CoreV1().Pods(namespace)
 	created, err := pods.Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
-		Spec: corev1.PodSpec{ServiceAccountName: account,
+		ObjectMeta: metav1.ObjectMeta{Name: app, Labels: map[string]string{"app": app}},
+		Spec: corev1.PodSpec{ServiceAccountName: serviceAccount,
 			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: new(true),
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 			Containers: []corev1.Container{{Name: "server", Image: "server", SecurityContext: &corev1.SecurityContext{
@@ -138,12 +142,21 @@ func pod(t *testing.T, name string) *corev1.Pod {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := pods.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{
-			GracePeriodSeconds: new(int64(0))}); err != nil {
+		if err := pods.Delete(context.WithoutCancel(t.Context()), app, metav1.DeleteOptions{
+			GracePeriodSeconds: new(int64(0))}); err != nil && !apierrors.IsNotFound(err) {
 			t.Errorf("delete pod: %v", err)
 		}
 	})
 	return created
+}
+
+// pod creates a pod of the Service, with a ServiceAccount that has no permissions.
+func (f *fixture) pod() *corev1.Pod {
+	f.Helper()
+	_, err := f.client.CoreV1().ServiceAccounts(f.namespace).Create(f.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: serviceName}}, metav1.CreateOptions{})
+	f.must(err)
+	return pod(f.T, f.namespace, serviceName, serviceName)
 }
 
 func (f *fixture) must(err error) {
@@ -200,6 +213,22 @@ func (f *fixture) revokeDelegator() {
 	f.atEnd(func(ctx context.Context) error { // that of the repair
 		return bindings.Delete(ctx, account+":"+envtest.Namespace+":auth-delegator", metav1.DeleteOptions{})
 	})
+	f.awaitReview()
+}
+
+// awaitReview waits until the kit's server cannot authorize a request, upon which it reviews its
+// permissions.
+func (f *fixture) awaitReview() {
+	f.Helper()
+	user := envtest.NewEndpoint(f.T, shared.User(f.T, "reviewed"))
+	shared.Eventually(f.T, "a request that the server cannot authorize", envtest.WaitTimeout,
+		func(context.Context) error {
+			response := user.Do(f.T, http.MethodGet, "/apis/workshop.example.com/v1/widgets", nil, nil)
+			if !strings.Contains(string(response.Body), "subjectaccessreviews") {
+				return fmt.Errorf("got %d: %s", response.Status, response.Body)
+			}
+			return nil
+		})
 }
 
 // revokeReader deletes the RoleBinding of the kit's server for the trusted CA until the end of the
