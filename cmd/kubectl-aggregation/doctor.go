@@ -57,7 +57,7 @@ and the doctor diagnoses the rest.
 Exit codes:
   0  no findings
   1  at least one root cause
-  2  no findings, but not everything could be checked; or the doctor could not run`,
+  2  no findings, but not everything could be checked; or the APIServices could not be read`,
 		Example: `  # Diagnose all aggregated APIs
   kubectl aggregation doctor
 
@@ -115,13 +115,12 @@ func (f *doctorFlags) run(cmd *cobra.Command, names []string) error {
 		return f.repeat(cmd.Context(), cmd.OutOrStdout(), config, names)
 	}
 	report, err := f.diagnose(cmd.Context(), config, names)
-	if err != nil {
-		return couldNotRun(err)
-	}
-	if err := report.Write(cmd.OutOrStdout(), f.format, f.quiet); err != nil {
-		return couldNotRun(err)
+	if report != nil {
+		err = errors.Join(err, report.Write(cmd.OutOrStdout(), f.format, f.quiet))
 	}
 	switch {
+	case err != nil:
+		return couldNotRun(err)
 	case len(report.RootCauses) > 0:
 		return &cli.Error{Code: exitFindings}
 	case len(report.Unread) > 0:
@@ -157,14 +156,20 @@ func (f *doctorFlags) complete(ctx context.Context, args []string) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) })
 }
 
+// diagnose returns an error if it could not read the APIServices, and a report if it has a finding
+// or no error.
 func (f *doctorFlags) diagnose(ctx context.Context, config *rest.Config, names []string) (*doctor.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	facts, err := doctor.Collect(ctx, config, doctor.Options{APIServices: names})
-	if err != nil {
+	if facts == nil {
 		return nil, err
 	}
-	return doctor.NewReport(facts), nil
+	report := doctor.NewReport(facts)
+	if err != nil && len(report.RootCauses) == 0 {
+		return nil, err
+	}
+	return report, err
 }
 
 // repeat diagnoses until the context is done, and prints each report whose root causes differ from
@@ -176,14 +181,14 @@ func (f *doctorFlags) repeat(ctx context.Context, w io.Writer, config *rest.Conf
 	for {
 		report, err := f.diagnose(ctx, config, names)
 		now := ""
-		if err != nil {
-			now = err.Error()
-		} else {
+		if report != nil {
 			now = report.Summary()
+		} else {
+			now = err.Error()
 		}
 		if now != before && ctx.Err() == nil {
 			before = now
-			if err != nil {
+			if report == nil {
 				fmt.Fprintf(w, "%v\n", err)
 			} else if err := report.Write(w, f.format, f.quiet); err != nil {
 				return couldNotRun(err)

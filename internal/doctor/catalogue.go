@@ -22,13 +22,25 @@ type Entry struct {
 	Title    string          `json:"title"`  // what is wrong
 	Effect   string          `json:"effect"` // what users notice
 	Fix      []Step          `json:"fix"`
-	// Messages are literal error messages that lead to the entry. "…" stands for any text.
+	// Messages are literal error messages of an APIService that lead to the entry, Logs those in the
+	// log of a server, and Client those of requests from this machine. "…" stands for any text.
 	Messages []string `json:"messages,omitempty"`
+	Logs     []string `json:"logs,omitempty"`
+	Client   []string `json:"client,omitempty"`
 	// ExplainedBy are the IDs of findings of which this one is a symptom.
 	ExplainedBy []string `json:"explainedBy,omitempty"`
 
-	messages []*regexp.Regexp
+	expressions [3][]*regexp.Regexp // by source
 }
+
+// source is where a text comes from.
+type source int
+
+const (
+	inMessage source = iota // the condition Available, or a response of the API
+	inLog                   // the log of a server
+	inClient                // an error of a request from this machine
+)
 
 // Step is one step of a fix.
 type Step struct {
@@ -36,9 +48,9 @@ type Step struct {
 	Command string `json:"command"`
 }
 
-// Layers are the layers of an aggregated API, from kube-apiserver to its effects elsewhere.
-var Layers = []string{"trust", "apiservice", "service", "tls", "server", "permissions", "admission", "discovery",
-	"openapi", "effects"}
+// Layers are the layers of an aggregated API, from the client to its effects elsewhere.
+var Layers = []string{"client", "trust", "apiservice", "service", "tls", "server", "permissions", "storage",
+	"admission", "discovery", "openapi", "effects"}
 
 //go:embed catalogue.yaml
 var catalogueYAML []byte
@@ -58,14 +70,17 @@ func parseCatalogue(data []byte) ([]Entry, error) {
 		return nil, fmt.Errorf("parse catalogue: %w", err)
 	}
 	for i := range entries {
-		for _, message := range entries[i].Messages {
-			pattern := strings.ReplaceAll(regexp.QuoteMeta(message), "…", ".*")
-			// A number at the end, such as a status, is complete.
-			expression, err := regexp.Compile(pattern + `(\D|$)`)
-			if err != nil {
-				return nil, fmt.Errorf("parse message of %s: %w", entries[i].ID, err)
+		e := &entries[i]
+		for from, messages := range [][]string{e.Messages, e.Logs, e.Client} {
+			for _, message := range messages {
+				pattern := strings.ReplaceAll(regexp.QuoteMeta(message), "…", ".*")
+				// A number at the end, such as a status, is complete.
+				expression, err := regexp.Compile(pattern + `(\D|$)`)
+				if err != nil {
+					return nil, fmt.Errorf("parse message of %s: %w", e.ID, err)
+				}
+				e.expressions[from] = append(e.expressions[from], expression)
 			}
-			entries[i].messages = append(entries[i].messages, expression)
 		}
 	}
 	return entries, nil
@@ -81,12 +96,12 @@ func entry(id string) Entry {
 	panic("no entry of the catalogue has the ID " + id)
 }
 
-// classify returns the ID of the first entry with a message in the text, or "". A01 is skipped,
-// because its messages do not tell a cause.
-func classify(text string) string {
+// classify returns the ID of the first entry with a message in the text from the source, or "". A01
+// is skipped, because its messages do not tell a cause.
+func classify(from source, text string) string {
 	for _, e := range Catalogue() {
-		for _, message := range e.messages {
-			if e.ID != unavailable && message.MatchString(text) {
+		for _, expression := range e.expressions[from] {
+			if e.ID != unavailable && expression.MatchString(text) {
 				return e.ID
 			}
 		}

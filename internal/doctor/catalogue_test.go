@@ -36,9 +36,11 @@ func TestCatalogue(t *testing.T) {
 				t.Errorf("%s: the step %+v has no text, no command or a forbidden one", e.ID, step)
 			}
 		}
-		for _, message := range e.Messages {
-			if id := classify(strings.ReplaceAll(message, "…", "x")); id != e.ID && e.ID != unavailable {
-				t.Errorf("%s: the message %q leads to %q", e.ID, message, id)
+		for from, messages := range [][]string{e.Messages, e.Logs, e.Client} {
+			for _, message := range messages {
+				if id := classify(source(from), strings.ReplaceAll(message, "…", "x")); id != e.ID && e.ID != unavailable {
+					t.Errorf("%s: the message %q leads to %q", e.ID, message, id)
+				}
 			}
 		}
 		if slices.Contains(e.causes(), e.ID) {
@@ -58,15 +60,17 @@ func (e Entry) causes() []string {
 
 func TestClassify(t *testing.T) {
 	for text, want := range map[string]string{
-		"failing or missing response from https://a/apis/g/v1: bad status from https://a/apis/g/v1: 404":         "D02",
-		"failing or missing response from https://a/apis/g/v1: bad status from https://a/apis/g/v1: 4040":        "",
-		"error trying to reach service: dial tcp 10.0.0.1:443: connect: connection refused":                      "S06",
-		"x509: certificate is valid for localhost, not api.wardle.svc":                                           "C04",
-		`service/a in "b" is not listening on port 443`:                                                          "S02",
-		"the server is currently unable to handle the request":                                                   "",
-		"Internal error occurred: subjectaccessreviews.authorization.k8s.io is forbidden: User \"x\" cannot ...": "R02",
+		"failing or missing response from https://a/apis/g/v1: bad status from https://a/apis/g/v1: 404":          "D02",
+		"failing or missing response from https://a/apis/g/v1: bad status from https://a/apis/g/v1: 4040":         "",
+		"error trying to reach service: dial tcp 10.0.0.1:443: connect: connection refused":                       "S06",
+		"x509: certificate is valid for localhost, not api.wardle.svc":                                            "C04",
+		`service/a in "b" is not listening on port 443`:                                                           "S02",
+		"the server is currently unable to handle the request":                                                    "",
+		`Get "https://a": proxyconnect tcp: dial tcp 127.0.0.1:1: connect: connection refused`:                    "S14",
+		`x509: certificate signed by unknown authority (possibly because of "crypto/rsa: verification error" ...`: "K14",
+		"Internal error occurred: subjectaccessreviews.authorization.k8s.io is forbidden: User \"x\" cannot ...":  "R02",
 	} {
-		if got := classify(text); got != want {
+		if got := classify(inMessage, text); got != want {
 			t.Errorf("%s: got %q, want %q", text, got, want)
 		}
 	}
@@ -103,7 +107,7 @@ func findingsTable() string {
 	cell := strings.NewReplacer("|", `\|`, "<", `\<`).Replace
 	for _, e := range Catalogue() {
 		var messages, fixes []string
-		for _, m := range e.Messages {
+		for _, m := range union(nil, slices.Concat(e.Messages, e.Logs, e.Client)) {
 			messages = append(messages, "`"+m+"`")
 		}
 		for _, step := range e.Fix {

@@ -39,6 +39,8 @@ func broken(t *testing.T, reason, message string, names ...string) *Facts {
 	return f
 }
 
+var disallowed = []LogLine{{"demo/a", "server", "x509: subject with cn=a is not in the allowed list"}}
+
 func TestChecks(t *testing.T) {
 	const noService = `service/widgets in "demo" is not present`
 	for name, tc := range map[string]struct {
@@ -68,6 +70,10 @@ func TestChecks(t *testing.T) {
 				f.Accounts = []Account{{Namespace: "demo", Name: "a", APIServices: []string{widgets},
 					Denied: permissions[:1]}}
 			}},
+		"a log shows why": {reason: "FailedDiscoveryCheck", text: "bad status from https://a: 401",
+			want: "P01 > D03 A01", change: func(f *Facts) { f.Backends[clustertest.Service].Logs = disallowed }},
+		"a log shows a problem without a symptom": {reason: "FailedDiscoveryCheck", text: "connect: connection refused",
+			want: "S06 > A01", change: func(f *Facts) { f.Backends[clustertest.Service].Logs = disallowed }},
 		"of another API": {reason: "FailedDiscoveryCheck", text: "bad status from https://a: 401",
 			want: "D03 > A01", change: func(f *Facts) {
 				f.Accounts = []Account{{Namespace: "demo", Name: "a", APIServices: []string{"v1.other"},

@@ -52,8 +52,8 @@ func (e *NameError) Error() string { return errors.Join(e.Problems...).Error() }
 
 // Collect reads the facts from the cluster of config. It changes nothing, except that it creates
 // access reviews and IdentityReviews, which are stored nowhere. A fact that cannot be read is in
-// Unread. Collect returns an error if it cannot read the APIServices, and a *NameError for names
-// that are not those of aggregated APIServices.
+// Unread. Collect returns an error if it cannot read the APIServices, together with the facts about
+// the request for them, and a *NameError for names that are not those of aggregated APIServices.
 func Collect(ctx context.Context, config *rest.Config, o Options) (*Facts, error) {
 	c, err := newCollector(config)
 	if err != nil {
@@ -64,12 +64,14 @@ func Collect(ctx context.Context, config *rest.Config, o Options) (*Facts, error
 	}
 	c.facts.Now = o.Now()
 	if err := c.readAPIServices(ctx, o.APIServices); err != nil {
-		return nil, err
+		return c.facts, err
 	}
 	c.each(ctx, append([]func(context.Context){
-		c.readVersion, c.readTrust, c.readCRDs, c.readTerminating, c.readWebhooks, c.readDiscovery, c.readOpenAPI,
+		c.readVersion, c.readTrust, c.readCRDs, c.readTerminating, c.readWebhooks, c.readPolicies, c.readQuotas,
+		c.readDiscovery, c.readOpenAPI,
 	}, append(c.backendReads(), c.responseReads()...)...)...)
-	c.each(ctx, c.accountReads()...)
+	c.facts.Now = o.Now().Add(c.facts.Skew)
+	c.each(ctx, append(c.accountReads(), c.brokenReads()...)...)
 	c.facts.Requests = c.requests.Load()
 	slices.SortFunc(c.facts.Unread, func(a, b Unread) int {
 		return cmp.Or(cmp.Compare(slices.Index(Layers, a.Layer), slices.Index(Layers, b.Layer)), cmp.Compare(a.What, b.What))
@@ -101,16 +103,20 @@ type collector struct {
 	requests   atomic.Int64
 	mu         sync.Mutex
 	facts      *Facts // protected by mu while methods run concurrently
+	// skews are how much the clocks behind paths are ahead of this machine's. Protected by mu.
+	skews map[string]time.Duration
 }
 
 func newCollector(config *rest.Config) (*collector, error) {
-	c := &collector{facts: &Facts{Backends: map[certs.Service]*Backend{}, Responses: map[string]Response{}}}
+	c := &collector{facts: &Facts{Backends: map[certs.Service]*Backend{}, Responses: map[string]Response{}},
+		skews: map[string]time.Duration{}}
+	c.facts.Host, c.facts.Proxy = config.Host, proxyOf(config)
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 100, 200 // a run has fewer than 60 requests for five APIServices
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	config.Timeout = requestTimeout
 	config.Wrap(func(transport http.RoundTripper) http.RoundTripper {
-		return countingTransport{transport, &c.requests}
+		return observingTransport{transport, c}
 	})
 	var errs [3]error
 	c.core, errs[0] = kubernetes.NewForConfig(config)
@@ -122,14 +128,42 @@ func newCollector(config *rest.Config) (*collector, error) {
 	return c, nil
 }
 
-type countingTransport struct {
-	http.RoundTripper
-	requests *atomic.Int64
+// proxyOf returns the proxy for requests to kube-apiserver, without its password.
+func proxyOf(config *rest.Config) string {
+	choose := config.Proxy
+	if choose == nil {
+		choose = http.ProxyFromEnvironment
+	}
+	host, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return ""
+	}
+	proxy, err := choose(&http.Request{URL: host})
+	if err != nil || proxy == nil {
+		return ""
+	}
+	return proxy.Redacted()
 }
 
-func (t countingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+// observingTransport counts the requests, and compares the clocks in the responses with this
+// machine's. kube-apiserver proxies the header Date of servers.
+type observingTransport struct {
+	http.RoundTripper
+	*collector
+}
+
+func (t observingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	t.requests.Add(1)
-	return t.RoundTripper.RoundTrip(req)
+	response, err := t.RoundTripper.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.skews[req.URL.Path] = time.Until(date)
+	}
+	return response, nil
 }
 
 // each runs the functions concurrently, and returns when all have returned.
@@ -168,6 +202,10 @@ func (c *collector) failed(layer, what string, err error) bool {
 func (c *collector) readAPIServices(ctx context.Context, names []string) error {
 	list, err := c.aggregator.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
 	if err != nil {
+		c.facts.ClientError = err.Error()
+		for _, layer := range Layers[1:] {
+			c.failed(layer, "list APIServices", err)
+		}
 		return fmt.Errorf("list APIServices: %w", err)
 	}
 	c.facts.All = list.Items
@@ -195,9 +233,10 @@ func (c *collector) readAPIServices(ctx context.Context, names []string) error {
 }
 
 func (c *collector) readVersion(ctx context.Context) {
+	const path = "/version"
 	var info version.Info
-	if !c.failed("discovery", "get /version", c.getJSON(ctx, "/version", "application/json", &info)) {
-		c.set(func(f *Facts) { f.Kubernetes = info.GitVersion })
+	if !c.failed("discovery", "get "+path, c.getJSON(ctx, path, "application/json", &info)) {
+		c.set(func(f *Facts) { f.Kubernetes, f.Skew = info.GitVersion, c.skews[path] })
 	}
 }
 

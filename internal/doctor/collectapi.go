@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,19 +60,25 @@ func (c *collector) responseReads() []func(context.Context) {
 // server.
 func (c *collector) request(ctx context.Context, a apiregistrationv1.APIService) Response {
 	path := "/apis/" + groupVersionOf(a)
+	began := time.Now()
 	status, body, err := c.get(ctx, path, "application/json")
+	r := Response{Status: status, Took: time.Since(began)}
 	if err != nil {
-		return Response{Status: status, Text: responseText(body, err)}
+		r.Text = responseText(body, err)
+		return r
 	}
+	c.set(func(*Facts) {
+		if skew, ok := c.skews[path]; ok {
+			r.Skew = &skew
+		}
+	})
 	var list metav1.APIResourceList
 	if err := json.Unmarshal(body, &list); err != nil {
-		return Response{Status: status, Text: fmt.Sprintf("parse response of %s: %v", path, err)}
+		r.Text = fmt.Sprintf("parse response of %s: %v", path, err)
+		return r
 	}
-	r := Response{Status: status}
-	for _, resource := range list.APIResources {
-		r.Resources = append(r.Resources, resource.Name)
-	}
-	if slices.Contains(r.Resources, "identityreviews") {
+	r.Resources = list.APIResources
+	if slices.ContainsFunc(r.Resources, func(r metav1.APIResource) bool { return r.Name == "identityreviews" }) {
 		r.Review = c.review(ctx, a)
 	}
 	return r
@@ -105,15 +112,21 @@ func responseText(body []byte, err error) string {
 	return err.Error()
 }
 
+// readDiscovery reads the aggregated discovery of all groups.
 func (c *collector) readDiscovery(ctx context.Context) {
-	var list apidiscoveryv2.APIGroupDiscoveryList
-	err := c.getJSON(ctx, "/apis", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", &list)
-	if err == nil && list.Kind != "APIGroupDiscoveryList" {
-		err = fmt.Errorf("parse response of /apis: the kind is %q, want APIGroupDiscoveryList", list.Kind)
+	var all apidiscoveryv2.APIGroupDiscoveryList
+	for _, path := range []string{"/api", "/apis"} {
+		var list apidiscoveryv2.APIGroupDiscoveryList
+		err := c.getJSON(ctx, path, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", &list)
+		if err == nil && list.Kind != "APIGroupDiscoveryList" {
+			err = fmt.Errorf("parse response of %s: the kind is %q, want APIGroupDiscoveryList", path, list.Kind)
+		}
+		if c.failed("discovery", "get "+path, err) {
+			return
+		}
+		all.Items = append(all.Items, list.Items...)
 	}
-	if !c.failed("discovery", "get /apis", err) {
-		c.set(func(f *Facts) { f.Discovery = &list })
-	}
+	c.set(func(f *Facts) { f.Discovery = &all })
 }
 
 // readOpenAPI reads the index of OpenAPI v3 and the document of each available APIService.

@@ -135,25 +135,84 @@ func (c *collector) readWebhook(ctx context.Context, w Webhook, client admission
 		ptr.Deref(policy, admissionregistrationv1.Fail) != admissionregistrationv1.Fail {
 		return
 	}
-	for _, a := range c.facts.APIServices {
-		if slices.ContainsFunc(rules, func(r admissionregistrationv1.RuleWithOperations) bool {
-			return matches(r.APIGroups, a.Spec.Group) && matches(r.APIVersions, a.Spec.Version)
-		}) {
-			w.APIServices = append(w.APIServices, a.Name)
-		}
-	}
-	if len(w.APIServices) == 0 {
+	if w.APIServices = c.matched(rules); len(w.APIServices) == 0 {
 		return
 	}
 	w.Service = certs.Service{Name: client.Service.Name, Namespace: client.Service.Namespace}
+	w.CABundle = client.CABundle
 	b := c.readBackend(ctx, "admission", w.Service)
+	port := ptr.Deref(client.Service.Port, 443)
 	switch {
 	case b.NotFound:
 		w.Problem = serviceObject(w.Service) + " does not exist"
+	case b.Service == nil || b.Service.Spec.Type == corev1.ServiceTypeExternalName:
+	case !slices.ContainsFunc(b.Service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port }):
+		w.Problem = fmt.Sprintf("%s does not have the port %d", serviceObject(w.Service), port)
 	case b.SlicesRead && !hasReadyEndpoint(b, ""):
 		w.Problem = serviceObject(w.Service) + " has no ready endpoints"
 	}
 	c.set(func(f *Facts) { f.Webhooks = append(f.Webhooks, w) })
+}
+
+// matched returns the names of the APIServices that a rule matches.
+func (c *collector) matched(rules []admissionregistrationv1.RuleWithOperations) []string {
+	var out []string
+	for _, a := range c.facts.APIServices {
+		if slices.ContainsFunc(rules, func(r admissionregistrationv1.RuleWithOperations) bool {
+			return matches(r.APIGroups, a.Spec.Group) && matches(r.APIVersions, a.Spec.Version)
+		}) {
+			out = append(out, a.Name)
+		}
+	}
+	return out
+}
+
+// readPolicies reads the policies with parameters whose rules match the group of an APIService.
+func (c *collector) readPolicies(ctx context.Context) {
+	list, err := c.core.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
+	if c.failed("admission", "list validatingadmissionpolicies", err) {
+		return
+	}
+	for _, p := range list.Items {
+		if p.Spec.ParamKind == nil || p.Spec.MatchConstraints == nil ||
+			ptr.Deref(p.Spec.FailurePolicy, admissionregistrationv1.Fail) != admissionregistrationv1.Fail {
+			continue
+		}
+		var rules []admissionregistrationv1.RuleWithOperations
+		for _, rule := range p.Spec.MatchConstraints.ResourceRules {
+			rules = append(rules, rule.RuleWithOperations)
+		}
+		if matched := c.matched(rules); len(matched) > 0 {
+			c.set(func(f *Facts) {
+				f.Policies = append(f.Policies, Policy{Name: p.Name, ParamVersion: p.Spec.ParamKind.APIVersion,
+					ParamKind: p.Spec.ParamKind.Kind, APIServices: matched})
+			})
+		}
+	}
+}
+
+// countPrefix precedes the resource in the limit of a quota on a number of objects.
+const countPrefix = "count/"
+
+// readQuotas reads the quotas that limit a resource of which they have no number.
+func (c *collector) readQuotas(ctx context.Context) {
+	list, err := c.core.CoreV1().ResourceQuotas(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if c.failed("effects", "list resourcequotas", err) {
+		return
+	}
+	for _, q := range list.Items {
+		quota := Quota{Namespace: q.Namespace, Name: q.Name, Created: q.CreationTimestamp.Time}
+		for name := range q.Spec.Hard {
+			resource, counted := strings.CutPrefix(string(name), countPrefix)
+			if _, used := q.Status.Used[name]; counted && !used {
+				quota.Uncounted = append(quota.Uncounted, resource)
+			}
+		}
+		if len(quota.Uncounted) > 0 {
+			slices.Sort(quota.Uncounted)
+			c.set(func(f *Facts) { f.Quotas = append(f.Quotas, quota) })
+		}
+	}
 }
 
 func matches(patterns []string, value string) bool {

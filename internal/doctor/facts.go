@@ -11,6 +11,7 @@ import (
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	helper "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
@@ -22,9 +23,19 @@ import (
 // Facts contains all data for the checks, read once. The checks send no requests. A field that
 // could not be read has its zero value, and Unread has the reason.
 type Facts struct {
-	Now time.Time
+	// Now is the time by the clock of kube-apiserver, if it is known. Skew is how much that clock is
+	// ahead of this machine's.
+	Now  time.Time
+	Skew time.Duration
+	// Host is the URL of kube-apiserver, and Proxy that of the proxy through which this machine
+	// connects to it, if any.
+	Host, Proxy string
+	// ClientError is the error of the request for the APIServices, without which nothing else is read.
+	ClientError string
 	// Kubernetes is the version of kube-apiserver.
 	Kubernetes string
+	// Flags are those of kube-apiserver; nil if they were not read.
+	Flags map[string]string
 	// APIServices are those to diagnose, all with a Service. All are those of the cluster.
 	APIServices, All []apiregistrationv1.APIService
 	Backends         map[certs.Service]*Backend
@@ -37,7 +48,10 @@ type Facts struct {
 	// Terminating are the namespaces that are being deleted.
 	Terminating []corev1.Namespace
 	Webhooks    []Webhook
-	// Discovery is the aggregated discovery of kube-apiserver; nil if it was not read.
+	Policies    []Policy
+	Quotas      []Quota
+	// Discovery is the aggregated discovery of kube-apiserver, also of the group ""; nil if it was not
+	// read.
 	Discovery *apidiscoveryv2.APIGroupDiscoveryList
 	// OpenAPI contains the OpenAPI v3 documents by APIService; nil if the index was not read. An
 	// APIService that the index does not list is not a key.
@@ -56,13 +70,21 @@ type Backend struct {
 	// Service's selector.
 	SlicesRead, PodsRead bool
 	Pods                 []corev1.Pod
+	// Logs are the last lines in the logs of the pods that lead to a finding, one for each.
+	Logs []LogLine
 }
+
+// LogLine is a line in the log of a container.
+type LogLine struct{ Pod, Container, Text string }
 
 // Response is the response to a GET of a group and version through kube-apiserver.
 type Response struct {
 	Status    int    // HTTP status; 0 without a response
 	Text      string // the body if the status is an error, or the error of the request
-	Resources []string
+	Resources []metav1.APIResource
+	Took      time.Duration
+	// Skew is how much the clock of the server is ahead of this machine's; nil if it is unknown.
+	Skew *time.Duration
 	// Review is the error message of a created IdentityReview, if the API serves this kind.
 	Review string
 }
@@ -110,8 +132,25 @@ type Webhook struct {
 	Kind, Configuration, Name string
 	Service                   certs.Service
 	APIServices               []string
-	// Problem is empty if the Service has a ready endpoint.
+	CABundle                  []byte
+	// Problem is empty if the Service has the port and a ready endpoint.
 	Problem string
+}
+
+// Policy is a ValidatingAdmissionPolicy with parameters whose rules match the group of an
+// APIService, and that rejects requests when it fails.
+type Policy struct {
+	Name                    string
+	ParamVersion, ParamKind string
+	APIServices             []string
+}
+
+// Quota is a ResourceQuota that limits the number of objects of an API.
+type Quota struct {
+	Namespace, Name string
+	Created         time.Time
+	// Uncounted are the limited resources, each with its group, of which the status has no number.
+	Uncounted []string
 }
 
 // Document is an OpenAPI v3 document. Dangling are the references to schemas that it does not
@@ -158,8 +197,10 @@ const settleTime = 75 * time.Second
 
 // settled reports whether the APIService has been available for so long that kube-apiserver must
 // have read its discovery and OpenAPI.
-func (f *Facts) settled(a apiregistrationv1.APIService) bool {
-	return isAvailable(a) && f.Now.Sub(available(a).LastTransitionTime.Time) > settleTime
+func (f *Facts) settled(a apiregistrationv1.APIService) bool { return f.availableFor(a, settleTime) }
+
+func (f *Facts) availableFor(a apiregistrationv1.APIService, d time.Duration) bool {
+	return isAvailable(a) && f.Now.Sub(available(a).LastTransitionTime.Time) > d
 }
 
 // about returns a finding about an APIService. The parameters are those of its Service, and more

@@ -22,6 +22,9 @@ type Finding struct {
 	Effect      string   `json:"effect"`
 	Fix         []Step   `json:"fix"`
 	Docs        string   `json:"docs,omitempty"`
+
+	// fromLog means that its only evidence is in the log of a server.
+	fromLog bool
 }
 
 // Cause is a root cause with its symptoms.
@@ -58,6 +61,7 @@ func merge(findings []Finding) []Finding {
 		}
 		out[i].Evidence = union(out[i].Evidence, f.Evidence)
 		out[i].APIServices = union(out[i].APIServices, f.APIServices)
+		out[i].fromLog = out[i].fromLog && f.fromLog
 	}
 	return out
 }

@@ -64,7 +64,7 @@ func NewReport(f *Facts) *Report {
 	r := &Report{APIVersion: "aggregation.example.com/v1alpha1", Kind: "DoctorReport",
 		GeneratedAt: f.Now.UTC().Truncate(time.Second), Kubernetes: f.Kubernetes, APIServices: []string{},
 		RootCauses: append([]Cause{}, rootCauses(findings)...), Unread: append([]Unread{}, f.Unread...),
-		Skipped: f.skips(), Requests: f.Requests}
+		Skipped: f.skips(findings), Requests: f.Requests}
 	for _, a := range f.APIServices {
 		r.APIServices = append(r.APIServices, a.Name)
 	}
@@ -132,9 +132,11 @@ func (r *Report) writeText(w io.Writer, quiet bool) error {
 		for _, l := range r.Layers {
 			text.WriteString(strings.TrimRight(fmt.Sprintf("%s %-12s %s", signs[l.State], l.Name, l.Detail), " ") + "\n")
 		}
+		var unread []string
 		for _, u := range r.Unread {
-			fmt.Fprintf(&text, "  could not %s: %s\n", u.What, u.Reason)
+			unread = union(unread, []string{fmt.Sprintf("  could not %s: %s\n", u.What, u.Reason)})
 		}
+		text.WriteString(strings.Join(unread, ""))
 		for _, s := range r.Skipped {
 			fmt.Fprintf(&text, "  %s was not checked: %s: %s\n", s.ID, s.Object, s.Reason)
 		}

@@ -79,7 +79,7 @@ func TestCommand(t *testing.T) {
 	if err := watch.Start(); err != nil {
 		t.Fatal(err)
 	}
-	f := newFixture(t, "command")
+	f := newFixture(t, shared, "command")
 	f.registerAt(443, nil)
 	eventually(t, envtest.WaitTimeout, 0, "S01")
 	run("", 1, "S01 error: The Service of the APIService does not exist")

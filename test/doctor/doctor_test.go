@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -87,7 +88,7 @@ func TestFaults(t *testing.T) {
 			if tc.slow && testing.Short() {
 				t.Skip("skipped in short mode: the server notices the fault after a minute")
 			}
-			f := newFixture(t, fmt.Sprintf("f%d", i))
+			f := newFixture(t, shared, fmt.Sprintf("f%d", i))
 			tc.inject(f)
 			wait := envtest.WaitTimeout
 			if tc.slow || tc.later > 0 || len(tc.explains) > 2 {
@@ -167,8 +168,8 @@ func healthy(t *testing.T) {
 // TestHealthy: third-party APIs have no findings when kube-apiserver must have read all of them.
 // One of them delegates neither authentication nor authorization.
 func TestHealthy(t *testing.T) {
-	f := newFixture(t, "healthy")
-	f.pod()
+	f := newFixture(t, shared, "healthy")
+	f.pod(running)
 	f.register(serve(t, f.certificate(nil), f.healthy()), nil)
 	sample, err := shared.StartSampleAPIServer(t.Context())
 	f.must(err)
@@ -197,8 +198,14 @@ func TestHealthy(t *testing.T) {
 // is a process without a pod.
 func withPod(t *testing.T) {
 	t.Helper()
-	pod(t, envtest.Namespace, "kit", account)
-	_, err := shared.Client(t).CoreV1().Services(envtest.Namespace).Patch(t.Context(), envtest.ServiceName,
+	createPod(t, shared, pod(envtest.Namespace, "kit", account), corev1.PodStatus{})
+	selectPods(t, shared)
+}
+
+// selectPods makes the Service of the kit's server select the pod named kit.
+func selectPods(t *testing.T, e *envtest.Environment) {
+	t.Helper()
+	_, err := e.Client(t).CoreV1().Services(envtest.Namespace).Patch(t.Context(), envtest.ServiceName,
 		types.MergePatchType, []byte(`{"spec": {"selector": {"app": "kit"}}}`), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -209,15 +216,23 @@ func withPod(t *testing.T) {
 func TestPairs(t *testing.T) {
 	withPod(t)
 	for i, names := range [][2]string{
-		{"no RoleBinding", "expired certificate"},
+		{"RoleBinding in the wrong namespace", "expired certificate"},
 		{"no Service", "webhook without a Service"},
 		{"another CA", "insecure"},
+		{"CA that was created again", "selector without pods"},
+		{"certificate for another namespace", "priority of versions"},
+		{"plain HTTP", "CA that expires soon"},
+		{"redirect", "resource of a built-in group"},
+		{"log: policies not readable", "version not served"},
+		{"clock of the server", "policy with parameters of no kind"},
+		{"closed connections", "webhook with an expired CA"},
+		{"image that does not exist", "no resources"},
 	} {
 		t.Run(strings.Join(names[:], " and "), func(t *testing.T) {
 			var want []string
 			for j, name := range names {
 				at := slices.IndexFunc(faults, func(f fault) bool { return f.name == name })
-				faults[at].inject(newFixture(t, fmt.Sprintf("p%d-%d", i, j)))
+				faults[at].inject(newFixture(t, shared, fmt.Sprintf("p%d-%d", i, j)))
 				want = append(want, faults[at].id)
 			}
 			config := shared.Admin(t)
@@ -241,9 +256,18 @@ func TestPairs(t *testing.T) {
 
 // TestCatalogue checks that each entry of the catalogue has a fault.
 func TestCatalogue(t *testing.T) {
-	injected := []string{"P02", "P03", "P04"}
+	injected := []string{"P02"} // by TestAllowedNames
 	for _, f := range faults {
 		injected = append(append(injected, f.id), f.explains...)
+	}
+	for _, f := range trustFaults {
+		injected = append(append(injected, f.id), f.explains...)
+	}
+	for _, f := range networkFaults {
+		injected = append(injected, f.id)
+	}
+	for _, f := range clientFaults {
+		injected = append(injected, f.id)
 	}
 	for _, e := range doctor.Catalogue() {
 		if !slices.Contains(injected, e.ID) {
@@ -285,9 +309,11 @@ func TestPermissions(t *testing.T) {
 		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: []string{"list", "get"}}
 	}
 	report, err = diagnose(t.Context(), shared.User(t, "doctor", list("apiregistration.k8s.io", "apiservices"),
-		list("", "services", "pods", "namespaces", "configmaps"), list("discovery.k8s.io", "endpointslices"),
+		list("", "services", "pods", "namespaces", "configmaps", "resourcequotas"),
+		list("discovery.k8s.io", "endpointslices"),
 		list("rbac.authorization.k8s.io", "rolebindings"), list("apiextensions.k8s.io", "customresourcedefinitions"),
-		list("admissionregistration.k8s.io", "validatingwebhookconfigurations", "mutatingwebhookconfigurations"),
+		list("admissionregistration.k8s.io", "validatingwebhookconfigurations", "mutatingwebhookconfigurations",
+			"validatingadmissionpolicies"),
 		rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"},
 			Verbs: []string{"create"}}), 0)
 	if err != nil || len(report.Unread) > 0 || len(report.RootCauses) > 0 {

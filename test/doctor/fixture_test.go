@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -44,20 +43,21 @@ const (
 // fixture is what a fault is injected into: an API of its own group, with a CA and a namespace.
 type fixture struct {
 	*testing.T
+	env                   *envtest.Environment
 	client                kubernetes.Interface
 	apiServices           apiregistration.APIServiceInterface
 	namespace, group, dir string
 	ca                    *authority
 }
 
-func newFixture(t *testing.T, group string) *fixture {
+func newFixture(t *testing.T, e *envtest.Environment, group string) *fixture {
 	t.Helper()
-	client, err := apiregistration.NewForConfig(shared.Admin(t))
+	client, err := apiregistration.NewForConfig(e.Admin(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fixture{T: t, client: shared.Client(t), apiServices: client.APIServices(), namespace: shared.NewNamespace(t),
-		group: group + ".faults.example.com", dir: t.TempDir(), ca: newAuthority(t, time.Now().Add(time.Hour))}
+	return &fixture{T: t, env: e, client: e.Client(t), apiServices: client.APIServices(), namespace: e.NewNamespace(t),
+		group: group + ".faults.example.com", dir: t.TempDir(), ca: newAuthority(t, nil)}
 }
 
 // serverName is the name that kube-aggregator verifies.
@@ -87,10 +87,15 @@ func (f *fixture) service(spec corev1.ServiceSpec) {
 // registerAt creates an APIService and deletes it at the end of the test.
 func (f *fixture) registerAt(port int32, change func(*apiregistrationv1.APIServiceSpec)) {
 	f.Helper()
+	f.registerVersion("v1", port, change)
+}
+
+func (f *fixture) registerVersion(version string, port int32, change func(*apiregistrationv1.APIServiceSpec)) {
+	f.Helper()
 	a := &apiregistrationv1.APIService{
-		ObjectMeta: metav1.ObjectMeta{Name: "v1." + f.group},
+		ObjectMeta: metav1.ObjectMeta{Name: version + "." + f.group},
 		Spec: apiregistrationv1.APIServiceSpec{
-			Group: f.group, Version: "v1", GroupPriorityMinimum: 100, VersionPriority: 10, CABundle: f.ca.pem(),
+			Group: f.group, Version: version, GroupPriorityMinimum: 100, VersionPriority: 10, CABundle: f.ca.pem(),
 			Service: &apiregistrationv1.ServiceReference{Namespace: f.namespace, Name: serviceName, Port: &port},
 		},
 	}
@@ -104,15 +109,20 @@ func (f *fixture) registerAt(port int32, change func(*apiregistrationv1.APIServi
 }
 
 // slice creates an EndpointSlice of the Service.
-func (f *fixture) slice(portName string, ready bool) {
+func (f *fixture) slice(portName string, conditions discoveryv1.EndpointConditions) {
+	f.Helper()
+	f.sliceOf(serviceName, portName, conditions)
+}
+
+func (f *fixture) sliceOf(service, portName string, conditions discoveryv1.EndpointConditions) {
 	f.Helper()
 	_, err := f.client.DiscoveryV1().EndpointSlices(f.namespace).Create(f.Context(), &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Name: serviceName,
-			Labels: map[string]string{discoveryv1.LabelServiceName: serviceName}},
+		ObjectMeta: metav1.ObjectMeta{Name: service,
+			Labels: map[string]string{discoveryv1.LabelServiceName: service}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: &portName, Port: new(int32(443))}},
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.130.0.99"},
-			Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+			Conditions: conditions}},
 	}, metav1.CreateOptions{})
 	f.must(err)
 }
@@ -125,38 +135,63 @@ func clusterIP(port int32, selector map[string]string) corev1.ServiceSpec {
 // selector selects the pods of a fixture.
 var selector = map[string]string{"app": serviceName}
 
-// pod creates a pod with the label app and a ServiceAccount. No kubelet starts it.
-func pod(t *testing.T, namespace, app, serviceAccount string) *corev1.Pod {
-	t.Helper()
-	pods := shared.Client(t).CoreV1().Pods(namespace)
-	created, err := pods.Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: app, Labels: map[string]string{"app": app}},
+// pod returns a pod with the label app and a ServiceAccount.
+func pod(namespace, app, serviceAccount string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: app, Labels: map[string]string{"app": app}},
 		Spec: corev1.PodSpec{ServiceAccountName: serviceAccount,
 			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: new(true),
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 			Containers: []corev1.Container{{Name: "server", Image: "server", SecurityContext: &corev1.SecurityContext{
 				AllowPrivilegeEscalation: new(false),
 				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}}}},
-	}, metav1.CreateOptions{})
+	}
+}
+
+// createPod creates a pod with a status, and deletes it at the end of the test. No kubelet starts
+// it.
+func createPod(t *testing.T, e *envtest.Environment, pod *corev1.Pod, status corev1.PodStatus) {
+	t.Helper()
+	pods := e.Client(t).CoreV1().Pods(pod.Namespace)
+	created, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := pods.Delete(context.WithoutCancel(t.Context()), app, metav1.DeleteOptions{
+		if err := pods.Delete(context.WithoutCancel(t.Context()), pod.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: new(int64(0))}); err != nil && !apierrors.IsNotFound(err) {
 			t.Errorf("delete pod: %v", err)
 		}
 	})
-	return created
+	if created.Status = status; status.Phase == "" {
+		return
+	}
+	if _, err := pods.UpdateStatus(t.Context(), created, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // pod creates a pod of the Service, with a ServiceAccount that has no permissions.
-func (f *fixture) pod() *corev1.Pod {
+func (f *fixture) pod(status corev1.PodStatus, changes ...func(*corev1.Pod)) {
 	f.Helper()
 	_, err := f.client.CoreV1().ServiceAccounts(f.namespace).Create(f.Context(),
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: serviceName}}, metav1.CreateOptions{})
 	f.must(err)
-	return pod(f.T, f.namespace, serviceName, serviceName)
+	p := pod(f.namespace, serviceName, serviceName)
+	for _, change := range changes {
+		change(p)
+	}
+	createPod(f.T, f.env, p, status)
+}
+
+// running is the status of a pod that is ready, and waiting that of one whose container waits.
+var running = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.130.0.98",
+	PodIPs:     []corev1.PodIP{{IP: "10.130.0.98"}},
+	Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+
+func waiting(reason string) corev1.PodStatus {
+	return corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{Name: "server",
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "back-off"}}}}}
 }
 
 func (f *fixture) must(err error) {
@@ -179,12 +214,12 @@ func (f *fixture) atEnd(action func(context.Context) error) {
 func (f *fixture) apply(object string) {
 	f.Helper()
 	kubectl := envtest.Kubectl{Stdin: object}
-	_, stderr, err := kubectl.Run(f.Context(), shared, "create", "-f", "-")
+	_, stderr, err := kubectl.Run(f.Context(), f.env, "create", "-f", "-")
 	if err != nil {
 		f.Fatalf("%v: %s", err, stderr)
 	}
 	f.atEnd(func(ctx context.Context) error {
-		_, stderr, err := kubectl.Run(ctx, shared, "delete", "--ignore-not-found", "-f", "-")
+		_, stderr, err := kubectl.Run(ctx, f.env, "delete", "--ignore-not-found", "-f", "-")
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, stderr)
 		}

@@ -168,10 +168,10 @@ func (m member) found(severity Severity, format string, args ...any) Finding {
 // enough for certificates that are valid for a year.
 const dueWithin = 30 * 24 * time.Hour
 
-// due reports whether cert should be renewed, which is when at most within is left until it
-// expires. If within is 0, due uses 30 days or a third of the certificate's lifetime, whichever
+// Due reports whether cert should be renewed, which is when at most within is left until it
+// expires. If within is 0, Due uses 30 days or a third of the certificate's lifetime, whichever
 // is less.
-func due(cert *x509.Certificate, now time.Time, within time.Duration) bool {
+func Due(cert *x509.Certificate, now time.Time, within time.Duration) bool {
 	if within == 0 {
 		within = min(dueWithin, cert.NotAfter.Sub(certs.RenewAt(cert)))
 	}
@@ -202,7 +202,7 @@ func checkValidity(t *target) []Finding {
 				timeText(now))
 			f.Fix = "correct the clock of this machine, or of the machine that issued the certificate"
 			out = append(out, f)
-		case due(m.cert, now, t.opts.WarnWithin):
+		case Due(m.cert, now, t.opts.WarnWithin):
 			f := m.found(Warning, "expires at %s, in %s", timeText(m.cert.NotAfter), TimeLeft(m.cert.NotAfter.Sub(now)))
 			if m.cert.IsCA {
 				f.Fix = rotateCA
