@@ -4,6 +4,8 @@ package main
 
 import (
 	"flag"
+	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -21,7 +23,12 @@ func TestMain(m *testing.M) {
 // TestScripts checks that scaffold rejects invalid input before it writes anything.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata", RequireExplicitExec: true,
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": scripttest.Exits}})
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": scripttest.Exits},
+		Setup: func(env *testscript.Env) error {
+			cache, err := exec.Command("go", "env", "GOCACHE").Output()
+			env.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
+			return err
+		}})
 }
 
 func TestReference(t *testing.T) { scripttest.Reference(t, scaffold.NewCommand(), *update, nil) }

@@ -24,7 +24,8 @@ func NewCommand() *cobra.Command {
 
 The commands write the files of a kind once; from then on the files are yours, and no command
 overwrites them. Each command generates and compiles the code in a copy of the project, and changes
-the project only if that succeeds. If you run a command again, it changes nothing.`,
+the project only if that succeeds, and if none of the files that it writes changed meanwhile. If you
+run a command again, it changes nothing.`,
 		Example: `  # Create a project
   scaffold new --dir=../backup --module=git.example.org/platform/backup --group=backup.example.org --kind=BackupPlan
 
@@ -168,7 +169,7 @@ func newNewCommand() *cobra.Command {
 	return cmd
 }
 
-// onProject returns a RunE that runs do on the project of the working directory.
+// onProject returns a RunE that locks the project of the working directory and runs do on it.
 func onProject(do func(work, *project, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		dir, err := os.Getwd()
@@ -179,6 +180,11 @@ func onProject(do func(work, *project, []string) error) func(*cobra.Command, []s
 		if err != nil {
 			return err
 		}
+		unlock, err := p.lock()
+		if err != nil {
+			return err
+		}
+		defer unlock()
 		if err := p.checkVersion(ownVersion()); err != nil {
 			return err
 		}

@@ -56,6 +56,9 @@ func (p *project) path(elements ...string) string {
 	return filepath.Join(append([]string{p.dir, p.base}, elements...)...)
 }
 
+// file returns the path of a file by its name, which is relative to the module.
+func (p *project) file(name string) string { return filepath.Join(p.dir, name) }
+
 // pkg returns the import path of a package of the API.
 func (p *project) pkg(elements ...string) string {
 	all := []string{p.module}

@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +19,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/gofrs/flock"
 
 	"example.com/extension-apiserver/internal/gobuild"
 )
@@ -85,27 +89,18 @@ func (w work) output(dir string, env []string, name string, args ...string) ([]b
 }
 
 // change edits a copy of the project, generates and compiles the code there, and copies the result
-// back. If a step fails or is interrupted, the project stays unchanged.
+// back. If a step fails or is interrupted, or if another program changes a file of the result
+// meanwhile, the project stays unchanged. The caller holds the lock of the project.
 func (w work) change(p *project, what string, edit func(*project) error) error {
-	unlock, err := lock(p.dir)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	// A sibling directory, so that relative paths in go.mod stay valid.
 	stage, err := os.MkdirTemp(filepath.Dir(p.dir), "."+filepath.Base(p.dir)+"-scaffold-")
 	if err != nil {
 		return fmt.Errorf("copy the project: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(stage) }()
-	names, err := listed(p.dir)
+	began, err := p.copyTo(stage)
 	if err != nil {
 		return err
-	}
-	for _, name := range names {
-		if err := copyFile(filepath.Join(p.dir, name), filepath.Join(stage, name)); err != nil {
-			return err
-		}
 	}
 	staged := &project{dir: stage, base: p.base, module: p.module}
 	if err := edit(staged); err != nil {
@@ -117,44 +112,107 @@ func (w work) change(p *project, what string, edit func(*project) error) error {
 	if err := w.ctx.Err(); err != nil {
 		return errors.New("interrupted; nothing was changed")
 	}
-	return w.copyBack(p, stage, names, what)
+	result, err := p.compare(stage, began)
+	if err != nil {
+		return err
+	}
+	if err := p.copyBack(stage, result); err != nil {
+		return err
+	}
+	w.summary(what, result)
+	return nil
 }
 
-// lock prevents that two commands change a project at the same time.
-func lock(dir string) (unlock func(), err error) {
-	f, err := os.Open(dir)
+// lock prevents that two commands change a project at the same time. It returns an error if
+// another command holds the lock. The kernel releases the lock when the process exits.
+func (p *project) lock() (unlock func(), err error) {
+	lock := flock.New(p.dir, flock.SetFlag(os.O_RDONLY))
+	locked, err := lock.TryLock()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("lock %s: %w", p.dir, err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = f.Close()
-		return nil, fmt.Errorf("another scaffold command is running in %s", dir)
+	if !locked {
+		return nil, fmt.Errorf("another scaffold command is running in %s", p.dir)
 	}
 	// A command that was killed left its copy.
 	// the pattern is right
-	left, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+"-scaffold-*"))
+	left, _ := filepath.Glob(filepath.Join(filepath.Dir(p.dir), "."+filepath.Base(p.dir)+"-scaffold-*"))
 	for _, path := range left {
 		_ = os.RemoveAll(path)
 	}
-	return func() { _ = f.Close() }, nil
+	return func() { _ = lock.Close() }, nil
 }
 
-// listed returns the files that Git tracks or would track.
-func listed(dir string) ([]string, error) {
-	cmd := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-	cmd.Dir = dir
-	out, err := cmd.Output()
+// snapshot has the fingerprints of a project's files by name.
+type snapshot struct {
+	copied  map[string]string // the files that Git tracks or would track
+	ignored map[string]string // the files that Git ignores
+}
+
+// copyTo copies the files that Git tracks or would track to a directory, and returns what it
+// copied.
+func (p *project) copyTo(stage string) (snapshot, error) {
+	s := snapshot{copied: map[string]string{}, ignored: map[string]string{}}
+	names, err := p.listed("--cached", "--others")
 	if err != nil {
-		return nil, fmt.Errorf("git ls-files in %s: %w; a project must be a Git repository; run: git init", dir,
-			err)
+		return s, err
 	}
-	var names []string
-	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		if name != "" && exists(filepath.Join(dir, name)) && !slices.Contains(names, name) {
-			names = append(names, name)
+	for _, name := range names {
+		to := filepath.Join(stage, name)
+		if err := copyFile(p.file(name), to); err != nil {
+			return s, err
+		}
+		if s.copied[name], err = fingerprint(to); err != nil {
+			return s, err
 		}
 	}
-	return names, nil
+	// A team may ignore generated code, which the command writes too.
+	if names, err = p.listed("--others", "--ignored"); err != nil {
+		return s, err
+	}
+	for _, name := range names {
+		if top, _, _ := strings.Cut(name, "/"); slices.Contains(outputs, top) {
+			continue
+		}
+		if sum, err := fingerprint(p.file(name)); err == nil { // a file that cannot be read is no generated code
+			s.ignored[name] = sum
+		}
+	}
+	return s, nil
+}
+
+// fingerprint identifies the content of a file, or the target of a symbolic link. It is empty if
+// nothing exists at the path.
+func fingerprint(path string) (string, error) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case err != nil:
+		return "", err
+	case info.Mode()&fs.ModeSymlink != 0:
+		target, err := os.Readlink(path)
+		return "link to " + target, err
+	case !info.Mode().IsRegular():
+		return info.Mode().Type().String(), nil
+	}
+	data, err := os.ReadFile(path)
+	return fmt.Sprintf("%x", sha256.Sum256(data)), err
+}
+
+// listed returns the existing files that git ls-files prints with the flags.
+func (p *project) listed(flags ...string) ([]string, error) {
+	cmd := exec.Command("git", append([]string{"ls-files", "-z", "--exclude-standard"}, flags...)...)
+	cmd.Dir = p.dir
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("git ls-files in %s: %w; a project must be a Git repository; run: git init", p.dir,
+			err)
+	}
+	names := slices.Sorted(strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00"))
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool {
+		return name == "" || !exists(p.file(name))
+	}), nil
 }
 
 func copyFile(from, to string) error {
@@ -185,10 +243,7 @@ func (w work) generate(p *project) error {
 	if p.owned() {
 		scripts, types = filepath.Join(p.dir, "kit", "scripts"), "apis=openapi"
 	}
-	// Without flags in the environment, use those of make, so that Go does not compile everything
-	// twice.
-	env := []string{"ROOT=" + p.dir, "GOFLAGS=" + cmp.Or(os.Getenv("GOFLAGS"), gobuild.Flags) + " -buildvcs=false",
-		"CGO_ENABLED=" + cmp.Or(os.Getenv("CGO_ENABLED"), "0")}
+	env := append(goEnv(), "ROOT="+p.dir)
 	if err := w.step("Generating code", func() error {
 		return w.run(p.dir, env, "bash", filepath.Join(scripts, "generate.sh"), types)
 	}); err != nil {
@@ -224,6 +279,13 @@ func (w work) generate(p *project) error {
 	})
 }
 
+// goEnv returns variables for go commands. Without flags in the environment, they use those of make,
+// so that Go does not compile everything twice.
+func goEnv() []string {
+	return []string{"GOFLAGS=" + cmp.Or(os.Getenv("GOFLAGS"), gobuild.Flags) + " -buildvcs=false",
+		"CGO_ENABLED=" + cmp.Or(os.Getenv("CGO_ENABLED"), "0")}
+}
+
 // server returns the name of the command that serves the API.
 func (p *project) server() string {
 	if !p.owned() {
@@ -238,59 +300,82 @@ func (p *project) server() string {
 	return filepath.Base(p.module)
 }
 
-// copyBack copies the changes to the project. api.go, which lists what is served, comes last.
-func (w work) copyBack(p *project, stage string, before []string, what string) error {
-	after, err := walk(stage)
+// result lists the files that a command creates, changes and deletes.
+type result struct{ created, changed, deleted []string }
+
+// compare returns how the stage differs from what was copied to it. It returns an error if another
+// program changed one of these files in the project since then.
+func (p *project) compare(stage string, began snapshot) (result, error) {
+	var r result
+	names, err := walk(stage)
 	if err != nil {
-		return err
+		return r, err
 	}
-	last := filepath.Join(p.base, "api.go")
-	after = append(slices.DeleteFunc(after, func(name string) bool { return name == last }), last)
-	var created, changed, deleted []string
-	for _, name := range after {
-		from, to := filepath.Join(stage, name), filepath.Join(p.dir, name)
-		have, haveErr := os.ReadFile(to)
-		want, err := os.ReadFile(from)
+	names = slices.AppendSeq(names, maps.Keys(began.copied))
+	slices.Sort(names)
+	var conflicts []string
+	for _, name := range slices.Compact(names) {
+		before := cmp.Or(began.copied[name], began.ignored[name])
+		want, err := fingerprint(filepath.Join(stage, name))
+		if err != nil {
+			return r, err
+		}
+		have, err := fingerprint(p.file(name))
+		if err != nil {
+			return r, err
+		}
 		switch {
-		case err != nil:
-			return err
-		case haveErr == nil && bytes.Equal(have, want):
-			continue
-		case haveErr == nil:
-			changed = append(changed, name)
+		case want == before || want == have:
+		case have != before:
+			conflicts = append(conflicts, name)
+		case want == "":
+			r.deleted = append(r.deleted, name)
+		case have == "":
+			r.created = append(r.created, name)
 		default:
-			created = append(created, name)
+			r.changed = append(r.changed, name)
 		}
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil { //nolint:gosec // as Git makes it
+	}
+	if len(conflicts) > 0 {
+		return r, fmt.Errorf("write %s: changed while the command ran; nothing was written; run the command again",
+			strings.Join(conflicts, ", "))
+	}
+	return r, nil
+}
+
+// copyBack makes the changes in the project. api.go, which lists what is served, comes last of the
+// files that are written.
+func (p *project) copyBack(stage string, r result) error {
+	last := filepath.Join(p.base, "api.go")
+	names := slices.Concat(r.created, r.changed)
+	if i := slices.Index(names, last); i >= 0 {
+		names = append(slices.Delete(names, i, i+1), last)
+	}
+	for _, name := range names {
+		if err := os.MkdirAll(filepath.Dir(p.file(name)), 0o755); err != nil { //nolint:gosec // as Git makes it
 			return err
 		}
-		if err := os.Rename(from, to); err != nil {
+		if err := os.Rename(filepath.Join(stage, name), p.file(name)); err != nil {
 			return err
 		}
 	}
-	for _, name := range before {
-		if slices.Contains(after, name) {
-			continue
-		}
-		deleted = append(deleted, name)
-		if err := os.Remove(filepath.Join(p.dir, name)); err != nil {
+	for _, name := range r.deleted {
+		if err := os.Remove(p.file(name)); err != nil {
 			return err
 		}
-		for dir := filepath.Dir(name); dir != "." && os.Remove(
-			filepath.Join(p.dir, dir)) == nil; dir = filepath.Dir(dir) {
+		for dir := filepath.Dir(name); dir != "." && os.Remove(p.file(dir)) == nil; dir = filepath.Dir(dir) {
 			continue
 		}
 	}
-	w.summary(what, created, changed, deleted)
 	return nil
 }
 
-func (w work) summary(what string, created, changed, deleted []string) {
+func (w work) summary(what string, r result) {
 	fmt.Fprintf(w.out, "%s\n", what)
 	for _, list := range []struct {
 		verb  string
 		names []string
-	}{{"created", created}, {"changed", changed}, {"deleted", deleted}} {
+	}{{"created", r.created}, {"changed", r.changed}, {"deleted", r.deleted}} {
 		var generated int
 		for _, name := range list.names {
 			if base := filepath.Base(name); strings.HasPrefix(base, "zz_generated.") ||
@@ -307,7 +392,10 @@ func (w work) summary(what string, created, changed, deleted []string) {
 	}
 }
 
-// walk returns the files of a directory, except build output.
+// outputs are the folders of a project with build output, and .git.
+var outputs = []string{"bin", ".git", ".run", ".kind"}
+
+// walk returns the files of a directory, except those in outputs.
 func walk(dir string) ([]string, error) {
 	var names []string
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -319,7 +407,7 @@ func walk(dir string) ([]string, error) {
 			return err
 		}
 		switch {
-		case entry.IsDir() && slices.Contains([]string{"bin", ".git", ".run", ".kind"}, name):
+		case entry.IsDir() && slices.Contains(outputs, name):
 			return fs.SkipDir
 		case !entry.IsDir():
 			names = append(names, name)
