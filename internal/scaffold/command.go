@@ -236,7 +236,13 @@ func newKindCommand() *cobra.Command {
 	del := &cobra.Command{
 		Use:   "delete KIND",
 		Short: "Delete a kind and its files",
-		Example: `  # Delete the kind BackupPlan
+		Long: `Delete a kind and its files: type, validation, storage, tests, client, example object and
+controller. If other code uses the kind, the command lists all uses and changes nothing.
+
+Objects that are stored stay in etcd, and a server without the kind cannot delete them. Before you
+roll out that server, delete them in each cluster, with the kubectl command that this command prints.`,
+		Example: `  # Delete the stored objects of the kind BackupPlan, and the kind
+  kubectl delete backupplans.backup.example.org --all --all-namespaces
   scaffold kind delete BackupPlan`,
 		Args: cobra.ExactArgs(1),
 		RunE: onProject(func(w work, p *project, args []string) error {

@@ -255,12 +255,41 @@ func (w work) deleteKind(p *project, group, kind string) error {
 	if problems = append(problems, checkTools()...); len(problems) > 0 {
 		return errors.Join(problems...)
 	}
-	message := "Deleted kind " + kind + "."
 	if k.Source == "" {
-		message += " Stored objects stay in etcd; delete them before you roll out the server."
+		fmt.Fprintf(w.out, "Objects that are stored stay in etcd. Before you roll out the server without the kind, delete "+
+			"them in each cluster: kubectl delete %s\n", k.allObjects(g.Group))
 	}
-	return w.change(p, message,
+	gone, err := p.removal(g.Group, pkg, k, versions)
+	if err != nil {
+		return err
+	}
+	if err := w.checkUses(p, gone, kind); err != nil {
+		return err
+	}
+	return w.change(p, "Deleted kind "+kind+".",
 		func(p *project) error { return p.deleteKind(g.Group, pkg, k, versions) })
+}
+
+// checkUses returns an error if other code uses a kind that is to be deleted.
+func (w work) checkUses(p *project, gone *removal, kind string) error {
+	var uses []string
+	err := w.step("Finding uses of the kind", func() (err error) {
+		uses, err = w.uses(p, gone)
+		return err
+	})
+	if err == nil && len(uses) > 0 {
+		err = fmt.Errorf("delete kind %s: other code uses it; nothing was changed; change these lines first:\n%s", kind,
+			strings.Join(uses, "\n"))
+	}
+	return err
+}
+
+// allObjects returns the arguments with which kubectl delete deletes all objects of a kind.
+func (k Kind) allObjects(g Group) string {
+	if k.Namespaced {
+		return k.Plural + "." + g.Name + " --all --all-namespaces"
+	}
+	return k.Plural + "." + g.Name + " --all"
 }
 
 // find returns a kind and its package, or no package if the kind does not exist.
@@ -296,10 +325,11 @@ func (p *project) kindsOf(g served, version string) ([]string, error) {
 	return out, nil
 }
 
-func (p *project) deleteKind(g Group, pkg string, k Kind, versions []string) error {
+// removal returns what the deletion of a kind removes.
+func (p *project) removal(g Group, pkg string, k Kind, versions []string) (*removal, error) {
 	api, kinds, err := p.kindList(g)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	imports := api.imports()
 	n := slices.IndexFunc(kinds.Elts, func(e ast.Expr) bool {
@@ -307,33 +337,43 @@ func (p *project) deleteKind(g Group, pkg string, k Kind, versions []string) err
 		return ok && imports[alias] == pkg
 	})
 	if n < 0 {
-		return fmt.Errorf("%s: no line of the kind %s", p.shown(api.path), k.Kind)
+		return nil, fmt.Errorf("%s: no line of the kind %s", p.shown(api.path), k.Kind)
 	}
-	if err := errors.Join(api.remove(kinds, n), api.unimport(pkg), api.write(), p.unlistKind(g, k),
-		p.unlistActions(k), p.removeComponent(filepath.Base(p.controllerManifests(k)))); err != nil {
-		return err
-	}
-	// Generated code of the deleted kind would not compile, so all of it is generated again.
-	doomed := []string{
-		filepath.Join(p.dir, strings.TrimPrefix(pkg, p.module+"/")), p.path("apis", "client"),
-		p.path("objects", k.Package()+".yaml"), p.controller(k), p.controllerManifests(k),
+	r := &removal{
+		api: api, kinds: kinds, n: n, clients: p.path("apis", "client"), group: g.Package,
+		paths: []string{
+			p.file(strings.TrimPrefix(pkg, p.module+"/")), p.path("objects", k.Package()+".yaml"), p.controller(k),
+			p.controllerManifests(k),
+		},
 	}
 	for _, version := range append([]string{""}, versions...) {
 		file, err := p.kindFile(g, version, k.Kind)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if file == "" {
 			continue
 		}
-		base := strings.TrimSuffix(file, ".go")
-		more, err := filepath.Glob(base + "_*.go")
+		more, err := filepath.Glob(strings.TrimSuffix(file, ".go") + "_*.go")
 		if err != nil {
-			return err
+			return nil, err
 		}
-		doomed = append(append(doomed, file), more...)
+		r.paths = append(append(r.paths, file), more...)
 	}
-	for _, path := range doomed {
+	return r, nil
+}
+
+func (p *project) deleteKind(g Group, pkg string, k Kind, versions []string) error {
+	r, err := p.removal(g, pkg, k, versions)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(r.api.remove(r.kinds, r.n), r.api.unimport(pkg), r.api.write(), p.unlistKind(g, k),
+		p.unlistActions(k), p.removeComponent(filepath.Base(p.controllerManifests(k)))); err != nil {
+		return err
+	}
+	// Generated code of the deleted kind would not compile, so all of it is generated again.
+	for _, path := range append(r.paths, r.clients) {
 		if err := os.RemoveAll(path); err != nil {
 			return err
 		}
