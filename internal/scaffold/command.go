@@ -329,6 +329,12 @@ func newGroupCommand() *cobra.Command {
 	rename := &cobra.Command{
 		Use:   "rename GROUP NEW",
 		Short: "Rename a group that has no stored objects",
+		Long: `Rename a group in all files of the project, except those in kit/. Go packages and clients keep
+their names.
+
+For users, the renamed group is another API. The server does not find objects that are stored under
+the old name, and APIServices, roles and manifests elsewhere still have it. The page
+docs/build/versions-and-conversion.md of the kit has the steps for a cluster.`,
 		Example: `  # Rename the group backup.example.org
   scaffold group rename backup.example.org backup.platform.example.org`,
 		Args: cobra.ExactArgs(2),
