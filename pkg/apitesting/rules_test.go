@@ -3,6 +3,7 @@
 package apitesting_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -24,13 +25,19 @@ func TestRulesDefaults(t *testing.T) {
 		return &v1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "w", ResourceVersion: "5"},
 			Spec: v1.WidgetSpec{Model: model}}
 	}
+	kind := widget.Kind
+	kind.Validate = func(_ context.Context, obj, old *v1.Widget) field.ErrorList {
+		if old != nil && !cmp.Equal(old.Spec.Replicas, obj.Spec.Replicas) {
+			return field.ErrorList{field.Forbidden(field.NewPath("spec", "replicas"), "it is immutable")}
+		}
+		return nil
+	}
 	defaulted := newWidget("pendulum")
 	v1.SetObjectDefaults_Widget(defaulted)
 	if cmp.Equal(newWidget("pendulum"), defaulted) {
 		t.Fatal("a widget has no defaults")
 	}
-	for version, rules := range apitesting.Rules(t, widget.Kind.NewStorage, install.AddToScheme,
-		validation.AddToScheme) {
+	for version, rules := range apitesting.Rules(t, kind.NewStorage, install.AddToScheme, validation.AddToScheme) {
 		for name, validate := range map[string]func(obj *v1.Widget) field.ErrorList{
 			"create": func(obj *v1.Widget) field.ErrorList { return rules.Create(obj) },
 			"update": func(obj *v1.Widget) field.ErrorList { return rules.Update(obj, defaulted) },
