@@ -56,18 +56,18 @@ func TestEventShares(t *testing.T) {
 						if n := sending.Add(1); n > most {
 							t.Errorf("%d watches send the object, want at most %d", n, most)
 						}
-						time.Sleep(time.Second)
+						<-time.After(time.Second)
 						sending.Add(-1)
 						_, _ = w.Write(nil)
 						sent.Add(1)
-						time.Sleep(time.Minute) // without the memory
+						<-time.After(time.Minute) // without the memory
 					})
 				}
-				time.Sleep(time.Minute)
+				<-time.After(time.Minute)
 				if n := sent.Load(); n != watches {
 					t.Errorf("%d watches have sent the object, want %d", n, watches)
 				}
-				time.Sleep(time.Minute)
+				<-time.After(time.Minute)
 				if used := m.budget.InUse(); used != 0 {
 					t.Errorf("%d bytes are in use after the watches", used)
 				}

@@ -51,7 +51,7 @@ func TestReplays(t *testing.T) {
 					if tc.current {
 						utilflowcontrol.WatchInitialized(req.Context())
 					}
-					time.Sleep(2 * longTurn)
+					<-time.After(2 * longTurn)
 					for tc.refused {
 						_, err := m.turns.enter("ann")
 						tc.refused = err == nil
@@ -72,7 +72,7 @@ func TestReplays(t *testing.T) {
 				if got.Code != http.StatusOK {
 					t.Errorf("got %d %s", got.Code, got.Body)
 				}
-				time.Sleep(2 * time.Second)
+				<-time.After(2 * time.Second)
 				if used := m.turns.budget.InUse(); used != 0 {
 					t.Errorf("%d turns are in use after the watch", used)
 				}
@@ -114,7 +114,7 @@ func serveWatch(t *testing.T, m *Memory, query string, handler http.HandlerFunc)
 	w := httptest.NewRecorder()
 	newLongRunning(&caller{}).WithWatchLimit(handler, m, testCodecs).ServeHTTP(w, httptest.NewRequestWithContext(
 		utilflowcontrol.WithInitializationSignal(ctx, seat), http.MethodGet, "/?"+query, nil))
-	time.Sleep(time.Nanosecond) // until seat.Wait has returned
+	<-time.After(time.Nanosecond) // until seat.Wait has returned
 	if atOnce := left == 0; atOnce != (query == "resourceVersion=5") {
 		t.Errorf("%q: the watch left its seat after %s", query, left)
 	}

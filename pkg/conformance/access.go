@@ -125,7 +125,7 @@ func (t *Target) checkPermissions(f *discovered) error {
 	for _, verb := range f.resource.Verbs {
 		for _, rule := range t.Permissions {
 			if permits(rule, verb, f.gvr.GroupResource()) {
-				problems = append(problems, fmt.Errorf("Permissions has %s %s: checks withhold this permission from their users",
+				problems = append(problems, fmt.Errorf("the permissions include %s %s, which checks withhold from their users",
 					verb, f.gvr.GroupResource()))
 			}
 		}

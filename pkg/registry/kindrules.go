@@ -107,7 +107,8 @@ func (r rules[T]) checkFinalizers(finalizers, old []string) field.ErrorList {
 	if !r.losesFinalizers || slices.Equal(finalizers, old) {
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "finalizers"), "the source does not store finalizers")}
+	path := field.NewPath("metadata", "finalizers")
+	return field.ErrorList{field.Forbidden(path, "the source does not store finalizers")}
 }
 
 // handwritten returns the errors of validate that the old object does not have, with the paths of

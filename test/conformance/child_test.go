@@ -49,7 +49,7 @@ func TestChild(t *testing.T) {
 		target := target
 		target.Permissions = []rbacv1.PolicyRule{rule("workshop.example.com", "*", "approve", "list")}
 		_, err := conformance.Execute(t.Context(), target)
-		if want := "Permissions has list widgets.workshop.example.com"; err == nil || !strings.Contains(err.Error(), want) {
+		if want := "the permissions include list widgets.workshop.example.com"; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got the error %v, want %q", err, want)
 		}
 	})

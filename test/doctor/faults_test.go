@@ -272,8 +272,8 @@ versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {ty
 	{name: "policy with parameters of no kind", id: "W03", inject: func(f *fixture) {
 		f.register(serve(f.T, f.certificate(nil), f.healthy()), nil)
 		f.apply(fmt.Sprintf(`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy,
-metadata: {name: %[1]s}, spec: {paramKind: {apiVersion: gone.example.com/v1, kind: Limit}, matchConstraints: {resourceRules: [
-{apiGroups: [%[1]s], apiVersions: ["*"], operations: [CREATE], resources: ["*"]}]}, validations: [{expression: "true"}]}}`,
+metadata: {name: %[1]s}, spec: {
+paramKind: {apiVersion: gone.example.com/v1, kind: Limit}, matchConstraints: {resourceRules: [{apiGroups: [%[1]s], apiVersions: ["*"], operations: [CREATE], resources: ["*"]}]}, validations: [{expression: "true"}]}}`,
 			f.group))
 	}},
 	{name: "namespace in Terminating", id: "S06", explains: []string{"A01", "D07", "N01"}, inject: func(f *fixture) {

@@ -153,7 +153,8 @@ func silent(t *testing.T) int32 {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Close(fd) })
-	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, 0)); err != nil {
+	loopback := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
+	if err := errors.Join(unix.Bind(fd, loopback), unix.Listen(fd, 0)); err != nil {
 		t.Fatal(err)
 	}
 	address, err := unix.Getsockname(fd)
