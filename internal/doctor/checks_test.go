@@ -41,6 +41,9 @@ func broken(t *testing.T, reason, message string, names ...string) *Facts {
 
 var disallowed = []LogLine{{"demo/a", "server", "x509: subject with cn=a is not in the allowed list"}}
 
+var untrusting = []LogLine{{"demo/a", "server", `configmaps "extension-apiserver-authentication" is forbidden: ` +
+	`User "system:serviceaccount:demo:a" cannot get resource "configmaps"`}}
+
 func TestChecks(t *testing.T) {
 	const noService = `service/widgets in "demo" is not present`
 	for name, tc := range map[string]struct {
@@ -72,6 +75,16 @@ func TestChecks(t *testing.T) {
 			}},
 		"a log shows why": {reason: "FailedDiscoveryCheck", text: "bad status from https://a: 401",
 			want: "P01 > D03 A01", change: func(f *Facts) { f.Backends[clustertest.Service].Logs = disallowed }},
+		"a log shows a permission that is granted since": {reason: "FailedDiscoveryCheck",
+			text: "bad status from https://a: 401", want: "D03 > A01", change: func(f *Facts) {
+				f.Backends[clustertest.Service].Logs = untrusting
+				f.Accounts = []Account{{Namespace: "demo", Name: "a", Reviewed: true}}
+			}},
+		"a log shows a permission that was not reviewed": {reason: "FailedDiscoveryCheck",
+			text: "bad status from https://a: 401", want: "R01 > D03 A01", change: func(f *Facts) {
+				f.Backends[clustertest.Service].Logs = untrusting
+				f.Accounts = []Account{{Namespace: "demo", Name: "a"}}
+			}},
 		"a log shows a problem without a symptom": {reason: "FailedDiscoveryCheck", text: "connect: connection refused",
 			want: "S06 > A01", change: func(f *Facts) { f.Backends[clustertest.Service].Logs = disallowed }},
 		"of another API": {reason: "FailedDiscoveryCheck", text: "bad status from https://a: 401",

@@ -88,7 +88,7 @@ func checkLogs(f *Facts) []Finding {
 		}
 		var out []Finding
 		for _, line := range b.Logs {
-			found := recognized(a, classify(inLog, line.Text), line.Text)
+			found := slices.DeleteFunc(recognized(a, classify(inLog, line.Text), line.Text), f.isGranted)
 			for i := range found {
 				found[i].fromLog = true
 				found[i].Evidence = []string{fmt.Sprintf("log of the container %s of the pod %s: %s", line.Container,
@@ -98,6 +98,15 @@ func checkLogs(f *Facts) []Finding {
 		}
 		return out
 	})
+}
+
+// isGranted reports whether the permission that a server lacked when it logged the finding is
+// granted since.
+func (f *Facts) isGranted(found Finding) bool {
+	i := slices.IndexFunc(f.Accounts, func(a Account) bool { return a.object() == found.Object })
+	return i >= 0 && f.Accounts[i].Reviewed &&
+		slices.ContainsFunc(permissions, func(p Permission) bool { return p.ID == found.ID }) &&
+		!slices.ContainsFunc(f.Accounts[i].Denied, func(p Permission) bool { return p.ID == found.ID })
 }
 
 // broken reports whether the API does not work for kube-apiserver, or for a user with permissions.

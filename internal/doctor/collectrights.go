@@ -86,6 +86,7 @@ func (c *collector) readAccount(ctx context.Context, a *Account) {
 			a.Denied = append(a.Denied, p)
 		}
 	}
+	a.Reviewed = true
 	if slices.ContainsFunc(a.Denied, func(p Permission) bool { return p.ID == "R01" }) {
 		c.readElsewhereBound(ctx, a)
 	}

@@ -93,6 +93,8 @@ type Response struct {
 type Account struct {
 	Namespace, Name string
 	APIServices     []string
+	// Reviewed means that Denied is complete.
+	Reviewed bool
 	// Denied are the permissions that it lacks.
 	Denied []Permission
 	// ElsewhereBound are RoleBindings for the trusted front-proxy CA that are not in kube-system.

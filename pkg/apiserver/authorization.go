@@ -102,7 +102,7 @@ func (*delegatedAuthorizer) EvaluateConditions(
 // errUnauthorizable is the error for the caller. The cause is only logged, because it contains
 // the address of kube-apiserver.
 var errUnauthorizable = errors.New(
-	"authorization check failed: kube-apiserver did not respond; try again, or see the log of this server")
+	"authorization check failed: kube-apiserver made no decision; try again, or see the log of this server")
 
 // Authorize implements authorizer.Authorizer.
 func (d *delegatedAuthorizer) Authorize(ctx context.Context,

@@ -125,7 +125,7 @@ var faults = []fault{
 			s.CABundle = newAuthority(f.T, nil).pem()
 		})
 	}},
-	{name: "CA that was created again", id: "K14", explains: []string{"A01"}, repaired: true, inject: func(f *fixture) {
+	{name: "CA that was created again", id: "K14", explains: []string{"A01"}, inject: func(f *fixture) {
 		f.register(serve(f.T, f.certificate(nil), f.healthy()), func(s *apiregistrationv1.APIServiceSpec) {
 			s.CABundle = newAuthority(f.T, func(c *x509.Certificate) { c.Subject = f.ca.certificate.Subject }).pem()
 		})

@@ -255,11 +255,12 @@ func (f *fixture) revokeDelegator() {
 // permissions.
 func (f *fixture) awaitReview() {
 	f.Helper()
-	user := envtest.NewEndpoint(f.T, shared.User(f.T, "reviewed"))
+	user := envtest.NewEndpoint(f.T, shared.User(f.T, "reviewed", rbacv1.PolicyRule{
+		APIGroups: []string{"workshop.example.com"}, Resources: []string{"widgets"}, Verbs: []string{"list"}}))
 	shared.Eventually(f.T, "a request that the server cannot authorize", envtest.WaitTimeout,
 		func(context.Context) error {
 			response := user.Do(f.T, http.MethodGet, "/apis/workshop.example.com/v1/widgets", nil, nil)
-			if !strings.Contains(string(response.Body), "subjectaccessreviews") {
+			if !strings.Contains(string(response.Body), "authorization check failed") {
 				return fmt.Errorf("got %d: %s", response.Status, response.Body)
 			}
 			return nil

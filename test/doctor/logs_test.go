@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"example.com/extension-apiserver/pkg/envtest"
 )
@@ -40,9 +42,11 @@ func startKubelet(t *testing.T, e *envtest.Environment, log func(pod string) str
 			t.Errorf("delete node: %v", err)
 		}
 	})
-	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
-	node.Status.DaemonEndpoints.KubeletEndpoint.Port = portOf(t, server.Listener)
-	if _, err := nodes.UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+	// The controllers also write the node.
+	status := fmt.Appendf(nil, `{"status": {"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+"daemonEndpoints": {"kubeletEndpoint": {"Port": %d}}}}`, portOf(t, server.Listener))
+	if _, err := nodes.Patch(t.Context(), node.Name, types.MergePatchType, status, metav1.PatchOptions{},
+		"status"); err != nil {
 		t.Fatal(err)
 	}
 	return node.Name

@@ -40,7 +40,7 @@ func TestWidgetStorageMigration(t *testing.T) {
 		if version := storedVersion(t, store, key); version != gv.Version {
 			t.Fatalf("stored as %s, want %s, as an older server had it", version, gv.Version)
 		}
-		runDocumented(t, shared, "build/versions-and-conversion.md", `kubectl get \S+ --all-namespaces .*`)
+		runDocumented(t, shared, "build/versions-and-conversion.md", `kubectl get \S+ --all-namespaces .* kubectl replace .*`)
 		if version := storedVersion(t, store, key); version != install.GroupVersions()[0].Version {
 			t.Errorf("stored as %s after the migration from %s, want %s", version, gv.Version,
 				install.GroupVersions()[0].Version)
