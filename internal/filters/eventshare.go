@@ -24,7 +24,8 @@ const encodedCost, copiedCost = 8, 6 * encodedCost
 type eventShare struct {
 	memory   *Memory
 	req      *http.Request
-	giveBack func() // nil if the watch has no share
+	giveBack func()        // nil if the watch has no share
+	initial  *initialShare // nil if the watch has no memory for its initial events
 }
 
 type eventShareKey struct{}
@@ -39,6 +40,10 @@ func shareOf(ctx context.Context) *eventShare {
 func (s *eventShare) take(cost int64) (err error) {
 	if s == nil || cost <= placeCost {
 		return nil
+	}
+	// All initial events are written. A request that has a share must not wait for another.
+	if s.initial != nil {
+		s.initial.release()
 	}
 	s.release()
 	s.giveBack, err = s.memory.takeShare(s.req, min(cost, s.memory.perUser))
@@ -95,6 +100,7 @@ func (w *eventWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *eventWriter) Write(p []byte) (int, error) {
 	defer w.share.release()
+	defer w.share.initial.written()
 	w.written(len(p))
 	return w.ResponseWriter.Write(p)
 }

@@ -8,13 +8,11 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
@@ -34,7 +32,7 @@ func (m *Memory) initialize(handler http.Handler, w http.ResponseWriter, req *ht
 	}
 	// Waiting watches hold seats of priority and fairness, for which other requests wait. Their
 	// number is limited per user.
-	leave, pause := turn, laterPause
+	leave := turn
 	if sendsObjects {
 		place, err := m.watches.Take(req.Context(), userName(req))
 		if err != nil {
@@ -42,7 +40,7 @@ func (m *Memory) initialize(handler http.Handler, w http.ResponseWriter, req *ht
 				"too many watches of this user are starting", 2), m.serializer)
 			return
 		}
-		leave, pause = func() { turn(); place() }, initialPause
+		leave = func() { turn(); place() }
 	}
 	giveBack, err := m.take(req, cost, m.perUser)
 	if err == nil {
@@ -55,17 +53,17 @@ func (m *Memory) initialize(handler http.Handler, w http.ResponseWriter, req *ht
 		responsewriters.RespondWithError(w, req, err, m.serializer)
 		return
 	}
-	var released atomic.Bool
 	release := sync.OnceFunc(func() {
-		released.Store(true)
 		giveBack()
 		leave()
 	})
 	defer release()
 	defer time.AfterFunc(maxInitial, release).Stop()
-	sent := &initialWriter{ResponseWriter: w, release: release, released: &released, pause: pause}
-	ctx := utilflowcontrol.WithInitializationSignal(req.Context(), &initialSignal{req.Context(), sent})
-	handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(sent), req.WithContext(ctx))
+	initial := &initialShare{ctx: req.Context(), release: release}
+	if share := shareOf(req.Context()); share != nil {
+		share.initial = initial
+	}
+	handler.ServeHTTP(w, req.WithContext(utilflowcontrol.WithInitializationSignal(req.Context(), initial)))
 }
 
 // initialEvents reports whether a watch sends the existing objects. Like the library, it treats
@@ -80,58 +78,52 @@ func initialEvents(query url.Values) bool {
 	return len(send) > 0 && send[0] != "false" && send[0] != "0"
 }
 
-// initialSignal implements utilflowcontrol.InitializationSignal. The storage signals when all
-// initial events are on their way to the client.
-type initialSignal struct {
-	ctx context.Context // with the signal of priority and fairness
-	w   *initialWriter
+// initialShare is the memory that a watch has for its initial events. The watch gives it back when
+// the storage has sent all of them and the handler has written all of them. A watch over WebSocket,
+// whose writes are not events, gives it back after maxInitial. initialShare implements
+// utilflowcontrol.InitializationSignal. The methods of nil do nothing.
+type initialShare struct {
+	ctx     context.Context //nolint:containedctx // with the signal of priority and fairness
+	release func()
+
+	mutex sync.Mutex
+	// sent is true when the storage has sent all initial events. unwritten is the number of these
+	// that the handler has not written.
+	sent      bool
+	unwritten int
 }
 
-func (s *initialSignal) Signal() {
-	s.w.signalled.Store(true)
-	time.AfterFunc(s.w.pause, s.w.releaseIdle)
+// expect adds initial events that the storage has sent.
+func (s *initialShare) expect(events int) {
+	if s != nil {
+		s.count(events, false)
+	}
+}
+
+// written follows each event that the handler has written. The initial ones are the first.
+func (s *initialShare) written() {
+	if s != nil {
+		s.count(-1, false)
+	}
+}
+
+// Signal implements utilflowcontrol.InitializationSignal. The storage calls it when it has sent all
+// initial events.
+func (s *initialShare) Signal() {
+	s.count(0, true)
 	utilflowcontrol.WatchInitialized(s.ctx)
 }
 
+func (s *initialShare) count(events int, sent bool) {
+	s.mutex.Lock()
+	s.unwritten = max(0, s.unwritten+events)
+	s.sent = s.sent || sent
+	over := s.sent && s.unwritten == 0
+	s.mutex.Unlock()
+	if over {
+		s.release()
+	}
+}
+
 // Wait does nothing. Priority and fairness waits for its own signal.
-func (s *initialSignal) Wait() {}
-
-// initialWriter releases the memory of a watch when its initial events have been written. The
-// library flushes when it has no more events to write.
-type initialWriter struct {
-	http.ResponseWriter
-	release  func()
-	released *atomic.Bool
-	pause    time.Duration
-	// signalled is true after the signal of the storage. unsent is true while data has been
-	// written and not flushed.
-	signalled, unsent atomic.Bool
-}
-
-// Unwrap implements responsewriter.UserProvidedDecorator.
-func (w *initialWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func (w *initialWriter) Write(p []byte) (int, error) {
-	w.unsent.Store(true)
-	return w.ResponseWriter.Write(p)
-}
-
-// Flush implements http.Flusher.
-func (w *initialWriter) Flush() {
-	w.ResponseWriter.(http.Flusher).Flush()
-	if w.unsent.Swap(false) && w.signalled.Load() {
-		w.release()
-	}
-}
-
-// releaseIdle releases the memory of a watch that has nothing to send. While unflushed data
-// exists, it checks again after each pause.
-func (w *initialWriter) releaseIdle() {
-	switch {
-	case w.released.Load():
-	case w.unsent.Load():
-		time.AfterFunc(w.pause, w.releaseIdle)
-	default:
-		w.release()
-	}
-}
+func (s *initialShare) Wait() {}

@@ -82,11 +82,7 @@ const (
 	// userInitial is how many such watches of a user hold memory or wait for it.
 	userInitial = 20
 	// maxInitial is the time after which such a watch releases its memory in any case.
-	// initialPause is the time after which it releases its memory if it sends nothing. laterPause
-	// is the same for a watch that begins at a resource version.
-	maxInitial   = 30 * time.Second
-	initialPause = 500 * time.Millisecond
-	laterPause   = 100 * time.Millisecond
+	maxInitial = 30 * time.Second
 	// maxGrace is longer than the work of a write takes, not counting the time that it waits.
 	maxGrace = 10 * time.Second
 )

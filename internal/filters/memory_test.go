@@ -17,6 +17,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -333,65 +334,82 @@ func TestBodiesOfUser(t *testing.T) {
 	})
 }
 
-// TestInitialEvents checks that a watch holds memory until its initial events are sent, and only
-// if it sends some. A watch that sends many objects has a turn.
+// TestInitialEvents checks that a watch holds memory until it has written its initial events,
+// however long that takes, and at most until a timeout. A watch that sends many objects has a turn.
 func TestInitialEvents(t *testing.T) {
-	for query, want := range map[string]int64{
-		"":                   initialByteCost * largestObject,
-		"resourceVersion=0":  initialByteCost * largestObject,
-		"resourceVersion=00": initialByteCost * largestObject,
-		"resourceVersion=5":  initialByteCost * largestObject,
-		"sendInitialEvents=true&resourceVersion=5&resourceVersionMatch=NotOlderThan": initialByteCost * largestObject,
-		"sendInitialEvents=1&resourceVersion=5&resourceVersionMatch=NotOlderThan":    initialByteCost * largestObject,
+	for query, turns := range map[string]int64{
+		"":                   1,
+		"resourceVersion=0":  1,
+		"resourceVersion=00": 1,
+		"resourceVersion=5":  1, // until the signal of the storage
+		"sendInitialEvents=true&resourceVersion=5&resourceVersionMatch=NotOlderThan": 1,
+		"sendInitialEvents=1&resourceVersion=5&resourceVersionMatch=NotOlderThan":    1,
 	} {
-		for _, end := range []string{"flush", "pause", "never"} {
-			synctest.Test(t, func(t *testing.T) {
-				m, fairness := testMemory(t), utilflowcontrol.NewInitializationSignal()
-				has := func(when string, want int64) {
-					t.Helper()
-					if got := m.budget.InUse(); got != want {
-						t.Errorf("%q, %s: the watch has %d %s, want %d", query, end, got, when, want)
-					}
-				}
-				req := memoryRequest(utilflowcontrol.WithInitializationSignal(t.Context(), fairness), "ann",
-					genericapirequest.RequestInfo{Verb: "watch", Resource: "many"}, query, "", "", nil)
-				m.WithLimit(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-					w.(http.Flusher).Flush() // sends the header
-					has("at its beginning", want)
-					turns := int64(1)
-					if query == "resourceVersion=5" {
-						turns = 0
-					}
-					if got := m.turns.budget.InUse(); got != turns {
-						t.Errorf("%q: the watch has %d turns, want %d", query, got, turns)
-					}
-					switch end {
-					case "flush":
-						utilflowcontrol.WatchInitialized(req.Context())
-						fairness.Wait()
-						_, _ = w.Write([]byte("an event"))
-						<-time.After(2 * initialPause)
-						has("before its events are flushed", want)
-						w.(http.Flusher).Flush()
-					case "pause":
-						utilflowcontrol.WatchInitialized(req.Context())
-						fairness.Wait()
-						has("before the pause", want)
-						<-time.After(2 * initialPause)
-					case "never":
-						<-time.After(maxInitial + time.Second)
-					}
-					synctest.Wait()
-					has("after its initial events", 0)
-					<-time.After(turnChecks)
-					synctest.Wait()
-					if got := m.turns.budget.InUse(); got != 0 {
-						t.Errorf("%q, %s: the watch has %d turns after its initial events", query, end, got)
-					}
-				}), func(*genericapirequest.RequestInfo) bool { return false }).ServeHTTP(httptest.NewRecorder(), req)
+		for name, events := range map[string]int{"no events": 0, "events": 3, "no signal": -1} {
+			t.Run(query+", "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testInitialEvents(t, query, turns, events) })
 			})
 		}
 	}
+}
+
+// testInitialEvents serves a watch with initial events, or one whose storage never signals that it has
+// sent them if their number is negative.
+func testInitialEvents(t *testing.T, query string, turns int64, events int) {
+	const cost = initialByteCost * largestObject
+	m, signal := testMemory(t), utilflowcontrol.NewInitializationSignal()
+	has := func(when string, want int64) {
+		t.Helper()
+		synctest.Wait()
+		if got := m.budget.InUse(); got != want {
+			t.Errorf("the watch has %d bytes %s, want %d", got, when, want)
+		}
+	}
+	library := watch.NewFakeWithChanSize(eventsAhead, false)
+	for i := range events {
+		library.Modify(podVersion(fmt.Sprint(i)))
+	}
+	handler := m.WithLimit(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		has("at its beginning", cost)
+		if got := m.turns.budget.InUse(); got != turns {
+			t.Errorf("the watch has %d turns, want %d", got, turns)
+		}
+		live, err := new(sharedEvents).watch(req.Context(), func(ctx context.Context) (watch.Interface, error) {
+			if events >= 0 {
+				utilflowcontrol.WatchInitialized(ctx)
+			}
+			return library, nil
+		})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer live.Stop()
+		if events >= 0 {
+			signal.Wait()
+		}
+		for range events {
+			<-live.ResultChan()
+			<-time.After(time.Second)
+			has("before an event is written", cost)
+			_, _ = w.Write([]byte("an event"))
+		}
+		if events < 0 {
+			<-time.After(maxInitial - time.Second)
+			has("before the timeout", cost)
+			<-time.After(2 * time.Second)
+		}
+		has("after its initial events", 0)
+		<-time.After(turnChecks)
+		synctest.Wait()
+		if got := m.turns.budget.InUse(); got != 0 {
+			t.Errorf("the watch has %d turns after its initial events", got)
+		}
+	}), func(*genericapirequest.RequestInfo) bool { return false })
+	req := memoryRequest(utilflowcontrol.WithInitializationSignal(t.Context(), signal), "ann",
+		genericapirequest.RequestInfo{Verb: "watch", Resource: "many"}, query, "", "", nil)
+	req = req.WithContext(context.WithValue(req.Context(), grantKey{}, &grant{}))
+	newLongRunning(&caller{}).WithWatchLimit(handler, m, testCodecs).ServeHTTP(httptest.NewRecorder(), req)
 }
 
 // TestWritesOfDisconnectedClients checks that for a while the handler of a write does not see that

@@ -109,37 +109,50 @@ type sharingWatch struct {
 	old  int
 }
 
-func (s *sharingWatch) begin(w watch.Interface) {
+func (s *sharingWatch) begin(w watch.Interface) { s.goLive(func() { s.Interface = w }) }
+
+// Signal implements utilflowcontrol.InitializationSignal.
+func (s *sharingWatch) Signal() { s.goLive(func() { s.live = true }) }
+
+// goLive makes a change. After the signal of a watch that has begun, it counts the old events that
+// have not been read yet, and passes the signal on.
+func (s *sharingWatch) goLive(change func()) {
 	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.Interface = w
-	if s.live {
-		s.old = len(w.ResultChan())
+	was := s.live && s.Interface != nil
+	change()
+	live := s.live && s.Interface != nil && !was
+	if live {
+		s.old = len(s.Interface.ResultChan())
+		s.initial().expect(s.old)
+	}
+	s.mutex.Unlock()
+	if live {
+		utilflowcontrol.WatchInitialized(s.ctx)
 	}
 }
 
-// Signal implements utilflowcontrol.InitializationSignal.
-func (s *sharingWatch) Signal() {
-	s.mutex.Lock()
-	if !s.live && s.Interface != nil {
-		s.old = len(s.Interface.ResultChan())
+// initial returns the memory for the old events, or nil.
+func (s *sharingWatch) initial() *initialShare {
+	if share := shareOf(s.ctx); share != nil {
+		return share.initial
 	}
-	s.live = true
-	s.mutex.Unlock()
-	utilflowcontrol.WatchInitialized(s.ctx)
+	return nil
 }
 
 // Wait does nothing. Priority and fairness waits for its own signal.
 func (s *sharingWatch) Wait() {}
 
 // nextIsOld reports whether the next event is one of the events since the version with which the
-// watch began.
+// watch began, or of an existing object.
 func (s *sharingWatch) nextIsOld() bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.live && s.old > 0 {
 		s.old--
 		return true
+	}
+	if !s.live {
+		s.initial().expect(1)
 	}
 	return !s.live
 }
