@@ -11,9 +11,10 @@ import (
 )
 
 // Budget gives the next share to the waiting user with the lowest use, as in start-time fair
-// queueing. The use of a user is the sum of its shares multiplied by the time for which it held
+// queueing. The use of a user is the sum of its shares multiplied by the time for which it has held
 // them. For a new user, it starts at the present use of the others. Requests of one user are
-// served in order. A user who has reached the limit of a user is skipped.
+// served in order. A user who has reached the limit of a user is skipped. While less than the total is
+// available, that limit is lower in proportion.
 type Budget struct {
 	total, perUser int64
 	free           func(taken int64) int64 // or nil
@@ -27,21 +28,32 @@ type Budget struct {
 }
 
 // userShares holds the shares of a user. waits is the number of its waiting requests. used is the
-// sum of its shares multiplied by the seconds for which it held them, plus the use of the others
-// when it arrived.
+// sum of its shares until since, multiplied by the seconds for which it held them, plus the use of the
+// others when it arrived.
 type userShares struct {
 	taken int64
 	waits int
 	used  float64
+	since time.Time
 }
 
-// waiting is a request that waits for a share. ready is closed when it gets the share, and since
-// is the time at which it did.
+// use returns the use of the user at a time.
+func (u *userShares) use(now time.Time) float64 {
+	return u.used + float64(u.taken)*now.Sub(u.since).Seconds()
+}
+
+// add changes the sum of the user's shares.
+func (u *userShares) add(share int64) {
+	now := time.Now()
+	u.used, u.since = u.use(now), now
+	u.taken += share
+}
+
+// waiting is a request that waits for a share. ready is closed when it gets the share.
 type waiting struct {
 	user  string
 	share int64
 	ready chan struct{}
-	since time.Time
 }
 
 // New returns a Budget of total. A user may have perUser of it, or one share that is larger.
@@ -63,14 +75,13 @@ func (b *Budget) Take(ctx context.Context, user string, share int64) (release fu
 		b.mutex.Lock()
 		defer b.mutex.Unlock()
 		b.taken -= w.share
-		b.users[user].taken -= w.share
-		b.users[user].used += float64(w.share) * time.Since(w.since).Seconds()
+		b.users[user].add(-w.share)
 		b.forget(user)
 		b.admitWaiting()
 	}
 	b.mutex.Lock()
 	if b.users[user] == nil {
-		b.users[user] = &userShares{used: b.now}
+		b.users[user] = &userShares{used: b.now, since: time.Now()}
 	}
 	b.users[user].waits++
 	b.queue = append(b.queue, w)
@@ -124,22 +135,30 @@ func (b *Budget) Held(user string) int64 {
 
 // AtLimit reports whether a user cannot have a share before returning another.
 func (b *Budget) AtLimit(user string, share int64) bool {
-	held := b.Held(user)
-	return held > 0 && held+share > b.perUser
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	u := b.users[user]
+	return u != nil && b.atLimit(u, share, b.available())
+}
+
+func (b *Budget) atLimit(user *userShares, share, available int64) bool {
+	limit := int64(float64(b.perUser) * float64(available) / float64(b.total))
+	return user.taken > 0 && user.taken+share > min(limit, b.perUser)
 }
 
 // admitWaiting gives shares to waiting requests as long as the next one fits.
 func (b *Budget) admitWaiting() {
-	for i := b.next(); i >= 0; i = b.next() {
-		w := b.queue[i]
-		if b.taken > 0 && b.taken+w.share > b.available() {
+	for {
+		now, available := time.Now(), b.available()
+		i := b.next(now, available)
+		if i < 0 || b.taken > 0 && b.taken+b.queue[i].share > available {
 			return
 		}
-		b.taken += w.share
+		w := b.queue[i]
 		user := b.users[w.user]
-		user.taken += w.share
-		b.now = max(b.now, user.used)
-		w.since = time.Now()
+		b.now = max(b.now, user.use(now))
+		b.taken += w.share
+		user.add(w.share)
 		b.leaveQueue(i)
 		close(w.ready)
 	}
@@ -155,14 +174,14 @@ func (b *Budget) available() int64 {
 }
 
 // next returns the index in the queue of the next request, or -1 if there is none.
-func (b *Budget) next() int {
+func (b *Budget) next(now time.Time, available int64) int {
 	next := -1
 	for i, w := range b.queue {
 		user := b.users[w.user]
-		if user.taken > 0 && user.taken+w.share > b.perUser {
+		if b.atLimit(user, w.share, available) {
 			continue
 		}
-		if next < 0 || user.used < b.users[b.queue[next].user].used {
+		if next < 0 || user.use(now) < b.users[b.queue[next].user].use(now) {
 			next = i
 		}
 	}
