@@ -39,7 +39,8 @@ type limitedStorage struct {
 
 // GetList implements storage.Interface.
 func (s limitedStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
-	if opts.Predicate.Continue != "" || opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact {
+	if opts.Predicate.Continue != "" || opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
+		isLongScan(ctx, opts.Predicate) {
 		if err := awaitTurn(ctx); err != nil {
 			return err
 		}

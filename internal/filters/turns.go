@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/storage"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 
 	"example.com/extension-apiserver/internal/budget"
@@ -27,7 +28,10 @@ const (
 	freeCores = 1
 	// manyObjects is the number of objects above which the lists of a resource need turns.
 	// manyBytes is the same for their total size in bytes.
-	manyObjects, manyBytes = 500, 1 << 20
+	manyObjects, manyBytes = 100, 256 << 10
+	// manyComparisons is the number of comparisons of a selector with the objects of a resource above
+	// which a list waits for its turn before it reads them. That many take a millisecond.
+	manyComparisons = 100_000
 	// longTurn is the maximum duration of a turn. turnChecks is how often a turn checks whether
 	// the list waits for its client.
 	longTurn, turnChecks = 250 * time.Millisecond, 10 * time.Millisecond
@@ -45,8 +49,8 @@ const (
 
 // Turns makes lists of many objects run one after the other, with users in turn, because small
 // requests wait if all cores compute lists. A list takes its turn when its objects have been read,
-// unless they are few, and before that if they are not read from the watch cache. During its turn,
-// it waits for nothing but its client.
+// unless they are few, and before that if they are not read from the watch cache or if the selectors of
+// the list are long. During its turn, it waits for nothing but its client.
 type Turns struct {
 	budget *budget.Budget
 	counts flowcontrolrequest.StorageObjectCountTracker
@@ -150,6 +154,21 @@ func awaitTurnFor(ctx context.Context, list runtime.Object) error {
 		}
 	}
 	return awaitTurn(ctx)
+}
+
+// isLongScan reports whether a list with a turn compares its selectors with many objects.
+func isLongScan(ctx context.Context, selectors storage.SelectionPredicate) bool {
+	own, ok := ctx.Value(turnKey{}).(*turn)
+	if !ok || selectors.Empty() {
+		return false
+	}
+	comparisons := len(selectors.Field.Requirements())
+	requirements, _ := selectors.Label.Requirements()
+	for _, r := range requirements {
+		comparisons += 1 + len(r.ValuesUnsorted())
+	}
+	stats, _ := own.all.counts.Get(resourceOf(own.info).String())
+	return stats.ObjectCount*int64(comparisons) > manyComparisons
 }
 
 // run returns when the turn is over.
