@@ -37,9 +37,9 @@ func WithHeaderLimit(handler http.Handler, serializer runtime.NegotiatedSerializ
 const (
 	// maxRequirements is the maximum number of requirements in the selectors of a request, and
 	// maxSetValues is the maximum number of values in their sets. Each is compared with each
-	// object. At both limits, this takes about as long as listing the objects.
+	// object.
 	maxRequirements = 100
-	maxSetValues    = 1000
+	maxSetValues    = 250
 )
 
 // checkSelectors returns an error with status 400 if the selectors have too many requirements or

@@ -79,7 +79,8 @@ func newTurns(all int, counts flowcontrolrequest.StorageObjectCountTracker, size
 
 // needed reports whether a request reads so many objects that it needs a turn.
 func (t *Turns) needed(info *genericapirequest.RequestInfo) bool {
-	if info == nil || info.Verb != "list" && info.Verb != "deletecollection" && info.Verb != "watch" || info.Name != "" {
+	if info == nil || info.Verb != "list" && info.Verb != "deletecollection" && info.Verb != "watch" ||
+		info.Name != "" && info.Namespace != "" { // a name in all namespaces is compared with each object
 		return false
 	}
 	stats, _ := t.counts.Get(resourceOf(info).String()) // a stale count is good enough

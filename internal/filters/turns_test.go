@@ -32,11 +32,11 @@ func TestTurns(t *testing.T) {
 		var began []string
 		refused := 0
 		finish := make(chan struct{})
-		send := func(name, verb, resource, object string) {
+		send := func(name, verb, resource, namespace, object string) {
 			go func() {
 				ctx := genericapirequest.WithUser(withSeat(t.Context()), &user.DefaultInfo{Name: name})
 				req, end := turns.withTurn(httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil),
-					&genericapirequest.RequestInfo{Verb: verb, Resource: resource, Name: object})
+					&genericapirequest.RequestInfo{Verb: verb, Resource: resource, Namespace: namespace, Name: object})
 				defer end()
 				for range 2 { // a request has one turn
 					if err := awaitTurn(req.Context()); err != nil {
@@ -55,33 +55,34 @@ func TestTurns(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		send("unread", "list", "large", "")
+		send("unread", "list", "large", "", "")
 		began = nil
 		userWaiting := int(mostWaiting / unknownList)
 		for range userWaiting + 1 {
-			send("a", "list", "many", "")
+			send("a", "list", "many", "", "")
 		}
-		send("b", "deletecollection", "many", "")
+		send("b", "deletecollection", "many", "", "")
+		send("d", "list", "many", "", "one") // in all namespaces
 		if len(began) > 0 || refused != 1 {
 			t.Fatalf("%q began without a turn, and %d were refused, want 1", began, refused)
 		}
-		send("c", "get", "many", "one")
-		send("c", "list", "many", "one")
-		send("c", "list", "few", "")
-		send("c", "create", "many", "")
+		send("c", "get", "many", "default", "one")
+		send("c", "list", "many", "default", "one")
+		send("c", "list", "few", "", "")
+		send("c", "create", "many", "default", "")
 		if want := []string{"c get", "c list", "c list", "c create"}; !slices.Equal(began, want) {
 			t.Errorf("got %q, want that %q do not wait", began, want)
 		}
 		began = nil
 		<-time.After(2*turnChecks + time.Millisecond)
-		<-time.After(longTurn)
-		if want := []string{"a list", "b deletecollection"}; !slices.Equal(began, want) {
+		<-time.After(2 * longTurn)
+		if want := []string{"a list", "b deletecollection", "d list"}; !slices.Equal(began, want) {
 			t.Errorf("%q began, want that those of %q had their turns", began, want)
 		}
 		close(finish)
 		synctest.Wait()
-		if len(began) != 1+userWaiting {
-			t.Errorf("%q began, want %d", began, 1+userWaiting)
+		if len(began) != 2+userWaiting {
+			t.Errorf("%q began, want %d", began, 2+userWaiting)
 		}
 	})
 }

@@ -31,6 +31,7 @@ const (
 	jsonType, protobufType = "application/json", "application/vnd.kubernetes.protobuf"
 	table, metadata        = ";as=Table;g=meta.k8s.io;v=v1", ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 	largeObjects           = "/apis/workshop.example.com/v1/namespaces/large/widgets"
+	allWidgets             = "/apis/workshop.example.com/v1/widgets"
 	smallObjects           = "/apis/workshop.example.com/v1/namespaces/small/widgets"
 	escapedObjects         = "/apis/workshop.example.com/v1/namespaces/escaped/widgets"
 	// largeCount objects have 640 kB. escapedCount objects have the same size, and six times that

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -38,18 +39,55 @@ func TestReaders(t *testing.T) {
 		readers = append(readers, clientOf(t, shared.User(t, fmt.Sprintf("reader-%d", i), rbacv1.PolicyRule{
 			APIGroups: []string{gadgets.Group}, Resources: []string{"widgets"}, Verbs: []string{"list", "watch"}})))
 	}
+	past := pastChanges(t, readers[0], writer)
+	const byName = allWidgets + "?fieldSelector=metadata.name%3Dnone"
 	for name, tc := range map[string]struct {
-		path     string
-		parallel int
+		path, accept string
+		parallel     int
+		during       func(context.Context)
 	}{
 		// Each query is as long as possible without additional cost for selectors, head and
 		// events.
-		"watches": {middling + "?watch=1&labelSelector=" + strings.TrimSuffix(strings.Repeat("!abcdefg,", 55), ",") +
-			"&x=" + strings.Repeat("x", 1500), 1000},
-		"lists":        {smallObjects + "?resourceVersion=0", 20},
-		"past changes": {pastChanges(t, readers[0], writer), 20},
+		"watches": {path: middling + "?watch=1&labelSelector=" +
+			strings.TrimSuffix(strings.Repeat("!abcdefg,", 55), ",") + "&x=" + strings.Repeat("x", 1500), parallel: 1000},
+		"lists":                        {path: smallObjects + "?resourceVersion=0", parallel: 20},
+		"pages as Tables":              {path: smallObjects + "?limit=500&includeObject=Object", accept: jsonType + table, parallel: 60},
+		"long selectors":               {path: smallObjects + "?labelSelector=" + longSelector(), parallel: 60},
+		"past changes":                 {path: past, parallel: 20},
+		"past changes, long selectors": {path: past + "&labelSelector=" + longSelector(), parallel: 60},
+		"lists by name":                {path: byName, parallel: 60},
+		"watches by name":              {path: byName + "&watch=1&resourceVersion=0&timeoutSeconds=1", parallel: 60},
+		"large events": {path: escapedObjects + "?watch=1&resourceVersion=" + currentVersion(t), parallel: 300,
+			during: func(ctx context.Context) { changeLarge(ctx, t, writer) }},
 	} {
-		t.Run(name, func(t *testing.T) { readersDuring(t, readers, tc.path, tc.parallel) })
+		t.Run(name, func(t *testing.T) {
+			readersDuring(t, readers, request{method: http.MethodGet, path: tc.path, accept: tc.accept}, tc.parallel, tc.during)
+		})
+	}
+}
+
+// longSelector returns a selector of labels that is compared with each object as often as possible.
+func longSelector() string {
+	values := make([]string, 240)
+	for i := range values {
+		values[i] = fmt.Sprintf("v%04d", i)
+	}
+	requirements := []string{"n notin (" + strings.Join(values, ",") + ")", "zz=none"} // compared in this order
+	for i := range 98 {
+		requirements = append(requirements, fmt.Sprintf("n!=w%04d", i))
+	}
+	return url.QueryEscape(strings.Join(requirements, ","))
+}
+
+// changeLarge changes an object with 4 MB of JSON every second.
+func changeLarge(ctx context.Context, t *testing.T, writer client) {
+	for i := 0; ctx.Err() == nil; i++ {
+		sleep(ctx, time.Second)
+		status, _, err := writer.send(ctx, request{method: http.MethodPatch, path: escapedObjects + "/w2",
+			contentType: "application/merge-patch+json", body: fmt.Appendf(nil, `{"metadata":{"labels":{"a":"%d"}}}`, i)})
+		if ctx.Err() == nil && (err != nil || status != http.StatusOK && status != http.StatusTooManyRequests) {
+			t.Errorf("change a large object: %d, %v", status, err)
+		}
 	}
 }
 
@@ -80,8 +118,8 @@ func pastChanges(t *testing.T, reader, writer client) (path string) {
 }
 
 // readersDuring checks that the server survives so many concurrent requests of each reader, and
-// serves another user.
-func readersDuring(t *testing.T, readers []client, path string, parallel int) {
+// serves another user. It calls during, unless it is nil, with a context that ends with the requests.
+func readersDuring(t *testing.T, readers []client, read request, parallel int, during func(context.Context)) {
 	t.Helper()
 	lasts, err := time.ParseDuration(attackFor())
 	if err != nil {
@@ -104,7 +142,7 @@ func readersDuring(t *testing.T, readers []client, path string, parallel int) {
 			all.Go(func() {
 				sleep(ctx, time.Duration(i)*10*time.Millisecond)
 				for ctx.Err() == nil {
-					status, _, _ := reader.send(ctx, request{method: http.MethodGet, path: path}) // it may end at any time
+					status, _, _ := reader.send(ctx, read) // it may end at any time
 					mutex.Lock()
 					statuses[status]++
 					mutex.Unlock()
@@ -114,6 +152,9 @@ func readersDuring(t *testing.T, readers []client, path string, parallel int) {
 				}
 			})
 		}
+	}
+	if during != nil {
+		all.Go(func() { during(ctx) })
 	}
 	go func() { all.Wait(); close(done) }()
 	survived(t, done, func() string { return fmt.Sprint(statuses) })
