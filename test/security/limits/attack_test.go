@@ -81,7 +81,7 @@ func attackSample(t *testing.T, name string) effect {
 func attackFor() string {
 	lasts := "10s"
 	if testing.Short() {
-		lasts = "4s"
+		lasts = "3s"
 	}
 	return cmp.Or(os.Getenv("ATTACK_FOR"), lasts)
 }
