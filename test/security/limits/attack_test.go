@@ -81,7 +81,7 @@ func attackSample(t *testing.T, name string) effect {
 func attackFor() string {
 	lasts := "10s"
 	if testing.Short() {
-		lasts = "3s"
+		lasts = "1s"
 	}
 	return cmp.Or(os.Getenv("ATTACK_FOR"), lasts)
 }
@@ -106,7 +106,7 @@ func TestAttacks(t *testing.T) {
 			if name == jsonLists || name == yamlLists {
 				fill(t, admin)
 			}
-			routines := goroutines(t.Context(), t)
+			routines := goroutines(t)
 			descriptors, err := server.Descriptors()
 			if err != nil {
 				t.Fatal(err)
@@ -121,12 +121,12 @@ func TestAttacks(t *testing.T) {
 			checkLatency(t, name, got.p99)
 			healthy(t)
 			shared.Eventually(t, "nothing to be left of the attack", 3*envtest.WaitTimeout,
-				func(ctx context.Context) error {
+				func(context.Context) error {
 					left, err := server.Descriptors()
 					if err != nil {
 						return err
 					}
-					now, seats := goroutines(ctx, t), seatsOf(ctx, t)
+					now, seats := goroutines(t), seatsOf(t)
 					if now > routines+100 || left > descriptors+20 || seats > 0 {
 						return fmt.Errorf("%v goroutines, %v before; %d descriptors, %d before; %v seats",
 							now, routines,

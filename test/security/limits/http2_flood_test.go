@@ -189,7 +189,7 @@ func TestS38RapidReset(t *testing.T) {
 				}
 				return nil
 			})
-			check, routines := peaks(t, 128), goroutines(t.Context(), t)
+			check, routines := peaks(t, 128), goroutines(t)
 			c := dialHTTP2(t, tc.cert)
 			began, most := time.Now(), 0.0
 			for stream := uint32(1); stream < 2*count; stream += 2 {
@@ -201,7 +201,7 @@ func TestS38RapidReset(t *testing.T) {
 				}
 				if stream%1000 == 1 {
 					_ = c.out.Flush()
-					most = max(most, goroutines(t.Context(), t))
+					most = max(most, goroutines(t))
 				}
 			}
 			c.get(t, 2*count+1, "/healthz")
@@ -221,7 +221,7 @@ func TestS38RapidReset(t *testing.T) {
 			}
 			healthy(t)
 			shared.Eventually(t, "the requests to end", envtest.WaitTimeout, func(ctx context.Context) error {
-				if now := goroutines(ctx, t); now > routines+200 {
+				if now := goroutines(t); now > routines+200 {
 					return fmt.Errorf("%v goroutines, %v before", now, routines)
 				}
 				return nil
@@ -292,27 +292,27 @@ var metricsClient = sync.OnceValues(func() (rest.Interface, error) {
 })
 
 // metrics returns the metrics of the first server.
-func metrics(ctx context.Context, t *testing.T) testutil.Metrics {
+func metrics(t *testing.T) testutil.Metrics {
 	t.Helper()
 	client, err := metricsClient()
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := client.Get().AbsPath("/metrics").DoRaw(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
 	samples := testutil.NewMetrics()
-	if err := testutil.ParseMetrics(string(data), &samples); err != nil {
-		t.Fatal(err)
-	}
+	shared.Eventually(t, "metrics", envtest.WaitTimeout, func(ctx context.Context) error {
+		data, err := client.Get().AbsPath("/metrics").DoRaw(ctx)
+		if err != nil {
+			return err
+		}
+		return testutil.ParseMetrics(string(data), &samples)
+	})
 	return samples
 }
 
 // goroutines returns the number of goroutines of the first server.
-func goroutines(ctx context.Context, t *testing.T) float64 {
+func goroutines(t *testing.T) float64 {
 	t.Helper()
-	samples := metrics(ctx, t)["go_goroutines"]
+	samples := metrics(t)["go_goroutines"]
 	if len(samples) != 1 {
 		t.Fatalf("metric go_goroutines: got %v, want one sample", samples)
 	}

@@ -72,7 +72,7 @@ func TestS37Unread(t *testing.T) {
 	}
 	seats := func(done func(float64) bool) func(context.Context) error {
 		return func(ctx context.Context) error {
-			if taken := seatsOf(ctx, t); !done(taken) {
+			if taken := seatsOf(t); !done(taken) {
 				return fmt.Errorf("%v seats are taken", taken)
 			}
 			return nil
@@ -258,7 +258,7 @@ func TestS37SlowBody(t *testing.T) {
 		}
 	}
 	shared.Eventually(t, "the seats to be released", 3*envtest.WaitTimeout, func(ctx context.Context) error {
-		if taken := seatsOf(ctx, t); taken > 0 {
+		if taken := seatsOf(t); taken > 0 {
 			return fmt.Errorf("%v seats are taken", taken)
 		}
 		return nil
@@ -392,10 +392,10 @@ func (c *watchedConn) Read(p []byte) (int, error) {
 }
 
 // seatsOf returns the number of APF seats that the priority level global-default holds.
-func seatsOf(ctx context.Context, t *testing.T) float64 {
+func seatsOf(t *testing.T) float64 {
 	t.Helper()
 	sum := 0.0
-	for _, sample := range metrics(ctx, t)["apiserver_flowcontrol_current_executing_seats"] {
+	for _, sample := range metrics(t)["apiserver_flowcontrol_current_executing_seats"] {
 		if sample.Metric["priority_level"] == "global-default" {
 			sum += float64(sample.Value)
 		}
