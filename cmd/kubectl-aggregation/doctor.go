@@ -33,6 +33,7 @@ const watchPeriod = 5 * time.Second
 type doctorFlags struct {
 	format       string
 	quiet, watch bool
+	pre          bool
 	timeout      time.Duration
 	cluster      clientcmd.ConfigOverrides
 	kubeconfig   string
@@ -46,13 +47,14 @@ func newDoctorCommand() *cobra.Command {
 		Long: `Find the root cause of a broken aggregated API of any server. By default, diagnose every APIService
 that has a Service.
 
-The report has a line for each layer, from kube-apiserver to the effects in the cluster: ✓ for a
+The report has a line for each layer, from this machine to the effects in the cluster: ✓ for a
 healthy layer, ✗ for one with findings, and – for one that could not be checked. It then lists the
 root causes, each with its evidence, its effect, a fix, and the findings that it explains.
 
 The doctor changes nothing, and reads no Secrets. It creates SubjectAccessReviews and
-IdentityReviews, which are stored nowhere. The report lists what the user has no permission to read,
-and the doctor diagnoses the rest.
+IdentityReviews, which are stored nowhere. If an API does not work, it searches the logs of its pods
+for known messages. The report lists what the user has no permission to read, and the doctor
+diagnoses the rest.
 
 Exit codes:
   0  no findings
@@ -63,6 +65,9 @@ Exit codes:
 
   # Diagnose one APIService, and print only the root causes
   kubectl aggregation doctor v1beta1.metrics.k8s.io --quiet
+
+  # Check a cluster before you install an aggregated API
+  kubectl aggregation doctor --pre
 
   # Report again whenever the diagnosis changes
   kubectl aggregation doctor --watch
@@ -85,6 +90,8 @@ func (f *doctorFlags) addFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.format, "output", "o", "text", "Output format. One of: "+strings.Join(doctor.Formats, ", ")+".")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "Print only the root causes, if the output format is text.")
 	flags.BoolVarP(&f.watch, "watch", "w", false, "Diagnose every 5 seconds, and print a report when it changes.")
+	flags.BoolVar(&f.pre, "pre", false,
+		"Also check that a server can be installed: the aggregation layer, the required APIs, and your permissions.")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "Maximum duration of a diagnosis.")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "Path to the kubeconfig file to use for CLI requests.")
 	names := clientcmd.RecommendedConfigOverrideFlags("")
@@ -161,7 +168,7 @@ func (f *doctorFlags) complete(ctx context.Context, args []string) []string {
 func (f *doctorFlags) diagnose(ctx context.Context, config *rest.Config, names []string) (*doctor.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	facts, err := doctor.Collect(ctx, config, doctor.Options{APIServices: names})
+	facts, err := doctor.Collect(ctx, config, doctor.Options{APIServices: names, Pre: f.pre})
 	if facts == nil {
 		return nil, err
 	}

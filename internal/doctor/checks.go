@@ -23,6 +23,7 @@ var checks = []func(*Facts) []Finding{
 	checkServices, checkCABundles, checkResponses, checkLogs, checkDuration, checkServerClock,
 	checkPermissions, checkReviews, checkWebhooks, checkPolicies,
 	checkResources, checkVerbs, checkDiscovery, checkOpenAPI, checkNamespaces, checkServerNamespaces, checkQuotas,
+	checkServed, checkInstaller, checkRoles,
 }
 
 // Check returns the findings, those of the same ID and object merged. A log also has lines of no

@@ -33,28 +33,21 @@ func checkResponses(f *Facts) []Finding {
 			(b.NotFound || b.SlicesRead || b.Service != nil && b.Service.Spec.Type == corev1.ServiceTypeExternalName) {
 			return nil
 		}
-		return recognize(a, text, other)
+		findings := recognized(a, classify(inMessage, text), text)
+		if findings == nil && other != "" {
+			return []Finding{about(a, other, "", text)}
+		}
+		return findings
 	})
-}
-
-// recognize returns the finding to which a message leads. If it leads to none, recognize returns
-// one with the other ID, or none without an ID.
-func recognize(a apiregistrationv1.APIService, text, other string) []Finding {
-	findings := recognized(a, classify(inMessage, text), text)
-	if findings == nil && other != "" {
-		return []Finding{about(a, other, "", text)}
-	}
-	return findings
 }
 
 // recognized returns the finding of an ID to which a text of a server led. It returns none for a
 // missing permission of which the text does not name the ServiceAccount.
-func recognized(a apiregistrationv1.APIService, id, text string) []Finding {
+func recognized(a apiregistrationv1.APIService, id, text string, more ...string) []Finding {
 	if id == "" {
 		return nil
 	}
 	object := ""
-	var more []string
 	switch layer := entry(id).Layer; {
 	case layer == "permissions":
 		denied := deniedAccount.FindStringSubmatch(text)
@@ -62,11 +55,8 @@ func recognized(a apiregistrationv1.APIService, id, text string) []Finding {
 			return nil
 		}
 		object = Account{Namespace: denied[1], Name: denied[2]}.object()
-		more = []string{"accountNamespace", denied[1], "account", denied[2]}
-		if resource := deniedResource.FindStringSubmatch(text); resource != nil {
-			more = append(more, "resources", schema.GroupResource{Group: resource[2], Resource: resource[1]}.String())
-		}
-	case layer == "service" || layer == "tls" && id != "K03":
+		more = append(more, "accountNamespace", denied[1], "account", denied[2])
+	case layer == "service" || strings.HasPrefix(id, "C"): // a certificate of the server
 		object = serviceObject(backendOf(a))
 	}
 	return []Finding{about(a, id, object, text, more...)}
@@ -87,8 +77,9 @@ func checkLogs(f *Facts) []Finding {
 			return nil
 		}
 		var out []Finding
+		denied := deniedResources(b.Logs)
 		for _, line := range b.Logs {
-			found := slices.DeleteFunc(recognized(a, classify(inLog, line.Text), line.Text), f.isGranted)
+			found := slices.DeleteFunc(recognized(a, classify(inLog, line.Text), line.Text, "resources", denied), f.isGranted)
 			for i := range found {
 				found[i].fromLog = true
 				found[i].Evidence = []string{fmt.Sprintf("log of the container %s of the pod %s: %s", line.Container,
@@ -107,6 +98,17 @@ func (f *Facts) isGranted(found Finding) bool {
 	return i >= 0 && f.Accounts[i].Reviewed &&
 		slices.ContainsFunc(permissions, func(p Permission) bool { return p.ID == found.ID }) &&
 		!slices.ContainsFunc(f.Accounts[i].Denied, func(p Permission) bool { return p.ID == found.ID })
+}
+
+// deniedResources returns the resources that a server may not list, for kubectl create clusterrole.
+func deniedResources(lines []LogLine) string {
+	var out []string
+	for _, line := range lines {
+		if denied := deniedResource.FindStringSubmatch(line.Text); classify(inLog, line.Text) == "R04" && denied != nil {
+			out = union(out, []string{schema.GroupResource{Group: denied[2], Resource: denied[1]}.String()})
+		}
+	}
+	return strings.Join(out, ",")
 }
 
 // broken reports whether the API does not work for kube-apiserver, or for a user with permissions.

@@ -42,7 +42,9 @@ const (
 type Options struct {
 	// APIServices are the names of those to diagnose. Empty means all that have a Service.
 	APIServices []string
-	Now         func() time.Time // nil means time.Now
+	// Pre also reads whether a server can be installed.
+	Pre bool
+	Now func() time.Time // nil means time.Now
 }
 
 // NameError reports APIServices that do not exist or have no Service.
@@ -70,8 +72,8 @@ func Collect(ctx context.Context, config *rest.Config, o Options) (*Facts, error
 		c.readVersion, c.readTrust, c.readCRDs, c.readTerminating, c.readWebhooks, c.readPolicies, c.readQuotas,
 		c.readDiscovery, c.readOpenAPI,
 	}, append(c.backendReads(), c.responseReads()...)...)...)
-	c.facts.Now = o.Now().Add(c.facts.Skew)
-	c.each(ctx, append(c.accountReads(), c.brokenReads()...)...)
+	c.facts.Now, c.facts.Pre = o.Now().Add(c.facts.Skew), o.Pre
+	c.each(ctx, slices.Concat(c.accountReads(), c.brokenReads(), c.preReads())...)
 	c.facts.Requests = c.requests.Load()
 	slices.SortFunc(c.facts.Unread, func(a, b Unread) int {
 		return cmp.Or(cmp.Compare(slices.Index(Layers, a.Layer), slices.Index(Layers, b.Layer)), cmp.Compare(a.What, b.What))

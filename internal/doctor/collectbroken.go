@@ -30,19 +30,19 @@ const (
 func (c *collector) brokenReads() []func(context.Context) {
 	var out []func(context.Context)
 	var done []certs.Service
-	untrusted := false
+	flags := c.facts.Pre
 	for _, a := range c.facts.APIServices {
 		s := backendOf(a)
 		if !c.facts.broken(a) {
 			continue
 		}
-		untrusted = untrusted || classify(inMessage, conditionText(a)) == "D03"
+		flags = flags || classify(inMessage, conditionText(a)) == "D03"
 		if b := c.facts.Backends[s]; !slices.Contains(done, s) && len(b.Pods) > 0 {
 			done = append(done, s)
 			out = append(out, func(ctx context.Context) { c.readLogs(ctx, b) })
 		}
 	}
-	if untrusted {
+	if flags {
 		out = append(out, c.readFlags)
 	}
 	return out

@@ -25,8 +25,12 @@ var permissions = []Permission{
 	{ID: "R02", Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"},
 }
 
-// readerRole is the Role that kube-apiserver creates in kube-system for the trusted CA.
-const readerRole = "extension-apiserver-authentication-reader"
+// The roles that kube-apiserver creates for servers: readerRole, in kube-system, for the trusted
+// CA, and delegatorRole for reviews.
+const (
+	readerRole    = "extension-apiserver-authentication-reader"
+	delegatorRole = "system:auth-delegator"
+)
 
 // accountReads returns a function for each ServiceAccount of the servers' pods.
 func (c *collector) accountReads() []func(context.Context) {
@@ -76,8 +80,7 @@ func (c *collector) readAccount(ctx context.Context, a *Account) {
 				User: "system:serviceaccount:" + a.Namespace + ":" + a.Name,
 				Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + a.Namespace,
 					"system:authenticated"},
-				ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: p.Verb, Group: p.Group,
-					Resource: p.Resource, Namespace: p.Namespace, Name: p.Name},
+				ResourceAttributes: p.attributes(),
 			}}, metav1.CreateOptions{})
 		if c.failed("permissions", "create subjectaccessreviews.authorization.k8s.io", err) {
 			return

@@ -4,11 +4,11 @@ package doctor
 
 import (
 	"cmp"
-	"fmt"
 	"strconv"
 	"time"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +36,11 @@ type Facts struct {
 	Kubernetes string
 	// Flags are those of kube-apiserver; nil if they were not read.
 	Flags map[string]string
+	// Pre means that the facts for an installation were read: what the user may not do, and the roles
+	// that do not exist.
+	Pre          bool
+	Denied       []Permission
+	MissingRoles []string
 	// APIServices are those to diagnose, all with a Service. All are those of the cluster.
 	APIServices, All []apiregistrationv1.APIService
 	Backends         map[certs.Service]*Backend
@@ -101,8 +106,8 @@ type Account struct {
 	ElsewhereBound []string
 }
 
-// Permission is a permission of a server's ServiceAccount, with the ID of the finding if it is
-// missing.
+// Permission is a permission of a server's ServiceAccount or of the user, with the ID of the finding
+// if it is missing.
 type Permission struct {
 	ID, Verb, Group, Resource, Namespace, Name string
 }
@@ -114,10 +119,18 @@ func (p Permission) resource() string {
 	return schema.GroupResource{Group: p.Group, Resource: p.Resource}.String()
 }
 
+func (p Permission) attributes() *authorizationv1.ResourceAttributes {
+	return &authorizationv1.ResourceAttributes{Verb: p.Verb, Group: p.Group, Resource: p.Resource,
+		Namespace: p.Namespace, Name: p.Name}
+}
+
 func (p Permission) String() string {
 	text := p.Verb + " " + p.resource()
 	if p.Name != "" {
-		text += fmt.Sprintf(" %s in the namespace %s", p.Name, p.Namespace)
+		text += " " + p.Name
+	}
+	if p.Namespace != "" {
+		text += " in the namespace " + p.Namespace
 	}
 	return text
 }

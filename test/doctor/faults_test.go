@@ -40,15 +40,14 @@ type fault struct {
 	later time.Duration
 	// repaired means that the printed commands repair the fault.
 	repaired bool
-	// slow faults are not injected with -short.
-	slow bool
+	// smoke faults are also injected with -short.
+	smoke bool
 }
 
 var faults = []fault{
-	{name: "no Service", id: "S01", explains: []string{"A01", "D07"}, repaired: true, inject: func(f *fixture) {
-		f.registerAt(443, nil)
-	}},
-	{name: "another port", id: "S02", explains: []string{"A01"}, repaired: true, inject: func(f *fixture) {
+	{name: "no Service", smoke: true, id: "S01", explains: []string{"A01", "D07"}, repaired: true,
+		inject: func(f *fixture) { f.registerAt(443, nil) }},
+	{name: "another port", smoke: true, id: "S02", explains: []string{"A01"}, repaired: true, inject: func(f *fixture) {
 		f.service(clusterIP(8443, nil))
 		f.slice("https", ready)
 		f.registerAt(443, nil)
@@ -73,7 +72,8 @@ var faults = []fault{
 		f.service(clusterIP(443, map[string]string{"app": "none"}))
 		f.registerAt(443, nil)
 	}},
-	{name: "crashing pod", id: "S05", explains: []string{"K12", "A01"}, inject: unready(waiting("CrashLoopBackOff"))},
+	{name: "crashing pod", smoke: true, id: "S05", explains: []string{"K12", "A01"},
+		inject: unready(waiting("CrashLoopBackOff"))},
 	{name: "image that does not exist", id: "S15", explains: []string{"K12", "A01"},
 		inject: unready(waiting("ImagePullBackOff"))},
 	{name: "no room on a node", id: "S15", explains: []string{"K12", "A01"}, inject: unready(corev1.PodStatus{
@@ -93,7 +93,7 @@ var faults = []fault{
 		f.service(clusterIP(443, nil))
 		f.registerAt(443, nil)
 	}},
-	{name: "server down", id: "S06", explains: []string{"A01"}, inject: (*fixture).registerDown},
+	{name: "server down", smoke: true, id: "S06", explains: []string{"A01"}, inject: (*fixture).registerDown},
 	{name: "name that does not resolve", id: "S07", explains: []string{"A01"}, inject: func(f *fixture) {
 		f.service(corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "nowhere.invalid"})
 		f.registerAt(443, nil)
@@ -101,7 +101,7 @@ var faults = []fault{
 	{name: "lost packets", id: "S11", explains: []string{"A01"}, inject: func(f *fixture) {
 		f.register(silent(f.T), nil)
 	}},
-	{name: "plain HTTP", id: "S12", explains: []string{"A01"}, inject: func(f *fixture) {
+	{name: "plain HTTP", smoke: true, id: "S12", explains: []string{"A01"}, inject: func(f *fixture) {
 		server := httptest.NewServer(f.healthy())
 		f.Cleanup(server.Close)
 		f.register(portOf(f.T, server.Listener), nil)
@@ -110,7 +110,7 @@ var faults = []fault{
 		f.register(listen(f.T, func(conn net.Conn) { _ = conn.Close() }), nil)
 	}},
 
-	{name: "insecure", id: "K01", repaired: true, inject: func(f *fixture) {
+	{name: "insecure", smoke: true, id: "K01", repaired: true, inject: func(f *fixture) {
 		f.register(serve(f.T, f.certificate(nil), f.healthy()), func(s *apiregistrationv1.APIServiceSpec) {
 			s.CABundle, s.InsecureSkipTLSVerify = nil, true
 		})
@@ -120,16 +120,18 @@ var faults = []fault{
 			s.CABundle = nil
 		})
 	}},
-	{name: "another CA", id: "K03", explains: []string{"A01"}, repaired: true, inject: func(f *fixture) {
+	{name: "another CA", smoke: true, id: "K03", explains: []string{"A01"}, repaired: true, inject: func(f *fixture) {
 		f.register(serve(f.T, f.certificate(nil), f.healthy()), func(s *apiregistrationv1.APIServiceSpec) {
 			s.CABundle = newAuthority(f.T, nil).pem()
 		})
 	}},
-	{name: "CA that was created again", id: "K14", explains: []string{"A01"}, inject: func(f *fixture) {
-		f.register(serve(f.T, f.certificate(nil), f.healthy()), func(s *apiregistrationv1.APIServiceSpec) {
-			s.CABundle = newAuthority(f.T, func(c *x509.Certificate) { c.Subject = f.ca.certificate.Subject }).pem()
-		})
-	}},
+	{name: "CA that was created again", smoke: true, id: "K14", explains: []string{"A01"},
+		inject: func(f *fixture) {
+			again := newAuthority(f.T, func(c *x509.Certificate) { c.Subject = f.ca.certificate.Subject })
+			f.register(serve(f.T, f.certificate(nil), f.healthy()), func(s *apiregistrationv1.APIServiceSpec) {
+				s.CABundle = again.pem()
+			})
+		}},
 	{name: "expired CA", id: "K04", explains: []string{"C07", "A01"}, inject: withCA(func(c *x509.Certificate) {
 		c.NotAfter = time.Now().Add(-time.Hour)
 	})},
@@ -145,7 +147,7 @@ var faults = []fault{
 	{name: "CA for other names", id: "C14", explains: []string{"A01"}, inject: withCA(func(c *x509.Certificate) {
 		c.PermittedDNSDomainsCritical, c.PermittedDNSDomains = true, []string{"other.svc"}
 	})},
-	{name: "expired certificate", id: "C07", explains: []string{"A01"}, inject: func(f *fixture) {
+	{name: "expired certificate", smoke: true, id: "C07", explains: []string{"A01"}, inject: func(f *fixture) {
 		f.registerWith(func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Hour) })
 	}},
 	{name: "certificate of the future", id: "C07", explains: []string{"A01"}, inject: func(f *fixture) {
@@ -157,7 +159,7 @@ var faults = []fault{
 	{name: "certificate for another namespace", id: "C04", explains: []string{"A01"}, inject: func(f *fixture) {
 		f.registerWith(func(c *x509.Certificate) { c.DNSNames = []string{serviceName + ".other.svc", "*.other.svc"} })
 	}},
-	{name: "certificate for another name", id: "C04", explains: []string{"A01"}, inject: func(f *fixture) {
+	{name: "certificate for another name", smoke: true, id: "C04", explains: []string{"A01"}, inject: func(f *fixture) {
 		f.registerWith(func(c *x509.Certificate) { c.DNSNames = []string{"localhost"} })
 	}},
 	{name: "certificate with a common name only", id: "C04", explains: []string{"A01"}, inject: func(f *fixture) {
@@ -167,7 +169,7 @@ var faults = []fault{
 		f.registerWith(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
 	}},
 
-	{name: "client CA of the server", id: "P11", explains: []string{"A01"}, inject: func(f *fixture) {
+	{name: "client CA of the server", smoke: true, id: "P11", explains: []string{"A01"}, inject: func(f *fixture) {
 		clients := x509.NewCertPool()
 		clients.AddCert(newAuthority(f.T, nil).certificate)
 		f.register(serveTLS(f.T, &tls.Config{Certificates: []tls.Certificate{f.certificate(nil)}, ClientCAs: clients,
@@ -177,11 +179,11 @@ var faults = []fault{
 	{name: "no response to discovery", id: "D01", explains: []string{"A01"}, inject: func(f *fixture) {
 		f.respond(func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
 	}},
-	{name: "version not served", id: "D02", explains: []string{"A01"}, repaired: true,
+	{name: "version not served", smoke: true, id: "D02", explains: []string{"A01"}, repaired: true,
 		inject: status(http.StatusNotFound)},
 	{name: "front proxy not trusted", id: "D03", explains: []string{"A01"}, inject: status(http.StatusUnauthorized)},
 	{name: "discovery not authorized", id: "D03", explains: []string{"A01"}, inject: status(http.StatusForbidden)},
-	{name: "redirect", id: "D04", explains: []string{"A01"}, inject: func(f *fixture) {
+	{name: "redirect", smoke: true, id: "D04", explains: []string{"A01"}, inject: func(f *fixture) {
 		f.respond(func(w http.ResponseWriter, req *http.Request) {
 			http.Redirect(w, req, req.URL.Path+"/", http.StatusMovedPermanently)
 		})
@@ -209,9 +211,10 @@ var faults = []fault{
 		f.respond(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>Welcome</html>") })
 	}},
 	{name: "error for users", id: "K08", inject: forUsers("database is down")},
-	{name: "denied SubjectAccessReview", id: "R02", inject: forUsers(`subjectaccessreviews.authorization.k8s.io is ` +
-		`forbidden: User "system:serviceaccount:a:b" cannot create resource "subjectaccessreviews"`)},
-	{name: "no resources", id: "D06", repaired: true, inject: func(f *fixture) {
+	{name: "denied SubjectAccessReview", smoke: true, id: "R02", inject: forUsers(
+		`subjectaccessreviews.authorization.k8s.io is forbidden: User "system:serviceaccount:a:b" cannot create ` +
+			`resource "subjectaccessreviews"`)},
+	{name: "no resources", smoke: true, id: "D06", repaired: true, inject: func(f *fixture) {
 		f.register(serve(f.T, f.certificate(nil), api(f.group, "", schemas)), nil)
 	}},
 	// kube-controller-manager must have counted the quota, which it does without the API.
@@ -242,7 +245,7 @@ versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {ty
 		f.register(serve(f.T, f.certificate(nil), api(f.group, "deployments", schemas)),
 			func(s *apiregistrationv1.APIServiceSpec) { s.GroupPriorityMinimum = 19000 })
 	}},
-	{name: "priority of versions", id: "A04", repaired: true, inject: func(f *fixture) {
+	{name: "priority of versions", smoke: true, id: "A04", repaired: true, inject: func(f *fixture) {
 		port := serve(f.T, f.certificate(nil), f.healthy())
 		f.register(port, nil)
 		f.registerVersion("v1beta1", port, func(s *apiregistrationv1.APIServiceSpec) { s.VersionPriority = 20 })
@@ -256,7 +259,7 @@ versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {ty
 			owner.Name, owner.UID), metav1.PatchOptions{})
 		f.must(err)
 	}},
-	{name: "webhook without a Service", id: "W01", inject: func(f *fixture) { f.webhook("gone", 443, nil) }},
+	{name: "webhook without a Service", smoke: true, id: "W01", inject: func(f *fixture) { f.webhook("gone", 443, nil) }},
 	{name: "webhook for a port that the Service lacks", id: "W01", inject: func(f *fixture) {
 		f.webhookService()
 		f.webhook("hook", 8443, f.ca.pem())
@@ -272,9 +275,9 @@ versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {ty
 	{name: "policy with parameters of no kind", id: "W03", inject: func(f *fixture) {
 		f.register(serve(f.T, f.certificate(nil), f.healthy()), nil)
 		f.apply(fmt.Sprintf(`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy,
-metadata: {name: %[1]s}, spec: {
-paramKind: {apiVersion: gone.example.com/v1, kind: Limit}, matchConstraints: {resourceRules: [{apiGroups: [%[1]s], apiVersions: ["*"], operations: [CREATE], resources: ["*"]}]}, validations: [{expression: "true"}]}}`,
-			f.group))
+metadata: {name: %[1]s}, spec: {paramKind: {apiVersion: gone.example.com/v1, kind: Limit}, matchConstraints: {
+resourceRules: [{apiGroups: [%[1]s], apiVersions: ["*"], operations: [CREATE], resources: ["*"]}]},
+validations: [{expression: "true"}]}}`, f.group))
 	}},
 	{name: "namespace in Terminating", id: "S06", explains: []string{"A01", "D07", "N01"}, inject: func(f *fixture) {
 		f.must(shared.WaitControllers(f.Context()))
@@ -293,14 +296,14 @@ paramKind: {apiVersion: gone.example.com/v1, kind: Limit}, matchConstraints: {re
 			f.must(f.client.CoreV1().Namespaces().Delete(f.Context(), f.namespace, metav1.DeleteOptions{}))
 		}},
 
-	{name: "log: trusted CA not readable", id: "R01", explains: []string{"S05", "K12", "A01"}, repaired: true,
+	{name: "log: trusted CA not readable", smoke: true, id: "R01", explains: []string{"S05", "K12", "A01"}, repaired: true,
 		inject: crashing(trustForbidden)},
 	{name: "log: kube-apiserver not reachable", id: "D10", explains: []string{"S05", "K12", "A01"},
 		inject: crashing(trustUnreachable)},
 	{name: "log: aggregation layer not configured", id: "P04", explains: []string{"S05", "K12", "A01"},
 		inject: crashing(noTrust)},
 	{name: "log: another key", id: "C06", explains: []string{"S05", "K12", "A01"}, inject: crashing(otherKey)},
-	{name: "log: policies not readable", id: "R04", explains: []string{"S05", "K12", "A01"},
+	{name: "log: policies not readable", smoke: true, id: "R04", explains: []string{"S05", "K12", "A01"},
 		inject: crashing(policyForbidden)},
 	{name: "log: policies not served", id: "D12", explains: []string{"S05", "K12", "A01"},
 		inject: crashing(policyNotServed)},
@@ -308,14 +311,14 @@ paramKind: {apiVersion: gone.example.com/v1, kind: Limit}, matchConstraints: {re
 		inject: crashing(etcdUnreachable)},
 
 	// The server reviews its permissions each minute.
-	{name: "no RoleBinding", id: "R01", explains: []string{"R03"}, slow: true, repaired: true,
+	{name: "no RoleBinding", id: "R01", explains: []string{"R03"}, repaired: true,
 		inject: func(f *fixture) { f.revokeReader() }},
-	{name: "front proxy not trusted without a RoleBinding", id: "R01", explains: []string{"D03", "A01"}, repaired: true,
-		inject: func(f *fixture) {
+	{name: "front proxy not trusted without a RoleBinding", smoke: true, id: "R01", explains: []string{"D03", "A01"},
+		repaired: true, inject: func(f *fixture) {
 			f.pod(running)
 			f.respond(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
 		}},
-	{name: "RoleBinding in the wrong namespace", id: "R01", inject: func(f *fixture) {
+	{name: "RoleBinding in the wrong namespace", smoke: true, id: "R01", inject: func(f *fixture) {
 		moved := f.revokeReader()
 		bindings := f.client.RbacV1().RoleBindings(envtest.Namespace)
 		_, err := bindings.Create(f.Context(), &moved, metav1.CreateOptions{})
@@ -329,7 +332,7 @@ paramKind: {apiVersion: gone.example.com/v1, kind: Limit}, matchConstraints: {re
 			APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}}))
 		f.revokeDelegator()
 	}},
-	{name: "permission of the server", id: "R03", slow: true, inject: func(f *fixture) {
+	{name: "permission of the server", id: "R03", inject: func(f *fixture) {
 		roles := f.client.RbacV1().ClusterRoles()
 		role, err := roles.Get(f.Context(), account, metav1.GetOptions{})
 		f.must(err)

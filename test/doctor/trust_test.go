@@ -89,6 +89,9 @@ var trustFaults = []struct {
 		f.service(corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "server.example.com"})
 		f.registerAt(443, nil)
 	}},
+	{"API that is not served", "I01", nil, func(c *control) {
+		c.restart(`"$@" --enable-priority-and-fairness=false --runtime-config=flowcontrol.apiserver.k8s.io/v1=false`)
+	}},
 	{"CA of users and the front proxy", "P03", []string{"A01"}, func(c *control) {
 		both := filepath.Join(c.TempDir(), "both.crt")
 		scripttest.Write(c.T, both, c.read("client-ca")+c.read(certs.FrontProxyCADir))
@@ -226,7 +229,7 @@ func wantCause(t *testing.T, e *envtest.Environment, id string, explains ...stri
 	var report *doctor.Report
 	e.Eventually(t, id, 3*envtest.WaitTimeout, func(context.Context) error {
 		var err error
-		if report, err = diagnose(t.Context(), e.Admin(t), 0); err != nil {
+		if report, err = diagnoseWith(t.Context(), e.Admin(t), doctor.Options{Pre: true}); err != nil {
 			return err
 		}
 		if !slices.Equal(ids(report), []string{id}) {
