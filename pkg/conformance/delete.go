@@ -216,6 +216,12 @@ var deleteChecks = []Check{
 		[]need{verbs("create", "delete", "list", "watch", "patch")}, func(s *session) {
 			owner := s.create()
 			dependent := s.dependent(reference(owner))
+			// The garbage collector orphans the dependents that it has seen, and sees them in the order of
+			// their creation.
+			last := s.create()
+			seen := s.dependent(reference(last))
+			s.want(s.do("DELETE", s.path(last)), 200, 202)
+			s.collected(seen, last)
 			s.want(s.do("DELETE", s.path(owner), query("propagationPolicy", "Orphan")), 200, 202)
 			s.eventually("after the owner was deleted", func() string {
 				if a := s.do("GET", s.path(owner)); a.Code != 404 {
