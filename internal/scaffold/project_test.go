@@ -3,6 +3,7 @@
 package scaffold
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"go/parser"
@@ -262,13 +263,22 @@ func TestReplaceGroup(t *testing.T) {
 	}
 }
 
-// TestRoles: the overlays have the roles once, before the names.
+// TestRoles: the overlays have the roles once, before the names. A component of roles that the team has
+// edited stays as it is.
 func TestRoles(t *testing.T) {
 	p := newProject(t)
-	for range 2 {
-		if err := p.addRoles(); err != nil {
-			t.Fatal(err)
-		}
+	if err := p.addRoles(); err != nil {
+		t.Fatal(err)
+	}
+	component, own := p.path("manifests", "roles", "kustomization.yaml"), []byte("# of the team\n")
+	if err := os.WriteFile(component, own, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.addRoles(); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(component); err != nil || !bytes.Equal(text, own) {
+		t.Errorf("got %q, %v, want the team's component unchanged", text, err)
 	}
 	for _, overlay := range []string{"kind", "production"} {
 		text, err := os.ReadFile(p.path("manifests", overlay, "kustomization.yaml"))

@@ -8,11 +8,14 @@ import (
 	"strings"
 )
 
-// addRoles adds the component with roles for users. generate writes the roles.
+// addRoles adds the component with roles for users, unless the project has it. generate writes the
+// roles.
 func (p *project) addRoles() error {
-	if err := render(p.path("manifests", "roles", "kustomization.yaml"), "project/manifests-roles.yaml",
-		data{}); err != nil {
-		return err
+	path := p.path("manifests", "roles", "kustomization.yaml")
+	if !exists(path) {
+		if err := render(path, "project/manifests-roles.yaml", data{}); err != nil {
+			return err
+		}
 	}
 	return p.addComponent("roles")
 }
