@@ -20,14 +20,13 @@ const unavailable = "A01"
 var checks = []func(*Facts) []Finding{
 	checkClient, checkClock, checkTrust, checkHeaders, checkProxyCAs, checkProxyCertificate,
 	checkAvailable, checkCRDs, checkShadows, checkVersions, checkOwners,
-	checkServices, checkCABundles, checkResponses, checkLogs, checkDuration, checkServerClock,
+	checkServices, checkCABundles, checkInjection, checkResponses, checkLogs, checkDuration, checkServerClock,
 	checkPermissions, checkReviews, checkWebhooks, checkPolicies,
 	checkResources, checkVerbs, checkDiscovery, checkOpenAPI, checkNamespaces, checkServerNamespaces, checkQuotas,
 	checkServed, checkInstaller, checkRoles,
 }
 
-// Check returns the findings, those of the same ID and object merged. A log also has lines of no
-// consequence, so a finding whose only evidence is in a log must explain another finding.
+// Check returns the findings, those of the same ID and object merged.
 func (f *Facts) Check() []Finding {
 	var all []Finding
 	for _, check := range checks {
@@ -35,7 +34,7 @@ func (f *Facts) Check() []Finding {
 	}
 	all = merge(all)
 	return slices.DeleteFunc(slices.Clone(all), func(f Finding) bool {
-		return f.fromLog && !slices.ContainsFunc(all, func(other Finding) bool { return explains(f, other) })
+		return f.onlyCause && !slices.ContainsFunc(all, func(other Finding) bool { return explains(f, other) })
 	})
 }
 

@@ -184,3 +184,24 @@ func checkCABundles(f *Facts) []Finding {
 		return nil
 	})
 }
+
+// injectFrom and injectFromSecret are annotations of an APIService whose caBundle cert-manager writes:
+// the Certificate or the Secret that has the CA.
+const injectFrom, injectFromSecret = "cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret"
+
+// checkInjection recognizes a wrong caBundle that cert-manager writes, and would write again.
+func checkInjection(f *Facts) []Finding {
+	return perAPIService(f, func(a apiregistrationv1.APIService) []Finding {
+		for annotation, resource := range map[string]string{injectFrom: "certificate", injectFromSecret: "secret"} {
+			namespace, name, found := strings.Cut(a.Annotations[annotation], "/")
+			if !found {
+				continue
+			}
+			finding := about(a, "K16", "", fmt.Sprintf("the annotation %s is %s/%s", annotation, namespace, name),
+				"resource", resource, "holder", name, "holderNamespace", namespace)
+			finding.onlyCause = true
+			return []Finding{finding}
+		}
+		return nil
+	})
+}

@@ -81,7 +81,7 @@ func checkLogs(f *Facts) []Finding {
 		for _, line := range b.Logs {
 			found := slices.DeleteFunc(recognized(a, classify(inLog, line.Text), line.Text, "resources", denied), f.isGranted)
 			for i := range found {
-				found[i].fromLog = true
+				found[i].onlyCause = true // a log also has lines of no consequence
 				found[i].Evidence = []string{fmt.Sprintf("log of the container %s of the pod %s: %s", line.Container,
 					line.Pod, line.Text)}
 			}

@@ -23,8 +23,8 @@ type Finding struct {
 	Fix         []Step   `json:"fix"`
 	Docs        string   `json:"docs,omitempty"`
 
-	// fromLog means that its only evidence is in the log of a server.
-	fromLog bool
+	// onlyCause means that it is a finding only if it explains another one.
+	onlyCause bool
 }
 
 // Cause is a root cause with its symptoms.
@@ -61,7 +61,7 @@ func merge(findings []Finding) []Finding {
 		}
 		out[i].Evidence = union(out[i].Evidence, f.Evidence)
 		out[i].APIServices = union(out[i].APIServices, f.APIServices)
-		out[i].fromLog = out[i].fromLog && f.fromLog
+		out[i].onlyCause = out[i].onlyCause && f.onlyCause
 	}
 	return out
 }

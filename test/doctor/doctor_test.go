@@ -166,11 +166,12 @@ func healthy(t *testing.T) {
 }
 
 // TestHealthy: third-party APIs have no findings when kube-apiserver must have read all of them.
-// One of them delegates neither authentication nor authorization.
+// One of them delegates neither authentication nor authorization, and has a caBundle from cert-manager.
 func TestHealthy(t *testing.T) {
 	f := newFixture(t, shared, "healthy")
 	f.pod(running)
 	f.register(serve(t, f.certificate(nil), f.healthy()), nil)
+	f.injected()
 	sample, err := shared.StartSampleAPIServer(t.Context())
 	f.must(err)
 	f.atEnd(func(ctx context.Context) error {

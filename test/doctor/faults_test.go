@@ -125,6 +125,13 @@ var faults = []fault{
 			s.CABundle = newAuthority(f.T, nil).pem()
 		})
 	}},
+	{name: "CA that cert-manager does not write", id: "K16", explains: []string{"K02", "K03", "A01"},
+		inject: func(f *fixture) {
+			f.register(serve(f.T, f.certificate(nil), f.healthy()), func(s *apiregistrationv1.APIServiceSpec) {
+				s.CABundle = nil
+			})
+			f.injected()
+		}},
 	{name: "CA that was created again", smoke: true, id: "K14", explains: []string{"A01"},
 		inject: func(f *fixture) {
 			again := newAuthority(f.T, func(c *x509.Certificate) { c.Subject = f.ca.certificate.Subject })

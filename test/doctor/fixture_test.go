@@ -18,6 +18,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
@@ -106,6 +107,15 @@ func (f *fixture) registerVersion(version string, port int32, change func(*apire
 	f.must(err)
 	f.atEnd(func(ctx context.Context) error { return f.apiServices.Delete(ctx, a.Name, metav1.DeleteOptions{}) })
 	scripttest.Write(f.T, filepath.Join(f.dir, "ca.crt"), string(f.ca.pem()))
+}
+
+// injected annotates the APIService, as one whose caBundle cert-manager writes.
+func (f *fixture) injected() {
+	f.Helper()
+	_, err := f.apiServices.Patch(f.Context(), "v1."+f.group, types.MergePatchType, fmt.Appendf(nil,
+		`{"metadata": {"annotations": {"cert-manager.io/inject-ca-from": "%s/serving"}}}`, f.namespace),
+		metav1.PatchOptions{})
+	f.must(err)
 }
 
 // slice creates an EndpointSlice of the Service.

@@ -21,7 +21,7 @@ func TestLongHeaders(t *testing.T) {
 		return header
 	}
 	selector := func(bytes int) string { // with few requirements
-		requirement := strings.Repeat(strings.Repeat("a", 60)+".", 4) + "/a!=" + strings.Repeat("a", 63) + ","
+		requirement := strings.Repeat(strings.Repeat("a", 60)+".", 3) + strings.Repeat("a", 60) + "/a!=" + strings.Repeat("a", 63) + ","
 		return "?labelSelector=" + strings.Repeat(requirement, bytes/len(requirement)) + "a"
 	}
 	for name, tc := range map[string]struct {
