@@ -187,7 +187,10 @@ func checkCABundles(f *Facts) []Finding {
 
 // injectFrom and injectFromSecret are annotations of an APIService whose caBundle cert-manager writes:
 // the Certificate or the Secret that has the CA.
-const injectFrom, injectFromSecret = "cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret"
+const (
+	injectFrom       = "cert-manager.io/inject-ca-from"
+	injectFromSecret = "cert-manager.io/inject-ca-from-secret" //nolint:gosec // a name
+)
 
 // checkInjection recognizes a wrong caBundle that cert-manager writes, and would write again.
 func checkInjection(f *Facts) []Finding {
