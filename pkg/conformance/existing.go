@@ -183,6 +183,17 @@ var existingChecks = []Check{
 				s.errorf("the object is in %d pages, want 1", found)
 			}
 		}},
+	{"existing/limit", Recommended, kep("365-paginated-lists"),
+		"A list with limit=1 has one object, and a token if there are more.", []need{existing("list")}, func(s *session) {
+			_, collection := s.existingPath()
+			if len(s.want(s.do("GET", collection), 200).items()) < 2 {
+				s.skipf("the list has fewer than two objects")
+			}
+			a := s.want(s.do("GET", collection, query("limit", "1")), 200)
+			if n, token := len(a.items()), continued(a.object()); n != 1 || token == "" {
+				s.errorf("%s: got %d objects and the token %q, want 1 and a token", a.request, n, token)
+			}
+		}},
 	{"existing/watch", Required, concepts, "A watch with resourceVersion=0 begins with ADDED for the object.",
 		[]need{existing("watch")}, func(s *session) {
 			_, collection := s.existingPath()

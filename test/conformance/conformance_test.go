@@ -284,6 +284,41 @@ func TestDocs(t *testing.T) {
 		text.WriteString("\n")
 	}
 	table(t, "SECURITY.md", text.String())
+	table(t, filepath.Join("docs", "build", "kinds-without-storage.md"), comparison(t))
+}
+
+// comparison returns a table of the outcomes of the checks of existing objects.
+func comparison(t *testing.T) string {
+	t.Helper()
+	columns := []struct{ title, resource string }{
+		{"metrics-server " + strings.TrimPrefix(metricsServer.version, "v"), "pods.v1beta1.metrics.k8s.io"},
+		{"hand-written", "gadgets.v1.workshop.example.com"},
+		{"`registry.Live`", "widgets.v1.workshop.example.com"},
+		{"`registry.Cached`", "parts.v1.workshop.example.com"},
+	}
+	var text strings.Builder
+	text.WriteString("| check |")
+	for _, c := range columns {
+		fmt.Fprintf(&text, " %s |", c.title)
+	}
+	text.WriteString("\n|---|" + strings.Repeat("---|", len(columns)) + "\n")
+	words, all := map[conformance.Outcome]string{conformance.Passed: "yes", conformance.Failed: "**no**",
+		conformance.Skipped: "–"}, outcomes(t)
+	for _, check := range conformance.Checks() {
+		if check.Area() != "existing" {
+			continue
+		}
+		fmt.Fprintf(&text, "| %s |", check.Text)
+		for _, c := range columns {
+			word, ok := words[all[c.resource][check.ID]]
+			if !ok {
+				t.Errorf("%s has no outcome of %s", outcomesFile, check.ID)
+			}
+			fmt.Fprintf(&text, " %s |", word)
+		}
+		text.WriteString("\n")
+	}
+	return text.String()
 }
 
 // table compares the table of a page with the wanted one, or writes it with -update.

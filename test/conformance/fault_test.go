@@ -837,12 +837,14 @@ func TestEachExistingCheckFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	object := target.Sample.DeepCopy()
-	object.SetName("existing")
 	widgets := client.Resource(schema.GroupVersionResource{Group: "workshop.example.com", Version: "v1",
 		Resource: "widgets"}).Namespace(e.NewNamespace(t))
-	if target.Sample, err = widgets.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	object := target.Sample
+	for _, name := range []string{"another", "existing"} { // lists end with the sample
+		object.SetName(name)
+		if target.Sample, err = widgets.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	target.Only = []string{"existing"}
 	target.Config = rest.CopyConfig(target.Config)
@@ -880,7 +882,8 @@ func TestEachExistingCheckFails(t *testing.T) {
 		"existing/label-selector": "no label selectors",
 		"existing/field-selector": "no field selectors", "existing/missing": "finds missing objects",
 		"existing/kubectl": "404 is 500", "existing/uid": "another uid each time",
-		"existing/pages": "lists lose the last", "existing/watch": "watches without initial events",
+		"existing/pages": "lists lose the last", "existing/limit": "no limit",
+		"existing/watch":      "watches without initial events",
 		"existing/watch-list": "no bookmarks", "existing/read-only": "finds missing objects",
 	} {
 		t.Run(id, func(t *testing.T) {

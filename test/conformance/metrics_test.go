@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,28 @@ import (
 
 	"example.com/extension-apiserver/pkg/conformance"
 	"example.com/extension-apiserver/pkg/envtest"
+	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
+)
+
+// otherServer is a server of another module.
+type otherServer struct {
+	module, version, command string
+	server                   envtest.OtherServer
+	samples                  map[string]string // paths of objects by resource
+}
+
+// metricsServer and customMetrics are servers of metrics.
+var (
+	metricsServer = otherServer{"sigs.k8s.io/metrics-server", "v0.9.0", "./cmd/metrics-server", envtest.OtherServer{
+		GroupVersions: []schema.GroupVersion{{Group: "metrics.k8s.io", Version: "v1beta1"}},
+		Args:          []string{"--kubelet-use-node-status-port", "--metric-resolution=10s", "--kubelet-request-timeout=5s"},
+	}, map[string]string{"nodes": "/apis/metrics.k8s.io/v1beta1/nodes/node",
+		"pods": "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/pod"}}
+	// This server also listens on port 8080 for values.
+	customMetrics = otherServer{"sigs.k8s.io/custom-metrics-apiserver", "v1.37.0", "./test-adapter", envtest.OtherServer{
+		GroupVersions:  []schema.GroupVersion{{Group: "external.metrics.k8s.io", Version: "v1beta1"}},
+		KubeconfigFlag: "lister-kubeconfig",
+	}, map[string]string{"externalmetrics": "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/my-external-metric"}}
 )
 
 // TestMetrics runs the checks against metrics servers. Clients cannot create their objects, and
@@ -40,35 +63,76 @@ func TestMetrics(t *testing.T) {
 	e := envtest.New(t, envtest.Options{})
 	grantReads(t, e)
 	kubelet := newKubelet(t, e)
-	for _, other := range []struct {
-		module, version, command string
-		server                   envtest.OtherServer
-		samples                  map[string]string // by resource
-	}{
-		{"sigs.k8s.io/metrics-server", "v0.9.0", "./cmd/metrics-server", envtest.OtherServer{
-			GroupVersions: []schema.GroupVersion{{Group: "metrics.k8s.io", Version: "v1beta1"}},
-			Args: []string{"--kubelet-use-node-status-port", "--kubelet-certificate-authority=" + kubelet,
-				"--metric-resolution=10s", "--kubelet-request-timeout=5s"},
-		}, map[string]string{"nodes": "/apis/metrics.k8s.io/v1beta1/nodes/node",
-			"pods": "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/pod"}},
-		// This server also listens on port 8080 for values.
-		{"sigs.k8s.io/custom-metrics-apiserver", "v1.37.0", "./test-adapter", envtest.OtherServer{
-			GroupVersions:  []schema.GroupVersion{{Group: "external.metrics.k8s.io", Version: "v1beta1"}},
-			KubeconfigFlag: "lister-kubeconfig",
-		}, map[string]string{"externalmetrics": "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/my-external-metric"}},
-	} {
+	for _, other := range []otherServer{metricsServer, customMetrics} {
 		t.Run(filepath.Base(other.module), func(t *testing.T) {
 			other.server.Path = buildModule(t, other.module, other.version, other.command)
+			if other.module == metricsServer.module {
+				other.server.Args = append(other.server.Args, "--kubelet-certificate-authority="+kubelet)
+			}
 			if _, err := e.StartOther(t.Context(), other.server); err != nil {
 				t.Fatal(err)
 			}
 			for resource, path := range other.samples {
 				t.Run(resource, func(t *testing.T) {
-					reads(t, e,
-						other.server.GroupVersions[0].WithResource(resource), path)
+					target := readTarget(t, e, other.server.GroupVersions[0].WithResource(resource), path)
+					report := reads(t, target)
+					asExpected(t, report, target.Resource, expectations(t, "expected.yaml"))
+					recorded(t, report, target.Resource)
 				})
 			}
 		})
+	}
+}
+
+// TestSources runs the checks of existing objects against kinds of test/conformance/sourceserver.
+func TestSources(t *testing.T) {
+	const server = "example.com/extension-apiserver/test/conformance/sourceserver"
+	e := envtest.New(t, envtest.Options{Server: server})
+	for resource, path := range map[string]string{
+		"parts": "parts/bolt", "widgets": "namespaces/default/widgets/first", "gadgets": "gadgets/first",
+	} {
+		t.Run(resource, func(t *testing.T) {
+			target := readTarget(t, e, v1.SchemeGroupVersion.WithResource(resource), "/apis/workshop.example.com/v1/"+path)
+			target.Only, target.CheckTimeout = []string{"existing"}, 10*time.Second
+			recorded(t, reads(t, target), target.Resource)
+		})
+	}
+}
+
+// outcomesFile has the outcomes of the checks of an existing object, by resource and check.
+var outcomesFile = filepath.Join("testdata", "existing.json")
+
+func outcomes(t *testing.T) map[string]map[string]conformance.Outcome {
+	t.Helper()
+	all := map[string]map[string]conformance.Outcome{}
+	data, err := os.ReadFile(outcomesFile)
+	if err == nil {
+		err = json.Unmarshal(data, &all)
+	}
+	if err != nil && (!*update || !os.IsNotExist(err)) {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// recorded compares the outcomes of the checks of an existing object with those in outcomesFile, or
+// writes them with -update.
+func recorded(t *testing.T, report *conformance.Report, resource string) {
+	t.Helper()
+	got, all := map[string]conformance.Outcome{}, outcomes(t)
+	for _, result := range report.Results {
+		if strings.HasPrefix(result.ID, "existing/") {
+			got[result.ID] = result.Outcome
+		}
+	}
+	if diff := cmp.Diff(all[resource], got); diff != "" && !*update {
+		t.Errorf("outcomes (-recorded +got):\n%s", diff)
+	}
+	if all[resource] = got; *update {
+		data, err := json.MarshalIndent(all, "", "  ")
+		if err := errors.Join(err, os.WriteFile(outcomesFile, append(data, '\n'), 0o600)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -91,10 +155,11 @@ func published(t *testing.T, e *envtest.Environment, resource schema.GroupVersio
 	})
 }
 
-// reads runs the checks with the object at a path as the sample.
-func reads(t *testing.T, e *envtest.Environment, resource schema.GroupVersionResource, path string) {
+// readTarget returns a target with the object at a path as the sample.
+func readTarget(t *testing.T, e *envtest.Environment, resource schema.GroupVersionResource,
+	path string) conformance.Target {
 	t.Helper()
-	known, err := e.ConformanceTarget()
+	target, err := e.ConformanceTarget()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,18 +171,21 @@ func reads(t *testing.T, e *envtest.Environment, resource schema.GroupVersionRes
 		}
 		return json.Unmarshal(data, &sample.Object)
 	})
-	target := conformance.Target{
-		Config: known.Config, Kubectl: known.Kubectl, AllowDisruptive: true,
-		Resource: resource.Resource + "." + resource.Version + "." + resource.Group, Sample: sample,
-	}
 	published(t, e, resource)
+	return conformance.Target{Config: target.Config, Kubectl: target.Kubectl, AllowDisruptive: true, Sample: sample,
+		Resource: resource.Resource + "." + resource.Version + "." + resource.Group}
+}
+
+// reads runs the checks.
+func reads(t *testing.T, target conformance.Target) *conformance.Report {
+	t.Helper()
 	report, err := conformance.Execute(t.Context(), target)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%.0f s: %d passed, %d failed, %d skipped", report.Seconds, report.Count("", conformance.Passed),
 		report.Count("", conformance.Failed), report.Count("", conformance.Skipped))
-	asExpected(t, report, target.Resource, expectations(t, "expected.yaml"))
+	return report
 }
 
 // buildModule compiles a command of a module with the module's own dependencies.
@@ -160,20 +228,22 @@ func grantReads(t *testing.T, e *envtest.Environment) {
 	}
 }
 
-// newKubelet serves the metrics of a node and a pod, because the environment has no real kubelet.
-// It creates both objects, and returns the path of its CA file.
+// newKubelet serves the metrics of two nodes and two pods, because the environment has no real
+// kubelet. It creates these objects, and returns the path of its CA file.
 func newKubelet(t *testing.T, e *envtest.Environment) (ca string) {
 	t.Helper()
 	began := time.Now()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		now := time.Now()
 		seconds, ms := now.Sub(began).Seconds(), now.UnixMilli()
-		const of = `{container="c",namespace="default",pod="pod"}`
 		fmt.Fprintf(w, "node_cpu_usage_seconds_total %f %d\nnode_memory_working_set_bytes 1e+08 %d\n",
 			seconds+1, ms, ms)
-		fmt.Fprintf(w, "container_cpu_usage_seconds_total%s %f %d\ncontainer_memory_working_set_bytes%s 1e+07 %d\n", of,
-			seconds+1, ms, of, ms)
-		fmt.Fprintf(w, "container_start_time_seconds%s %d %d\n", of, began.Unix()-60, ms)
+		for _, pod := range []string{"pod", "other"} {
+			of := fmt.Sprintf(`{container="c",namespace="default",pod=%q}`, pod)
+			fmt.Fprintf(w, "container_cpu_usage_seconds_total%s %f %d\ncontainer_memory_working_set_bytes%s 1e+07 %d\n", of,
+				seconds+1, ms, of, ms)
+			fmt.Fprintf(w, "container_start_time_seconds%s %d %d\n", of, began.Unix()-60, ms)
+		}
 	}))
 	t.Cleanup(server.Close)
 	ca = filepath.Join(t.TempDir(), "ca.pem")
@@ -184,16 +254,20 @@ func newKubelet(t *testing.T, e *envtest.Environment) (ca string) {
 		t.Fatal(err)
 	}
 	client := clientFor(t, e)
-	if err := newNode(t.Context(), client, host, int32(number)); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"node", "other"} {
+		if err := newNode(t.Context(), client, name, host, int32(number)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	// A pod needs the ServiceAccount of the namespace.
-	e.Eventually(t, "a pod", time.Minute, func(ctx context.Context) error { return newPod(ctx, client) })
+	for _, name := range []string{"pod", "other"} {
+		// A pod needs the ServiceAccount of the namespace.
+		e.Eventually(t, "the pod "+name, time.Minute, func(ctx context.Context) error { return newPod(ctx, client, name) })
+	}
 	return ca
 }
 
-func newNode(ctx context.Context, client kubernetes.Interface, address string, port int32) error {
-	node, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node",
+func newNode(ctx context.Context, client kubernetes.Interface, name, address string, port int32) error {
+	node, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
 		Labels: map[string]string{"a": "b"}}}, metav1.CreateOptions{})
 	if err != nil {
 		return err
@@ -207,9 +281,9 @@ func newNode(ctx context.Context, client kubernetes.Interface, address string, p
 	return err
 }
 
-func newPod(ctx context.Context, client kubernetes.Interface) error {
+func newPod(ctx context.Context, client kubernetes.Interface, name string) error {
 	pod, err := client.CoreV1().Pods("default").Create(ctx,
-		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Labels: map[string]string{"a": "b"}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"a": "b"}},
 			Spec: corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "c",
 				Image: "registry.example/c:v1"}}}}, metav1.CreateOptions{})
 	if err != nil {
