@@ -49,6 +49,8 @@ func (handwritten) Get(_ context.Context, name string, _ *metav1.GetOptions) (ru
 }
 
 // List implements rest.Lister. It ignores all options.
+//
+//nolint:unparam // of rest.Lister
 func (handwritten) List(context.Context, *metainternalversion.ListOptions) (runtime.Object, error) {
 	list := &v1.GadgetList{}
 	for _, name := range names {
@@ -58,6 +60,8 @@ func (handwritten) List(context.Context, *metainternalversion.ListOptions) (runt
 }
 
 // Watch implements rest.Watcher. It sends the objects, and nothing more until the client disconnects.
+//
+//nolint:unparam // of rest.Watcher
 func (handwritten) Watch(context.Context, *metainternalversion.ListOptions) (watch.Interface, error) {
 	w := watch.NewFakeWithChanSize(len(names), false)
 	for _, name := range names {
