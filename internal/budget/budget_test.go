@@ -220,3 +220,34 @@ func TestLimitTo(t *testing.T) {
 		releases[3]()
 	})
 }
+
+// TestLowerLimit checks that the limit of a user is lower while less than the total is available.
+func TestLowerLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(12, 4)
+		b.Reserve(6) // a user has a third of the rest
+		var served []string
+		take := func(user string, share int64) {
+			go func() {
+				release, err := b.Take(t.Context(), user, share)
+				if err != nil {
+					t.Error(err)
+				}
+				served = append(served, user)
+				<-time.After(time.Minute)
+				release()
+			}()
+			synctest.Wait()
+		}
+		take("a", 2)
+		take("a", 1)
+		take("b", 2)
+		if want := []string{"a", "b"}; !slices.Equal(served, want) || !b.AtLimit("a", 1) {
+			t.Errorf("served %q, want %q, since a is at its limit", served, want)
+		}
+		<-time.After(time.Hour)
+		if want := []string{"a", "b", "a"}; !slices.Equal(served, want) {
+			t.Errorf("served %q, want %q", served, want)
+		}
+	})
+}
