@@ -5,6 +5,7 @@ package filters
 import (
 	"context"
 	"errors"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -393,14 +394,18 @@ func (s *seats) idle() []*seat {
 // has more memory than another user would have who waits for memory, or nil. A user who waits
 // because of the limit of a user takes memory from no other.
 func (s *seats) idleHolder() (holder *seat) {
+	starving := maps.Clone(s.starving)
+	maps.DeleteFunc(starving, func(other *seat, needed need) bool {
+		return needed.memory.AtLimit(other.user, needed.share)
+	})
 	longest := time.Duration(0)
 	for seat := range s.holders {
 		idle := seat.waited()
 		if idle <= longest {
 			continue
 		}
-		for other, needed := range s.starving {
-			if other.user != seat.user && !needed.memory.AtLimit(other.user, needed.share) &&
+		for other, needed := range starving {
+			if other.user != seat.user &&
 				needed.memory.Held(other.user)+needed.share < needed.memory.Held(seat.user) {
 				holder, longest = seat, idle
 				break
