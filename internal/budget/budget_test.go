@@ -67,29 +67,33 @@ func TestOrder(t *testing.T) {
 	})
 }
 
+// takeMinute requests a share for a minute. The user is added to served with the share.
+func takeMinute(t *testing.T, b *Budget, served *[]string, user string, share int64) {
+	t.Helper()
+	go func() {
+		release, err := b.Take(t.Context(), user, share)
+		if err != nil {
+			t.Error(err)
+		}
+		*served = append(*served, user)
+		<-time.After(time.Minute)
+		release()
+	}()
+	synctest.Wait()
+}
+
 // TestFair checks that the user who has had shares for a shorter time is next, even if others have
 // waited longer.
 func TestFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(2, 2)
 		var served []string
-		take := func(user string) {
-			go func() {
-				release, err := b.Take(t.Context(), user, 1)
-				if err != nil {
-					t.Error(err)
-				}
-				served = append(served, user)
-				<-time.After(time.Minute)
-				release()
-			}()
-			synctest.Wait()
-		}
+		take := func(user string, share int64) { takeMinute(t, b, &served, user, share) }
 		for range 4 {
-			take("a")
+			take("a", 1)
 			<-time.After(time.Second)
 		}
-		take("b")
+		take("b", 1)
 		<-time.After(time.Hour)
 		if want := []string{"a", "a", "b", "a", "a"}; !slices.Equal(served, want) {
 			t.Errorf("served %q, want %q", served, want)
@@ -227,18 +231,7 @@ func TestLowerLimit(t *testing.T) {
 		b := New(12, 4)
 		b.Reserve(6) // a user has a third of the rest
 		var served []string
-		take := func(user string, share int64) {
-			go func() {
-				release, err := b.Take(t.Context(), user, share)
-				if err != nil {
-					t.Error(err)
-				}
-				served = append(served, user)
-				<-time.After(time.Minute)
-				release()
-			}()
-			synctest.Wait()
-		}
+		take := func(user string, share int64) { takeMinute(t, b, &served, user, share) }
 		take("a", 2)
 		take("a", 1)
 		take("b", 2)
