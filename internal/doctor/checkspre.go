@@ -10,14 +10,15 @@ import (
 )
 
 // requiredResources are those that a server of the library k8s.io/apiserver reads or creates in the
-// cluster, and the APIService that registers it.
+// cluster, and the APIService that registers it. Mutating policies are not among them: version 1.35
+// does not serve them as v1, and a server can do without.
 var requiredResources = map[schema.GroupVersion][]string{
 	{Group: "apiregistration.k8s.io", Version: "v1"}: {"apiservices"},
 	{Group: "authentication.k8s.io", Version: "v1"}:  {"tokenreviews"},
 	{Group: "authorization.k8s.io", Version: "v1"}:   {"subjectaccessreviews"},
 	{Group: "discovery.k8s.io", Version: "v1"}:       {"endpointslices"},
 	{Group: "admissionregistration.k8s.io", Version: "v1"}: {
-		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations",
+		"mutatingwebhookconfigurations",
 		"validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
 	},
 	{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"}: {"flowschemas", "prioritylevelconfigurations"},
