@@ -75,6 +75,16 @@ func TestChecks(t *testing.T) {
 			}},
 		"a log shows why": {reason: "FailedDiscoveryCheck", text: "bad status from https://a: 401",
 			want: "P01 > D03 A01", change: func(f *Facts) { f.Backends[clustertest.Service].Logs = disallowed }},
+		"cert-manager writes no caBundle": {reason: "FailedDiscoveryCheck", text: "connect: connection refused",
+			want: "S06 > A01; K16 > K02 A01", change: func(f *Facts) {
+				f.APIServices[0].Annotations = map[string]string{injectFrom: "demo/serving"}
+				f.APIServices[0].Spec.CABundle = nil
+			}},
+		"cert-manager writes the caBundle of an available API": {want: "K04", change: func(f *Facts) {
+			f.APIServices[0].Annotations = map[string]string{injectFrom: "demo/serving"}
+			f.APIServices[0].Status.Conditions[0].Status = apiregistrationv1.ConditionTrue
+			f.Now = f.Now.Add(2 * certs.CALifetime)
+		}},
 		"a log shows a permission that is granted since": {reason: "FailedDiscoveryCheck",
 			text: "bad status from https://a: 401", want: "D03 > A01", change: func(f *Facts) {
 				f.Backends[clustertest.Service].Logs = untrusting

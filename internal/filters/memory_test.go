@@ -375,8 +375,10 @@ func testInitialEvents(t *testing.T, query string, turns int64, events int) {
 			t.Errorf("the watch has %d turns, want %d", got, turns)
 		}
 		live, err := new(sharedEvents).watch(req.Context(), func(ctx context.Context) (watch.Interface, error) {
-			if events >= 0 {
+			if early := query == ""; events >= 0 && early {
 				utilflowcontrol.WatchInitialized(ctx)
+			} else if events >= 0 { // when the watch has read the events
+				time.AfterFunc(time.Millisecond, func() { utilflowcontrol.WatchInitialized(ctx) })
 			}
 			return library, nil
 		})
@@ -386,7 +388,8 @@ func testInitialEvents(t *testing.T, query string, turns int64, events int) {
 		}
 		defer live.Stop()
 		if events >= 0 {
-			signal.Wait()
+			signal.Wait() // which a watch with a replay passes on before the storage signals
+			<-time.After(time.Second)
 		}
 		for range events {
 			<-live.ResultChan()
@@ -397,6 +400,14 @@ func testInitialEvents(t *testing.T, query string, turns int64, events int) {
 		if events < 0 {
 			<-time.After(maxInitial - time.Second)
 			has("before the timeout", cost)
+			if query == "" { // a large event follows the initial ones, over WebSocket
+				began := time.Now()
+				if err := shareOf(req.Context()).take(m.perUser); err != nil || time.Since(began) > 0 {
+					t.Errorf("a large event waits for %s with %v, want its memory at once", time.Since(began), err)
+				}
+				has("for a large event", m.perUser)
+				shareOf(req.Context()).release()
+			}
 			<-time.After(2 * time.Second)
 		}
 		has("after its initial events", 0)
