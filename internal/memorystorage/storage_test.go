@@ -128,6 +128,14 @@ func TestStorage(t *testing.T) {
 			t.Helper()
 			storagetesting.RunTestGuaranteedUpdate(ctx, t, noTransformer{s}, noCheck)
 		},
+		"ListResourceVersionMatch": func(ctx context.Context, t *testing.T, s *Storage) {
+			t.Helper()
+			storagetesting.RunTestListResourceVersionMatch(ctx, t, noTransformer{s})
+		},
+		"ProgressNotify": func(ctx context.Context, t *testing.T, s *Storage) {
+			t.Helper()
+			storagetesting.RunOptionalTestProgressNotify(ctx, t, s, s.increase)
+		},
 		"GuaranteedUpdateWithConflict":              plain(storagetesting.RunTestGuaranteedUpdateWithConflict),
 		"GuaranteedUpdateWithSuggestionAndConflict": plain(storagetesting.RunTestGuaranteedUpdateWithSuggestionAndConflict),
 		"ListPaging":          plain(storagetesting.RunTestListPaging),

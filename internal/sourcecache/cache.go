@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// refreshTimeout is how long a request waits for a poll. maxRefreshing is how many requests wait
-	// at a time: each holds a seat of priority and fairness. Others get 503, and need not wait when
-	// they are repeated after the poll.
+	// refreshTimeout is how long a request waits for a poll. maxRefreshing is how many reads wait at a
+	// time: each holds a seat of priority and fairness. Others get 503, and need not wait when they are
+	// repeated after the poll.
 	refreshTimeout = 10 * time.Second
 	maxRefreshing  = 10
 	// objectCost is added to the size of each object, for its parts that are not encoded.
@@ -57,6 +57,8 @@ type Config struct {
 	Create func(ctx context.Context, obj runtime.Object) (runtime.Object, error)
 	Update func(ctx context.Context, obj, old runtime.Object) (runtime.Object, error)
 	Delete func(ctx context.Context, obj runtime.Object) error
+	// Version returns the version of an object in the source. Default: versions are not compared.
+	Version func(obj runtime.Object) string
 	// KeepsMetadata is true if the source stores finalizers and deletionTimestamp.
 	KeepsMetadata bool
 }
@@ -83,11 +85,14 @@ type Cache struct {
 	current context.Context //nolint:containedctx // of watches
 	expire  context.CancelFunc
 	expiry  *time.Timer
-	silence *time.Timer // of Watch
-	// written has the times of writes, by key. A list that began before a write may lack it.
-	written map[string]time.Time
-	sizes   map[string]int64 // bytes, by key
-	size    int64            // of all objects, in bytes
+	silence *time.Timer             // of Watch
+	abort   context.CancelCauseFunc // ends Watch
+	// written has the times of writes while lists are read, by key. A list that began before a write
+	// may lack it. replacing is the number of lists that are read.
+	written   map[string]time.Time
+	replacing int
+	sizes     map[string]int64 // bytes, by key
+	size      int64            // of all objects, in bytes
 	// refreshing is the number of requests that wait for a poll.
 	refreshing int
 }
@@ -123,7 +128,29 @@ func New(config Config) *Cache {
 // nothing if the list has an error, an invalid object, two objects with the same name, or too many
 // bytes.
 func (c *Cache) Replace(ctx context.Context, all iter.Seq2[runtime.Object, error]) error {
+	defer c.read()()
 	return c.replace(ctx, time.Now(), all)
+}
+
+// read records writes until the returned function is called.
+func (c *Cache) read() (end func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.replacing++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.replacing--; c.replacing == 0 {
+			clear(c.written)
+		}
+	}
+}
+
+// wrote records a write. The caller holds the lock.
+func (c *Cache) wrote(key string) {
+	if c.replacing > 0 {
+		c.written[key] = time.Now()
+	}
 }
 
 // replace is Replace with a list that began at a time.
@@ -144,7 +171,6 @@ func (c *Cache) replace(ctx context.Context, began time.Time, all iter.Seq2[runt
 	defer c.mu.Unlock()
 	for key, at := range c.written {
 		if at.Before(began) {
-			delete(c.written, key)
 			continue
 		}
 		delete(changed, key)
@@ -204,14 +230,17 @@ func (c *Cache) differences(ctx context.Context, all iter.Seq2[runtime.Object, e
 	return sizes, changed, ctx.Err() // the sequence may have ended because of it
 }
 
-// Put adds or changes an object of the copy.
+// Put adds or changes an object of the copy. After an error, the copy lacks a change, so the context
+// of Watch ends.
 func (c *Cache) Put(ctx context.Context, obj runtime.Object) error {
 	err := c.putObject(ctx, obj)
 	if err != nil {
-		c.metrics.failed()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.state.problem = err
+		c.stopWatching()
+		if c.abort != nil {
+			c.abort(err)
+		}
 	}
 	return err
 }
@@ -307,7 +336,7 @@ func (c *Cache) check() error {
 	}
 	cause := c.state.problem
 	if cause == nil && !c.state.began.IsZero() {
-		cause = fmt.Errorf("the source has not responded for %s", time.Since(c.state.began).Round(time.Second))
+		cause = notResponding(time.Since(c.state.began))
 	} else if cause == nil {
 		cause = errors.New("the source was not read yet")
 	}
@@ -318,14 +347,23 @@ func (c *Cache) check() error {
 		time.Since(c.state.complete).Round(time.Second), c.MaxAge, cause)
 }
 
-// problem returns the error of the last poll if the copy is still served.
+// problem returns the error of the last poll if the copy is still served, or that the source does not
+// respond to a poll.
 func (c *Cache) problem() (age time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state.watching {
 		return 0, nil
 	}
-	return time.Since(c.state.complete), c.state.problem
+	err = c.state.problem
+	if waited := time.Since(c.state.began); err == nil && !c.state.began.IsZero() && waited > c.Interval {
+		err = notResponding(waited)
+	}
+	return time.Since(c.state.complete), err
+}
+
+func notResponding(waited time.Duration) error {
+	return fmt.Errorf("the source has not responded for %s", waited.Round(time.Second))
 }
 
 // Wait waits until the copy is served, or the context is done.
@@ -346,8 +384,9 @@ func (c *Cache) Wait(ctx context.Context) error {
 }
 
 // refresh waits for a complete list that began after a time, since another replica may have served
-// a state of that time. A source that is watched is current.
-func (c *Cache) refresh(ctx context.Context, after time.Time) error {
+// a state of that time. A source that is watched is current. With limited, at most maxRefreshing
+// requests wait.
+func (c *Cache) refresh(ctx context.Context, after time.Time, limited bool) error {
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
 	called, waits := time.Now(), false
@@ -362,7 +401,7 @@ func (c *Cache) refresh(ctx context.Context, after time.Time) error {
 		c.mu.Lock()
 		changed, done := c.changed, c.state.watching || c.state.complete.After(after)
 		problem, failed := c.state.problem, c.state.failed.After(called)
-		if !done && !failed && !waits {
+		if limited && !done && !failed && !waits {
 			if waits = c.refreshing < maxRefreshing; waits {
 				c.refreshing++
 			} else {
@@ -385,6 +424,13 @@ func (c *Cache) refresh(ctx context.Context, after time.Time) error {
 	}
 }
 
+// includes returns whether the copy has all changes of the source before a time.
+func (c *Cache) includes(at time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.watching || c.state.complete.After(at)
+}
+
 // requestPoll makes the next poll begin soon.
 func (c *Cache) requestPoll() {
 	select {
@@ -393,12 +439,15 @@ func (c *Cache) requestPoll() {
 	}
 }
 
+// errUnavailable is the cause that users see if they see different objects.
+var errUnavailable = errors.New("the source is not available")
+
 // unavailable returns a 503 with a cause. It does not name a time to retry: client-go would retry
 // for 10 s before it shows the cause. If users see different objects, the cause, which can name an
 // object, is only in the log.
 func (c *Cache) unavailable(cause error) error {
 	if c.Visible != nil {
-		cause = fmt.Errorf("read %s: the source is not available", c.Resource)
+		cause = fmt.Errorf("read %s: %w", c.Resource, errUnavailable)
 	}
 	return apierrors.NewServiceUnavailable(cause.Error())
 }

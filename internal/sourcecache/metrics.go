@@ -30,7 +30,7 @@ var (
 	}, labels)
 	failures = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "source_errors_total", StabilityLevel: metrics.ALPHA,
-		Help: "Number of lists and watches of a source that failed.",
+		Help: "Number of requests to a source that failed: lists and watches, and those of a live source.",
 	}, labels)
 	durations = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Subsystem: subsystem, Name: "source_list_duration_seconds", StabilityLevel: metrics.ALPHA,
@@ -49,6 +49,13 @@ func observe(of schema.GroupResource) observers {
 	failures.WithLabelValues(of.Group, of.Resource).Add(0)
 	servedNow.WithLabelValues(of.Group, of.Resource).Set(0)
 	return observers{of}
+}
+
+// CountFailures returns a function that counts a failed request to a source without a copy.
+func CountFailures(of schema.GroupResource) func() {
+	register()
+	failures.WithLabelValues(of.Group, of.Resource).Add(0)
+	return observers{of}.failed
 }
 
 func (o observers) polled(began time.Time, err error) {

@@ -66,6 +66,7 @@ func (c *Cache) once(ctx context.Context, began time.Time) (err error) {
 	defer func() { c.finish(began, err) }()
 	defer contain(c.Resource, &err)
 	if c.Watch == nil {
+		defer c.read()()
 		ctx, cancel := context.WithTimeout(ctx, c.MaxAge)
 		defer cancel()
 		return c.replace(ctx, began, c.List(ctx))
@@ -88,16 +89,16 @@ func (c *Cache) watch(ctx context.Context, began time.Time) error {
 	})
 	defer silence.Stop()
 	c.mu.Lock()
-	c.silence = silence
+	c.silence, c.abort = silence, cancel
 	c.mu.Unlock()
 	err := c.Watch(ctx, c)
-	if silent := context.Cause(ctx); errors.Is(silent, errSilent) {
+	if cause := context.Cause(ctx); cause != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.state.heard.After(began) {
+		if errors.Is(cause, errSilent) && c.state.heard.After(began) {
 			return nil // perhaps nothing has changed
 		}
-		return silent
+		return cause
 	}
 	if err == nil {
 		err = errors.New("the watch of the source ended")
@@ -155,6 +156,7 @@ func (c *Cache) completed(began time.Time) {
 		c.expiry.Stop()
 	}
 	if c.current.Err() != nil {
+		klog.InfoS("Serving the objects of a source", "resource", c.Resource, "objects", len(c.sizes))
 		c.current, c.expire = context.WithCancel(context.Background())
 	}
 	c.state.complete, c.state.problem = began, nil
@@ -167,6 +169,8 @@ func (c *Cache) completed(began time.Time) {
 			if c.expiry == expiry { // no later list is complete
 				c.expire()
 				c.metrics.expired()
+				klog.InfoS("No longer serving the objects of a source: the copy is too old", "resource", c.Resource,
+					"limit", c.MaxAge)
 			}
 		})
 		c.expiry = expiry

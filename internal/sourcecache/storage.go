@@ -138,17 +138,21 @@ func (s *served) admit(ctx context.Context, resourceVersion uint64) error {
 	if resourceVersion != 0 && s.cache.memory.Foreign(resourceVersion) {
 		// The client may have seen a state of this time at another replica.
 		seen := memorystorage.Time(resourceVersion).Add(clockSkew)
-		if seen.Before(time.Now().Add(2 * clockSkew)) {
-			if err := s.cache.refresh(ctx, seen); err != nil {
-				return err
-			}
+		if now := time.Now(); seen.After(now) {
+			seen = now
+		}
+		if err := s.cache.refresh(ctx, seen, true); err != nil {
+			return err
 		}
 		return apierrors.NewResourceExpired(expired)
 	}
 	if err := s.cache.Check(); err != nil {
 		return s.cache.unavailable(err)
 	}
-	if age, err := s.cache.problem(); err != nil && s.cache.Visible == nil {
+	if age, err := s.cache.problem(); err != nil {
+		if s.cache.Visible != nil {
+			err = errUnavailable
+		}
 		warning.AddWarning(ctx, "", fmt.Sprintf("the objects of %s are %s old: %v", s.cache.Resource,
 			age.Round(time.Second), err))
 	}
@@ -171,6 +175,18 @@ var readers = []string{
 	"system:serviceaccount:kube-system:namespace-controller", "system:serviceaccount:kube-system:resourcequota-controller",
 }
 
+// isReader returns whether the user of a request is one of the readers.
+func isReader(ctx context.Context) bool {
+	u, ok := genericapirequest.UserFrom(ctx)
+	return ok && slices.Contains(readers, u.GetName())
+}
+
+// writes returns whether a request is a write.
+func writes(ctx context.Context) bool {
+	info, ok := genericapirequest.RequestInfoFrom(ctx)
+	return ok && slices.Contains([]string{"update", "patch", "delete"}, info.Verb)
+}
+
 // filter returns a context in which the storage finds the objects that the user may see. Without a
 // user, the server itself reads.
 func (s *served) filter(ctx context.Context) context.Context {
@@ -190,9 +206,24 @@ func (c *Cache) visible(u user.Info, obj runtime.Object) (visible bool) {
 	return c.Visible(u, obj)
 }
 
-// Get implements storage.Interface.
+// Get implements storage.Interface. Another replica may have served an object that this copy does not
+// have. Therefore it reads the source again before the garbage collector decides that an owner does
+// not exist or has another UID, and before a write fails because its object does not exist.
 func (s *served) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
 	if err := s.admit(ctx, s.parse(opts.ResourceVersion)); err != nil {
+		return err
+	}
+	called := time.Now()
+	if isReader(ctx) {
+		if err := s.cache.refresh(ctx, called, false); err != nil {
+			return err
+		}
+	}
+	err := s.Interface.Get(s.filter(ctx), key, opts, out)
+	if !storage.IsNotFound(err) || !writes(ctx) {
+		return err
+	}
+	if err := s.cache.refresh(ctx, called, false); err != nil {
 		return err
 	}
 	return s.Interface.Get(s.filter(ctx), key, opts, out)
@@ -210,12 +241,28 @@ func (s *served) GetList(ctx context.Context, key string, opts storage.ListOptio
 	if err := s.admit(ctx, version); err != nil {
 		return err
 	}
+	if err := s.refreshForReader(ctx, version); err != nil {
+		return err
+	}
 	return s.Interface.GetList(s.filter(ctx), key, opts, list)
+}
+
+// refreshForReader reads the source again before the garbage collector and other readers list all
+// objects, for a list or watch that continues none.
+func (s *served) refreshForReader(ctx context.Context, version uint64) error {
+	if version != 0 || !isReader(ctx) {
+		return nil
+	}
+	return s.cache.refresh(ctx, time.Now(), false)
 }
 
 // Watch implements storage.Interface. The watch ends when the copy is too old.
 func (s *served) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	if err := s.admit(ctx, s.parse(opts.ResourceVersion)); err != nil {
+	version := s.parse(opts.ResourceVersion)
+	if err := s.admit(ctx, version); err != nil {
+		return nil, err
+	}
+	if err := s.refreshForReader(ctx, version); err != nil {
 		return nil, err
 	}
 	s.cache.mu.Lock()

@@ -149,8 +149,9 @@ func TestVisibleErrors(t *testing.T) {
 				if got := pods(alice, s, ""); got != "a=alice" {
 					t.Errorf("got %s, want the pod of Alice", got)
 				}
-				if shown := strings.Contains(strings.Join(*recorded, " "), "Bob"); shown != c.shown {
-					t.Errorf("got the warnings %q, want the error in them: %t", *recorded, c.shown)
+				if got := strings.Join(*recorded, " "); strings.Contains(got, "Bob") != c.shown ||
+					!strings.Contains(got, "are 1m1s old") {
+					t.Errorf("got the warnings %q, want one with the error: %t", *recorded, c.shown)
 				}
 				<-time.After(3 * time.Minute)
 				err := s.Get(alice, "/pods/a", storage.GetOptions{}, &example.Pod{})

@@ -66,32 +66,48 @@ func (s *served) create(ctx context.Context, key string, obj, out runtime.Object
 	return s.store(ctx, key, created, out)
 }
 
-// GuaranteedUpdate implements storage.Interface. After a conflict at the source, it reads the source
-// again, and repeats the update once.
+// GuaranteedUpdate implements storage.Interface. If the source may have another object than the copy,
+// it reads the source again, and repeats the update once.
 func (s *served) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, update storage.UpdateFunc, _ runtime.Object) error {
 	if err := s.admit(ctx, 0); err != nil {
 		return err
 	}
 	called := time.Now()
-	err := s.updateOnce(ctx, key, out, ignoreNotFound, preconditions, update)
-	if conflict, ok := errors.AsType[sourceConflict](err); ok {
-		if s.cache.refresh(ctx, called) != nil {
-			return conflict.error
+	err := s.updateOnce(ctx, key, out, ignoreNotFound, preconditions, update, called)
+	if isStale(err) {
+		if refreshErr := s.cache.refresh(ctx, called, false); refreshErr != nil {
+			return conflictOr(err, refreshErr)
 		}
-		err = s.updateOnce(ctx, key, out, ignoreNotFound, preconditions, update)
+		err = s.updateOnce(ctx, key, out, ignoreNotFound, preconditions, update, time.Time{})
 	}
+	return conflictOr(err, err)
+}
+
+// conflictOr returns the conflict that err is, or another error.
+func conflictOr(err, other error) error {
 	if conflict, ok := errors.AsType[sourceConflict](err); ok {
 		return conflict.error
 	}
-	return err
+	return other
 }
 
 // sourceConflict is a conflict at the source: it has another object than the copy.
 type sourceConflict struct{ error }
 
+// errUnchanged is returned for an update that changes nothing in a copy that may be old.
+var errUnchanged = errors.New("the update changes nothing in the copy")
+
+// isStale returns whether the source may have another object than the copy.
+func isStale(err error) bool {
+	_, conflict := errors.AsType[sourceConflict](err)
+	return conflict || errors.Is(err, errUnchanged) || storage.IsNotFound(err) || apierrors.IsNotFound(err)
+}
+
+// updateOnce is GuaranteedUpdate without repetition. An update that changes nothing returns
+// errUnchanged if the copy does not have all changes before since.
 func (s *served) updateOnce(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
-	preconditions *storage.Preconditions, update storage.UpdateFunc) error {
+	preconditions *storage.Preconditions, update storage.UpdateFunc, since time.Time) error {
 	defer s.lock(key)()
 	current := out.DeepCopyObject()
 	if err := s.cache.memory.Get(s.filter(ctx), key, storage.GetOptions{IgnoreNotFound: ignoreNotFound},
@@ -110,13 +126,18 @@ func (s *served) updateOnce(ctx context.Context, key string, out runtime.Object,
 		return err
 	}
 	if version == 0 { // the object does not exist, or the user may not see it
-		return s.create(ctx, key, updated, out)
+		if err = s.create(ctx, key, updated, out); apierrors.IsAlreadyExists(err) {
+			return sourceConflict{err}
+		}
+		return err
 	}
 	if s.cache.Update == nil {
 		return s.unsupported("update")
 	}
 	if unchanged, err := s.unchanged(key, updated); err != nil {
 		return err
+	} else if unchanged && !s.cache.includes(since) {
+		return errUnchanged
 	} else if unchanged {
 		return s.cache.memory.Get(s.filter(ctx), key, storage.GetOptions{}, out)
 	}
@@ -137,7 +158,31 @@ func (s *served) updateOnce(ctx context.Context, key string, out runtime.Object,
 	if err != nil {
 		return err
 	}
-	return s.store(ctx, key, stored, out)
+	if err := s.store(ctx, key, stored, out); err != nil {
+		return err
+	}
+	return s.checkVersion(key, current, out)
+}
+
+// checkVersion returns an error if an update has changed an object, but not its version: then the
+// updates of two replicas could undo one another.
+func (s *served) checkVersion(key string, before, after runtime.Object) error {
+	old, err := meta.Accessor(before)
+	if err != nil {
+		return err
+	}
+	stored, err := meta.Accessor(after)
+	if err != nil {
+		return err
+	}
+	if s.cache.Version == nil || old.GetResourceVersion() == stored.GetResourceVersion() {
+		return nil // the source has changed nothing
+	}
+	if was, is := s.cache.Version(before), s.cache.Version(after); is == "" || is == was {
+		return apierrors.NewInternalError(fmt.Errorf("update %s at the source: the version of the object was %q, and is "+
+			"%q after the update", key, was, is))
+	}
+	return nil
 }
 
 // unchanged returns whether an update changes nothing that the source stores.
@@ -221,21 +266,21 @@ func (s *served) Delete(ctx context.Context, key string, out runtime.Object, pre
 	}
 	called := time.Now()
 	current, err := s.deleteOnce(ctx, key, out, preconditions, validate)
-	if conflict, ok := errors.AsType[sourceConflict](err); ok {
-		if s.cache.refresh(ctx, called) != nil {
-			return conflict.error
+	if first := err; isStale(err) {
+		if refreshErr := s.cache.refresh(ctx, called, false); refreshErr != nil {
+			return conflictOr(err, refreshErr)
 		}
 		_, err = s.deleteOnce(ctx, key, out, preconditions, func(ctx context.Context, obj runtime.Object) error {
+			if current == nil {
+				return validate(ctx, obj)
+			}
 			if changed, err := finalizersChanged(current, obj); changed || err != nil {
-				return conflict
+				return first
 			}
 			return validate(ctx, obj)
 		})
 	}
-	if conflict, ok := errors.AsType[sourceConflict](err); ok {
-		return conflict.error
-	}
-	return err
+	return conflictOr(err, err)
 }
 
 // deleteOnce is Delete without repetition. It returns the object of the copy.
@@ -263,7 +308,7 @@ func (s *served) deleteOnce(ctx context.Context, key string, out runtime.Object,
 	}
 	s.cache.mu.Lock()
 	defer s.cache.mu.Unlock()
-	s.cache.written[key] = time.Now()
+	s.cache.wrote(key)
 	deleted := current
 	if last := s.cache.remove(key); last != nil {
 		deleted = last
@@ -282,7 +327,7 @@ func (s *served) store(ctx context.Context, key string, stored, out runtime.Obje
 	}
 	if err == nil {
 		s.cache.mu.Lock()
-		s.cache.written[key] = time.Now()
+		s.cache.wrote(key)
 		err = s.cache.put(key, object, SizeOf(object))
 		s.cache.mu.Unlock()
 	}

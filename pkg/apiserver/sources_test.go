@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -65,6 +66,9 @@ var liveGadgets = registry.Live[*v1.Gadget]{
 			return &v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.GadgetSpec{Purpose: "for " + u.GetName()}}, nil
 		case "broken":
 			return nil, errors.New("no connection")
+		case "slow":
+			<-ctx.Done()
+			return nil, ctx.Err()
 		case "other":
 			return &v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "another"}}, nil
 		}
@@ -149,6 +153,59 @@ func TestLiveListSizes(t *testing.T) {
 	}
 }
 
+// TestLiveVerbs checks that discovery shows the verbs whose functions a live source has.
+func TestLiveVerbs(t *testing.T) {
+	for _, c := range []struct {
+		source registry.Live[*v1.Gadget]
+		want   string
+	}{
+		{registry.Live[*v1.Gadget]{Get: liveGadgets.Get}, `"kind":"Gadget","verbs":["get"]`},
+		{registry.Live[*v1.Gadget]{List: liveGadgets.List}, `"kind":"Gadget","verbs":["list"]`},
+	} {
+		s := startOffline(t, sourced(registry.Cached[*v1.Part]{List: listOf()}, c.source), func(*serverConfig) {}, nil)
+		client := s.client("HTTP/2.0")
+		if got := client.get(t, "/apis/workshop.example.com/v1"); !strings.Contains(got, c.want) {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+		client.CloseIdleConnections()
+		s.stop()
+	}
+}
+
+// TestLiveLimits checks that requests that wait for a live source are limited, that other kinds are
+// served meanwhile, and that a list with an object twice fails.
+func TestLiveLimits(t *testing.T) {
+	source := liveGadgets
+	source.MaxInFlight = 2
+	source.List = func(context.Context, registry.LiveListOptions) ([]*v1.Gadget, string, error) {
+		g := &v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "twin"}}
+		return []*v1.Gadget{g, g}, "", nil
+	}
+	s := startOffline(t, sourced(registry.Cached[*v1.Part]{List: listOf(newPart("bolt", ""))}, source),
+		func(*serverConfig) {}, nil)
+	client := s.client("HTTP/2.0")
+	defer client.CloseIdleConnections()
+	const api = "/apis/workshop.example.com/v1"
+	if _, got, err := client.do(t.Context(), "GET", api+"/gadgets", ""); err != nil ||
+		!strings.Contains(got, "the source returned /twin twice") {
+		t.Errorf("list with an object twice: got %s, %v, want an error", got, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer cancel()
+	for range source.MaxInFlight {
+		waiting.Go(func() { _, _, _ = client.do(ctx, "GET", api+"/gadgets/slow", "") })
+	}
+	for end := time.Now().Add(time.Minute); client.try(t, http.MethodGet, api+"/gadgets/mine", "") != "429"; {
+		if time.Now().After(end) {
+			t.Fatal("requests that wait for the source are not limited")
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	client.want(t, http.MethodGet, api+"/parts/bolt", "", "200")
+}
+
 // TestSourceUIDs checks that a derived UID is equal in all servers, and one of the source is kept.
 func TestSourceUIDs(t *testing.T) {
 	own := newPart("gear", "A1")
@@ -203,6 +260,43 @@ func TestBrokenSource(t *testing.T) {
 	client.want(t, http.MethodGet, "/readyz?exclude=sources", "", "200")
 }
 
+// TestInvalidObjects checks that a source with an invalid object is reported, and not served.
+func TestInvalidObjects(t *testing.T) {
+	var next atomic.Pointer[func(context.Context) iter.Seq2[*v1.Part, error]]
+	has := func(parts ...*v1.Part) { next.Store(new(listOf(parts...))) }
+	has(newPart("gear", ""))
+	s := startOffline(t, sourced(registry.Cached[*v1.Part]{Interval: time.Second, MaxAge: 2 * time.Second,
+		List: func(ctx context.Context) iter.Seq2[*v1.Part, error] { return (*next.Load())(ctx) }}, liveGadgets),
+		func(*serverConfig) {}, nil)
+	client := s.client("HTTP/2.0")
+	defer client.CloseIdleConnections()
+	for name, c := range map[string]struct {
+		part *v1.Part
+		want string
+	}{
+		"nil":     {nil, "an object that is nil or no Part"},
+		"no name": {newPart("", ""), "metadata.name: Required value"},
+		"namespace": {&v1.Part{ObjectMeta: metav1.ObjectMeta{Name: "bolt", Namespace: "demo"}},
+			"metadata.namespace: Forbidden"},
+		"label": {&v1.Part{ObjectMeta: metav1.ObjectMeta{Name: "bolt", Labels: map[string]string{"a": "not valid"}}},
+			"metadata.labels: Invalid value"},
+		"kind": {&v1.Part{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: "bolt"}},
+			"the source has a /v1, Kind=Pod /bolt, expected workshop.example.com/"},
+	} {
+		has(newPart("gear", ""), c.part)
+		for end := time.Now().Add(time.Minute); ; {
+			_, got, err := client.do(t.Context(), "GET", "/apis/workshop.example.com/v1/parts", "")
+			if err == nil && strings.Contains(got, `"code":503`) && strings.Contains(got, c.want) {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s: got %s, %v, want 503 with %q", name, got, err, c.want)
+			}
+			<-time.After(100 * time.Millisecond)
+		}
+	}
+}
+
 // TestSourceErrors checks which sources are refused.
 func TestSourceErrors(t *testing.T) {
 	list := listOf()
@@ -215,6 +309,11 @@ func TestSourceErrors(t *testing.T) {
 		"both":    {registry.Cached[*v1.Part]{List: list, Watch: func(context.Context, registry.Cache[*v1.Part]) error { return nil }}, liveGadgets, "set either List or Watch"},
 		"age":     {registry.Cached[*v1.Part]{List: list, MaxAge: time.Second}, liveGadgets, "field MaxAge is 1s with the Interval 30s"},
 		"bytes":   {registry.Cached[*v1.Part]{List: list, MaxBytes: -1}, liveGadgets, "field MaxBytes is -1"},
+		"version": {registry.Cached[*v1.Part]{List: list,
+			Update: func(_ context.Context, obj, _ *v1.Part) (*v1.Part, error) { return obj, nil }}, liveGadgets,
+			"the field Update needs Version"},
+		"calls": {registry.Cached[*v1.Part]{List: list}, registry.Live[*v1.Gadget]{Get: liveGadgets.Get, MaxInFlight: -1},
+			"field MaxInFlight is -1"},
 		"finalizers": {registry.Cached[*v1.Part]{List: list, KeepsMetadata: true}, liveGadgets,
 			"the field KeepsMetadata needs Update"},
 		"no verbs": {registry.Cached[*v1.Part]{List: list}, registry.Live[*v1.Gadget]{}, "kind Gadget: source: set Get or List"},

@@ -57,8 +57,7 @@ func (s *shop) api(visible func(user.Info, *v1.Gadget) bool, change func(*regist
 	kind := gadget.Kind
 	kind.Source = registry.Cached[*v1.Gadget]{List: s.list, Visible: visible, KeepsMetadata: s.keepsMetadata,
 		Create: func(_ context.Context, obj *v1.Gadget) (*v1.Gadget, error) { return s.put("create", obj) },
-		Update: func(_ context.Context, obj, _ *v1.Gadget) (*v1.Gadget, error) { return s.put("update", obj) },
-		Delete: s.remove}
+		Update: s.update, Version: func(g *v1.Gadget) string { return fmt.Sprint(g.Generation) }, Delete: s.remove}
 	change(&kind)
 	return withGroup(func(g *Group) {
 		g.Kinds, g.Validation = []registry.NewStorage{kind.NewStorage}, validation.AddToScheme
@@ -90,10 +89,22 @@ func (s *shop) put(verb string, g *v1.Gadget) (*v1.Gadget, error) {
 		return nil, s.fail
 	}
 	if !s.keepsMetadata {
-		g = &v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: g.Name, Labels: g.Labels}, Spec: g.Spec}
+		g = &v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: g.Name, Labels: g.Labels, Generation: g.Generation}, Spec: g.Spec}
 	}
 	s.gadgets[g.Name] = g
 	return g, nil
+}
+
+// update changes a gadget that has the version of old: its generation.
+func (s *shop) update(_ context.Context, g, old *v1.Gadget) (*v1.Gadget, error) {
+	s.mu.Lock()
+	stored := s.gadgets[g.Name]
+	s.mu.Unlock()
+	if stored != nil && stored.Generation != old.Generation {
+		return nil, apierrors.NewConflict(v1.Resource("gadgets"), g.Name, errors.New("the shop has another version"))
+	}
+	g.Generation = old.Generation + 1
+	return s.put("update", g)
 }
 
 func (s *shop) remove(_ context.Context, g *v1.Gadget) error {

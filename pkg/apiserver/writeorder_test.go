@@ -53,6 +53,7 @@ func (c *calls) record(kind *registry.Kind[*v1.Gadget]) {
 			c.add("Update")
 			return g, nil
 		},
+		Version: func(g *v1.Gadget) string { return g.Spec.Purpose },
 		Delete: func(context.Context, *v1.Gadget) error {
 			c.add("Delete")
 			return nil

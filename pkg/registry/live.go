@@ -3,6 +3,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,12 +16,16 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/klog/v2"
 
 	"example.com/extension-apiserver/internal/objectsizes"
 	"example.com/extension-apiserver/internal/sourcecache"
@@ -45,7 +50,13 @@ type Live[T Object] struct {
 	// object counts for 1 KiB more. A list with more fails with 413. A list waits until the server
 	// has memory for it, for as much as earlier lists needed. Default: 32 MiB.
 	MaxBytes int64
+	// MaxInFlight is the maximum number of calls of Get and List at a time, so that requests that wait
+	// for a slow system do not hold all seats of priority and fairness. Further requests get 429.
+	// Default: 20.
+	MaxInFlight int
 }
+
+const defaultMaxInFlight = 20
 
 // LiveListOptions are the options of a list.
 type LiveListOptions struct {
@@ -68,6 +79,9 @@ func (s Live[T]) check(d *description[T]) []error {
 	if s.MaxBytes < 0 {
 		problems = append(problems, fmt.Errorf("field MaxBytes is %d: must be positive", s.MaxBytes))
 	}
+	if s.MaxInFlight < 0 {
+		problems = append(problems, fmt.Errorf("field MaxInFlight is %d: must be positive", s.MaxInFlight))
+	}
 	for name := range d.Subresources {
 		problems = append(problems, fmt.Errorf("the subresource %s needs a Cached source", name))
 	}
@@ -80,7 +94,9 @@ func (s Live[T]) newStorage(d *description[T], _ generic.RESTOptionsGetter,
 	if s.MaxBytes == 0 {
 		s.MaxBytes = defaultMaxBytes
 	}
-	kind := liveKind[T]{d, names{d.ShortNames, d.Categories}}
+	kind := liveKind[T]{d, names{d.ShortNames, d.Categories},
+		liveCalls{d.resource, make(chan struct{}, cmp.Or(s.MaxInFlight, defaultMaxInFlight)),
+			sourcecache.CountFailures(d.resource)}}
 	get, list := liveGetter[T]{kind, s}, liveLister[T]{kind, s, objectsizes.NewLists(s.MaxBytes)}
 	switch {
 	case s.List == nil:
@@ -101,6 +117,35 @@ func (s Live[T]) newStorage(d *description[T], _ generic.RESTOptionsGetter,
 type liveKind[T Object] struct {
 	d *description[T]
 	names
+	calls liveCalls
+}
+
+// liveCalls limits the calls of a source, and counts those that fail.
+type liveCalls struct {
+	of     schema.GroupResource
+	slots  chan struct{}
+	failed func()
+}
+
+// do calls the source. It returns the status that the source returned, or 503 for another error.
+func (c liveCalls) do(verb string, call func() error) error {
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	default:
+		return apierrors.NewTooManyRequests(fmt.Sprintf("%s %s: %d requests wait for the source", verb, c.of,
+			cap(c.slots)), 1)
+	}
+	err := call()
+	if err == nil {
+		return nil
+	}
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return &apierrors.StatusError{ErrStatus: status.Status()} // the library does not unwrap errors
+	}
+	c.failed()
+	klog.ErrorS(err, "Unable to read objects of a source", "resource", c.of, "verb", verb)
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("%s %s: %v", verb, c.of, err))
 }
 
 // New implements rest.Storage.
@@ -128,10 +173,14 @@ type liveGetter[T Object] struct {
 // Get implements rest.Getter.
 func (g liveGetter[T]) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
 	d, namespace := g.kind.d, genericapirequest.NamespaceValue(ctx)
-	obj, err := g.source.Get(ctx, namespace, name)
+	var obj T
+	err := g.kind.calls.do("get", func() (err error) {
+		obj, err = g.source.Get(ctx, namespace, name)
+		return err
+	})
 	switch {
 	case err != nil:
-		return nil, liveError("get", d.resource.String(), err)
+		return nil, err
 	case isNil(obj):
 		return nil, apierrors.NewNotFound(d.resource, name)
 	}
@@ -175,9 +224,13 @@ func (l liveLister[T]) List(ctx context.Context, options *metainternalversion.Li
 			in.FieldSelector = options.FieldSelector
 		}
 	}
-	found, next, err := l.source.List(ctx, in)
-	if err != nil {
-		return nil, liveError("list", l.d.resource.String(), err)
+	var found []T
+	var next string
+	if err := l.calls.do("list", func() (err error) {
+		found, next, err = l.source.List(ctx, in)
+		return err
+	}); err != nil {
+		return nil, err
 	}
 	list := l.NewList()
 	size, err := l.fill(list, found, in)
@@ -204,6 +257,7 @@ func (l liveLister[T]) fill(list runtime.Object, found []T, in LiveListOptions) 
 	}
 	items := reflect.ValueOf(pointer).Elem()
 	items.Set(reflect.MakeSlice(items.Type(), 0, len(found)))
+	seen := sets.New[types.NamespacedName]()
 	for i, obj := range found {
 		object, err := l.d.prepareSourced(obj)
 		if err != nil {
@@ -213,6 +267,11 @@ func (l liveLister[T]) fill(list runtime.Object, found []T, in LiveListOptions) 
 			return size, apierrors.NewInternalError(fmt.Errorf("list the namespace %s: the source returned %s/%s",
 				in.Namespace, obj.GetNamespace(), obj.GetName()))
 		}
+		key := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+		if seen.Has(key) {
+			return size, apierrors.NewInternalError(fmt.Errorf("list %s: the source returned %s twice", l.d.resource, key))
+		}
+		seen.Insert(key)
 		if size += sourcecache.SizeOf(object); size > l.source.MaxBytes {
 			return size, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the list has more than %d MiB, which is the "+
 				"maximum; limit=%d is possible", l.source.MaxBytes>>20, max(1, i/2)))
@@ -226,12 +285,4 @@ func (l liveLister[T]) fill(list runtime.Object, found []T, in LiveListOptions) 
 		}
 	}
 	return size, nil
-}
-
-// liveError returns the status that a source returned, or 503 for another error.
-func liveError(verb, resource string, err error) error {
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		return &apierrors.StatusError{ErrStatus: status.Status()} // the library does not unwrap errors
-	}
-	return apierrors.NewServiceUnavailable(fmt.Sprintf("%s %s: %v", verb, resource, err))
 }

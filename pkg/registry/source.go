@@ -68,8 +68,8 @@ type Cached[T Object] struct {
 	List func(ctx context.Context) iter.Seq2[T, error]
 	// Watch keeps the copy current until the context is done or the source cannot be watched. It
 	// calls Replace of the Cache first. While it runs and calls methods of the Cache, the copy is
-	// current. If it calls none for half of MaxAge, its context ends. When it returns, it is called
-	// again after a delay.
+	// current. If it calls none for half of MaxAge, or Put returns an error, its context ends. When
+	// it returns, it is called again after a delay.
 	Watch func(ctx context.Context, c Cache[T]) error
 	// Interval is the time between the starts of two polls. After an error, the first retries are
 	// sooner. A request that needs a newer copy causes a poll too, at most one each second.
@@ -97,17 +97,24 @@ type Cached[T Object] struct {
 	//
 	// Create and Update return the object that the source now has. Metadata that the source does
 	// not store is lost. Create returns an error such as that of apierrors.NewAlreadyExists if the
-	// source has an object with the name, since another replica may have created it. Update returns
-	// a conflict, such as that of apierrors.NewConflict, if the source no longer has old; then the
-	// server reads the source again, and repeats the update once. Delete returns when the object no
-	// longer exists. It returns a conflict if the source has another object than obj, such as one
-	// with a finalizer that another replica has added; then the server repeats the deletion too.
+	// source has an object with the name, since another replica may have created it. Update changes
+	// the object only if its version in the source is that of old, and otherwise returns a conflict,
+	// such as that of apierrors.NewConflict; then the server reads the source again, and repeats the
+	// update once. Delete returns when the object no longer exists. It returns a conflict if the
+	// source has another object than obj, such as one with a finalizer that another replica has
+	// added; then the server repeats the deletion too.
 	//
-	// Clients that send a resourceVersion, as controllers do in updates, get 409 if it is from
-	// another replica.
+	// The server also reads the source again before an update, patch or deletion fails with 404, and
+	// before one succeeds because it changes nothing. Clients that send a resourceVersion, as
+	// controllers do in updates, get 409 if it is from another replica.
 	Create func(ctx context.Context, obj T) (T, error)
 	Update func(ctx context.Context, obj, old T) (T, error)
 	Delete func(ctx context.Context, obj T) error
+	// Version returns the version of an object in the source, such as a revision or an ETag, which
+	// is the same in all replicas and differs after each change. Update needs it: without the
+	// version of old, the updates of two replicas would undo one another. An update that changes an
+	// object but not its version fails with 500.
+	Version func(obj T) string
 	// KeepsMetadata is true if Create and Update store all metadata, including finalizers and
 	// deletionTimestamp. Otherwise, the server rejects finalizers, and deletes dependents in the
 	// background only. It needs Update, because finalizers are removed by updates.
@@ -172,6 +179,9 @@ func (s Cached[T]) check(d *description[T]) []error {
 	if s.MaxBytes < 0 {
 		problems = append(problems, fmt.Errorf("field MaxBytes is %d: must be positive", s.MaxBytes))
 	}
+	if s.Update != nil && s.Version == nil {
+		problems = append(problems, errors.New("the field Update needs Version"))
+	}
 	if s.KeepsMetadata && s.Update == nil {
 		problems = append(problems, errors.New("the field KeepsMetadata needs Update"))
 	}
@@ -207,6 +217,7 @@ func (s Cached[T]) newStorage(d *description[T], optsGetter generic.RESTOptionsG
 			config.Update = func(ctx context.Context, obj, old runtime.Object) (runtime.Object, error) {
 				return s.Update(ctx, obj.(T), old.(T))
 			}
+			config.Version = func(obj runtime.Object) string { return s.Version(obj.(T)) }
 		}
 		if s.Delete != nil {
 			config.Delete = func(ctx context.Context, obj runtime.Object) error { return s.Delete(ctx, obj.(T)) }

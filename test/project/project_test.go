@@ -130,6 +130,7 @@ func TestInventory(t *testing.T) {
 	p.shell(`go tool scaffold kind add Note
 		grep embedded-storage manifests/kind/kustomization.yaml
 		grep external-etcd manifests/production/kustomization.yaml`)
+	p.shell("go tool scaffold kind add Ledger --source=live && go vet ./... && go test ./registry/...")
 }
 
 // TestReservations checks that a kind whose objects another system has, and which clients write,

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -134,8 +135,17 @@ func TestInventory(t *testing.T) {
 	}
 	factory.Start(t.Context().Done())
 	factory.WaitForCacheSync(t.Context().Done())
+	kubectl := &follower{}
 	converged := func(t *testing.T) {
 		t.Helper()
+		if kubectl.runs > 0 {
+			e.Eventually(t, "what kubectl has printed to equal the source", envtest.WaitTimeout, func(context.Context) error {
+				if diff := cmp.Diff(system.now(), kubectl.now()); diff != "" {
+					return errors.New("(-source +kubectl):\n" + diff)
+				}
+				return nil
+			})
+		}
 		e.Eventually(t, "the informer to equal the source", envtest.WaitTimeout, func(context.Context) error {
 			got := map[string]int64{}
 			for _, obj := range informer.GetStore().List() {
@@ -155,6 +165,8 @@ func TestInventory(t *testing.T) {
 
 	t.Run("kubectl", func(t *testing.T) { kubectlWatch(t, e, system) })
 
+	kubectl.start(t, e)
+	converged(t)
 	t.Run("replicas", func(t *testing.T) {
 		stop := make(chan struct{})
 		var changes sync.WaitGroup
@@ -177,7 +189,7 @@ func TestInventory(t *testing.T) {
 		<-stop
 		changes.Wait()
 		converged(t)
-		t.Logf("%d events", handler.events)
+		t.Logf("%d events, %d runs of kubectl", handler.events, kubectl.runs)
 	})
 
 	t.Run("failure", func(t *testing.T) {
@@ -210,6 +222,65 @@ func TestInventory(t *testing.T) {
 	if err != nil || again.UID != sample.UID {
 		t.Errorf("after restarts of both servers: got the UID %s, %v, want %s", again.UID, err, sample.UID)
 	}
+}
+
+// follower is kubectl get -w, which runs again when it ends, as it does when a server stops.
+type follower struct {
+	mu    sync.Mutex
+	items map[string]int64
+	runs  int
+}
+
+func (f *follower) start(t *testing.T, e *envtest.Environment) {
+	kubeconfig, err := e.AdminKubeconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	t.Cleanup(running.Wait)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	f.runs = 1
+	running.Go(func() {
+		for ctx.Err() == nil {
+			cmd := exec.CommandContext(ctx, e.Binary("kubectl"), "--kubeconfig="+kubeconfig, "get", "inventoryitems", "-w",
+				"--no-headers", "--output-watch-events")
+			out, err := cmd.StdoutPipe()
+			if err == nil {
+				err = e.StartCommand(cmd)
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			f.follow(bufio.NewScanner(out))
+			_ = cmd.Wait() // it fails while the source does
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+}
+
+// follow records what kubectl prints: the event, the name, the count and the age.
+func (f *follower) follow(lines *bufio.Scanner) {
+	f.mu.Lock()
+	f.items = map[string]int64{}
+	f.runs++
+	f.mu.Unlock()
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		count, _ := strconv.ParseInt(fields[2], 10, 64)
+		f.mu.Lock()
+		if f.items[fields[1]] = count; fields[0] == "DELETED" {
+			delete(f.items, fields[1])
+		}
+		f.mu.Unlock()
+	}
+}
+
+func (f *follower) now() map[string]int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.items)
 }
 
 // kubectlWatch checks that kubectl get -w prints the changes of the source.

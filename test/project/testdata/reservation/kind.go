@@ -3,13 +3,15 @@ package reservation
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
 	"sync"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -25,7 +27,7 @@ var Kind = registry.Kind[*v1.Reservation]{
 		{Name: "Description", Value: func(r *v1.Reservation) any { return r.Spec.Description }},
 	},
 	Source: registry.Cached[*v1.Reservation]{List: all.list, Create: all.create, Update: all.update, Delete: all.remove,
-		KeepsMetadata: true},
+		Version: version, KeepsMetadata: true},
 }
 
 var resource = schema.GroupResource{Group: "dbaas.example.org", Resource: "reservations"}
@@ -68,18 +70,22 @@ func (b *book) update(_ context.Context, r, old *v1.Reservation) (*v1.Reservatio
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	stored := b.entries[key(r)]
-	if stored == nil || !equal(stored, old) {
+	if stored == nil || version(stored) != version(old) {
 		return nil, apierrors.NewConflict(resource, r.Name, errors.New("the book has another entry"))
 	}
 	b.entries[key(r)] = r
 	return r, nil
 }
 
-// equal compares reservations without their resourceVersions, which the server makes.
-func equal(a, b *v1.Reservation) bool {
-	a, b = a.DeepCopy(), b.DeepCopy()
-	a.ResourceVersion, b.ResourceVersion = "", ""
-	return apiequality.Semantic.DeepEqual(a.ObjectMeta, b.ObjectMeta) && apiequality.Semantic.DeepEqual(a.Spec, b.Spec)
+// version returns the digest of an entry without its resourceVersion, which the server sets.
+func version(r *v1.Reservation) string {
+	metadata := r.ObjectMeta
+	metadata.ResourceVersion = ""
+	data, err := json.Marshal([]any{metadata, r.Spec})
+	if err != nil {
+		panic(err) // the poll or request fails
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(data))
 }
 
 func (b *book) remove(_ context.Context, r *v1.Reservation) error {
@@ -88,7 +94,7 @@ func (b *book) remove(_ context.Context, r *v1.Reservation) error {
 	switch stored := b.entries[key(r)]; {
 	case stored == nil:
 		return apierrors.NewNotFound(resource, r.Name)
-	case !equal(stored, r):
+	case version(stored) != version(r):
 		return apierrors.NewConflict(resource, r.Name, errors.New("the book has another entry"))
 	}
 	delete(b.entries, key(r))
