@@ -50,6 +50,10 @@ sbom: build ## Write the SBOM of each binary to bin/NAME.cdx.json. Images contai
 image: ## Write the container images into bin/images/, without Docker: make image PLATFORMS=linux/amd64,linux/arm64
 	@PLATFORMS="$(PLATFORMS)" scripts/image.sh
 
+.PHONY: krew
+krew: ## Write the archives of kubectl-aggregation and the plugin's manifest for krew into bin/krew/: make krew URL=https://...
+	@PLATFORMS="$(PLATFORMS)" scripts/krew.sh "$(URL)"
+
 .PHONY: controlplane
 controlplane: ## Build the control plane of the tests (etcd, kube-apiserver, kubectl and others), once per machine. bin/1.37 links to it.
 	@dir=$$(go run ./cmd/setup-envtest programs $(PROGRAMS)) && link=$$(basename "$$dir") && link=bin/$${link%%-*} && if [ "$$(readlink $$link)" != "$$dir" ]; then \

@@ -43,14 +43,14 @@ for platform in "${platforms[@]}"; do
     exit 2
   fi
   mkdir -p "$work/$platform"
-  GOFLAGS="-mod=readonly -buildvcs=false -trimpath -gcflags=all=-dwarf=false" GOOS=$os GOARCH=$arch OUT=$work/$platform bash "$scripts/build.sh" "$server" "$kit/cmd/certgen" "${controllers[@]/#/./cmd/}"
+  GOFLAGS="-mod=readonly -buildvcs=false -trimpath -gcflags=all=-dwarf=false" GOOS=$os GOARCH=$arch OUT=$work/$platform bash "$scripts/build.sh" "$server" "${tools[@]/#/$kit/cmd/}" "${controllers[@]/#/./cmd/}"
 done
 
-# The server and its controllers belong to the project, certgen to the kit.
+# The server and its controllers belong to the project, the tools to the kit.
 source=${IMAGE_SOURCE:-$(git remote get-url origin 2>/dev/null | grep '^https://' | sed 's|//[^/@]*@|//|' || true)} licenses=${IMAGE_LICENSES:-}
 [ "$module" != "$kit" ] || source=https://$kit licenses=Apache-2.0
-for name in "$server_name" "${controllers[@]}" certgen; do
-  [ "$name" != certgen ] || source=https://$kit licenses=Apache-2.0
+for name in "$server_name" "${controllers[@]}" "${tools[@]}"; do
+  [[ " ${tools[*]} " != *" $name "* ]] || source=https://$kit licenses=Apache-2.0
   labels=()
   [ -z "$source" ] || labels+=(--label "org.opencontainers.image.source=$source")
   [ -z "$licenses" ] || labels+=(--label "org.opencontainers.image.licenses=$licenses")

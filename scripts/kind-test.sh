@@ -40,7 +40,8 @@ run() {
   [ -f "bin/images/$server_name.ref" ] || fail "bin/images/$server_name.ref does not exist; build and load the images with: make kind-load"
   IMAGE=$(cat "bin/images/$server_name.ref")
   CERTGEN_IMAGE=$(cat bin/images/certgen.ref)
-  export IMAGE CERTGEN_IMAGE
+  DOCTOR_IMAGE=$(cat bin/images/kubectl-aggregation.ref)
+  export IMAGE CERTGEN_IMAGE DOCTOR_IMAGE
   CGO_ENABLED=0 go test -tags e2e -c -o .kind/e2e.test ./test/e2e # once: go test would link it for each suite
   for suite; do
     .kind/e2e.test -test.list "^Test${suite^}\$" | grep -q . || fail "test/e2e has no Test${suite^}"

@@ -79,7 +79,7 @@ need_cluster() {
 
 load() {
   need_cluster
-  [ $# -gt 0 ] || set -- "$server_name" certgen "${controllers[@]}"
+  [ $# -gt 0 ] || set -- "$server_name" "${tools[@]}" "${controllers[@]}"
   local name
   for name; do
     [ -f "bin/images/$name.tar" ] || fail "bin/images/$name.tar does not exist; run: make image"

@@ -21,3 +21,6 @@ controllers=()
 for directory in cmd/*-controller/; do
   [ ! -d "$directory" ] || controllers+=("$(basename "$directory")")
 done
+# Commands of the kit, each in its own image. A project uses the kit's image of kubectl-aggregation.
+tools=(certgen)
+[ -n "${SERVER:-}" ] || tools+=(kubectl-aggregation)

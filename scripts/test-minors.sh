@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests that depend on the version of Kubernetes against other control planes than that of
-# `make test`: requests, authorization, admission, discovery, conformance, rotation, manifests, and
-# an upgrade under load. Each minor version takes 20 minutes.
+# `make test`: requests, authorization, admission, discovery, conformance, rotation, manifests, the
+# doctor, and an upgrade under load. Each minor version takes 20 minutes.
 #
 # Usage: scripts/test-minors.sh [MINOR ...]
 # Default: all minor versions in internal/controlplane/pins except the default.
@@ -24,5 +24,6 @@ for minor; do
   go test -timeout 20m ./test/conformance -run 'TestCalibration/(widgets|gadgets)|TestSecurity'
   # How certgen resumes after a kill depends on files and objects, not on the version.
   go test -timeout 20m ./test/certgen/rotation -skip '^(TestKilled|TestTwoOperators)$'
+  go test -timeout 20m ./test/doctor -short
   go test -timeout 20m ./test/security/direct -run 'TestS0'
 done

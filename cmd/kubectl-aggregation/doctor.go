@@ -34,6 +34,8 @@ type doctorFlags struct {
 	format       string
 	quiet, watch bool
 	pre          bool
+	inCluster    bool
+	pod          doctor.PodOptions
 	timeout      time.Duration
 	cluster      clientcmd.ConfigOverrides
 	kubeconfig   string
@@ -51,9 +53,10 @@ The report has a line for each layer, from this machine to the effects in the cl
 healthy layer, ✗ for one with findings, and – for one that could not be checked. It then lists the
 root causes, each with its evidence, its effect, a fix, and the findings that it explains.
 
-The doctor changes nothing, and reads no Secrets. It creates SubjectAccessReviews and
+Without --in-cluster, the doctor changes nothing. It reads no Secrets. It creates SubjectAccessReviews and
 IdentityReviews, which are stored nowhere. If an API does not work, it searches the logs of its pods
-for known messages. The report lists what the user has no permission to read, and the doctor
+for known messages. With --in-cluster, it also creates a Job, whose pod connects to the server, and
+deletes it. The report lists what the user has no permission to read, and the doctor
 diagnoses the rest.
 
 Exit codes:
@@ -68,6 +71,9 @@ Exit codes:
 
   # Check a cluster before you install an aggregated API
   kubectl aggregation doctor --pre
+
+  # Also connect to the servers of broken APIs from a pod, to tell whether only kube-apiserver fails to
+  kubectl aggregation doctor --in-cluster --image=registry.example.com/kubectl-aggregation:v1.0.0
 
   # Report again whenever the diagnosis changes
   kubectl aggregation doctor --watch
@@ -92,6 +98,10 @@ func (f *doctorFlags) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVarP(&f.watch, "watch", "w", false, "Diagnose every 5 seconds, and print a report when it changes.")
 	flags.BoolVar(&f.pre, "pre", false,
 		"Also check that a server can be installed: the aggregation layer, the required APIs, and your permissions.")
+	flags.BoolVar(&f.inCluster, "in-cluster", false,
+		"Also connect to the servers of APIs that do not work from a pod, which is deleted afterwards.")
+	flags.StringVar(&f.pod.Image, "image", "", "Image of kubectl-aggregation for the pod of --in-cluster.")
+	flags.StringVarP(&f.pod.Namespace, "namespace", "n", "default", "Namespace of the pod of --in-cluster.")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "Maximum duration of a diagnosis.")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "Path to the kubeconfig file to use for CLI requests.")
 	names := clientcmd.RecommendedConfigOverrideFlags("")
@@ -110,6 +120,9 @@ func (f *doctorFlags) run(cmd *cobra.Command, names []string) error {
 	}
 	if f.timeout <= 0 {
 		problems = append(problems, fmt.Errorf("--timeout is %s: must be positive", f.timeout))
+	}
+	if f.inCluster != (f.pod.Image != "") {
+		problems = append(problems, errors.New("--in-cluster and --image must be set together"))
 	}
 	if len(problems) > 0 {
 		return cli.UsageError(problems...)
@@ -168,7 +181,11 @@ func (f *doctorFlags) complete(ctx context.Context, args []string) []string {
 func (f *doctorFlags) diagnose(ctx context.Context, config *rest.Config, names []string) (*doctor.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	facts, err := doctor.Collect(ctx, config, doctor.Options{APIServices: names, Pre: f.pre})
+	o := doctor.Options{APIServices: names, Pre: f.pre}
+	if f.inCluster {
+		o.Pod = &f.pod
+	}
+	facts, err := doctor.Collect(ctx, config, o)
 	if facts == nil {
 		return nil, err
 	}

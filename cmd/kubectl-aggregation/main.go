@@ -34,7 +34,7 @@ func newCommand() *cobra.Command {
   kubectl aggregation conformance --sample=flunder.yaml`,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl aggregation"},
 	}
-	cmd.AddCommand(newConformanceCommand(), newDoctorCommand())
+	cmd.AddCommand(newConformanceCommand(), newDoctorCommand(), newProbeCommand())
 	cli.AddVersion(cmd)
 	return cmd
 }

@@ -20,7 +20,7 @@ const unavailable = "A01"
 var checks = []func(*Facts) []Finding{
 	checkClient, checkClock, checkTrust, checkHeaders, checkProxyCAs, checkProxyCertificate,
 	checkAvailable, checkCRDs, checkShadows, checkVersions, checkOwners,
-	checkServices, checkCABundles, checkInjection, checkResponses, checkLogs, checkDuration, checkServerClock,
+	checkServices, checkAttempts, checkCABundles, checkInjection, checkResponses, checkLogs, checkDuration, checkServerClock,
 	checkPermissions, checkReviews, checkWebhooks, checkPolicies,
 	checkResources, checkVerbs, checkDiscovery, checkOpenAPI, checkNamespaces, checkServerNamespaces, checkQuotas,
 	checkServed, checkInstaller, checkRoles,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/yaml"
@@ -43,6 +44,24 @@ var disallowed = []LogLine{{"demo/a", "server", "x509: subject with cn=a is not 
 
 var untrusting = []LogLine{{"demo/a", "server", `configmaps "extension-apiserver-authentication" is forbidden: ` +
 	`User "system:serviceaccount:demo:a" cannot get resource "configmaps"`}}
+
+// attempts sets the errors of connections from pods to the Service and to its endpoint.
+func attempts(service, endpoint string) func(*Facts) {
+	return func(f *Facts) {
+		b := f.Backends[clustertest.Service]
+		b.Service, b.SlicesRead = &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9",
+			Ports: []corev1.ServicePort{{Port: portOf(f.APIServices[0])}}}}, true
+		b.Slices = []discoveryv1.EndpointSlice{{Ports: []discoveryv1.EndpointPort{{Port: new(int32(8443))}},
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.0.5"}}}}}
+		f.Attempts = f.targets()
+		for i := range f.Attempts {
+			f.Attempts[i].Error = service
+			if f.Attempts[i].Address == "10.244.0.5:8443" {
+				f.Attempts[i].Error = endpoint
+			}
+		}
+	}
+}
 
 func TestChecks(t *testing.T) {
 	const noService = `service/widgets in "demo" is not present`
@@ -97,6 +116,14 @@ func TestChecks(t *testing.T) {
 			}},
 		"a log shows a problem without a symptom": {reason: "FailedDiscoveryCheck", text: "connect: connection refused",
 			want: "S06 > A01", change: func(f *Facts) { f.Backends[clustertest.Service].Logs = disallowed }},
+		"pods connect to the Service": {reason: "FailedDiscoveryCheck", text: "connect: connection refused",
+			want: "S18 > S06 A01", change: attempts("", "")},
+		"pods connect to the endpoints only": {reason: "FailedDiscoveryCheck", text: "connect: connection refused",
+			want: "S19 > S06 A01", change: attempts("refused", "")},
+		"pods connect to nothing": {reason: "FailedDiscoveryCheck", text: "connect: connection refused",
+			want: "S06 > A01", change: attempts("refused", "refused")},
+		"pods connect, and the server responds with an error": {reason: "FailedDiscoveryCheck",
+			text: "bad status from https://a: 401", want: "D03 > A01", change: attempts("", "")},
 		"of another API": {reason: "FailedDiscoveryCheck", text: "bad status from https://a: 401",
 			want: "D03 > A01", change: func(f *Facts) {
 				f.Accounts = []Account{{Namespace: "demo", Name: "a", APIServices: []string{"v1.other"},

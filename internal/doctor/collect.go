@@ -44,6 +44,8 @@ type Options struct {
 	APIServices []string
 	// Pre also reads whether a server can be installed.
 	Pre bool
+	// Pod connects to servers from a pod, if an API does not work; nil means that it does not.
+	Pod *PodOptions
 	Now func() time.Time // nil means time.Now
 }
 
@@ -53,7 +55,7 @@ type NameError struct{ Problems []error }
 func (e *NameError) Error() string { return errors.Join(e.Problems...).Error() }
 
 // Collect reads the facts from the cluster of config. It changes nothing, except that it creates
-// access reviews and IdentityReviews, which are stored nowhere. A fact that cannot be read is in
+// access reviews and IdentityReviews, which are stored nowhere, and the pod of Options.Pod. A fact that cannot be read is in
 // Unread. Collect returns an error if it cannot read the APIServices, together with the facts about
 // the request for them, and a *NameError for names that are not those of aggregated APIServices.
 func Collect(ctx context.Context, config *rest.Config, o Options) (*Facts, error) {
@@ -73,7 +75,7 @@ func Collect(ctx context.Context, config *rest.Config, o Options) (*Facts, error
 		c.readDiscovery, c.readOpenAPI,
 	}, append(c.backendReads(), c.responseReads()...)...)...)
 	c.facts.Now, c.facts.Pre = o.Now().Add(c.facts.Skew), o.Pre
-	c.each(ctx, slices.Concat(c.accountReads(), c.brokenReads(), c.preReads())...)
+	c.each(ctx, slices.Concat(c.accountReads(), c.brokenReads(), c.preReads(), c.podReads(o.Pod))...)
 	c.facts.Requests = c.requests.Load()
 	slices.SortFunc(c.facts.Unread, func(a, b Unread) int {
 		return cmp.Or(cmp.Compare(slices.Index(Layers, a.Layer), slices.Index(Layers, b.Layer)), cmp.Compare(a.What, b.What))

@@ -44,7 +44,9 @@ type Facts struct {
 	// APIServices are those to diagnose, all with a Service. All are those of the cluster.
 	APIServices, All []apiregistrationv1.APIService
 	Backends         map[certs.Service]*Backend
-	Responses        map[string]Response // by APIService
+	// Attempts are connections from the pod network to the servers of APIs that do not work.
+	Attempts  []Attempt
+	Responses map[string]Response // by APIService
 	// Trust is the ConfigMap with the trusted front-proxy CA.
 	Trust         *corev1.ConfigMap
 	TrustNotFound bool

@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 
+	"example.com/extension-apiserver/internal/doctor"
 	"example.com/extension-apiserver/pkg/conformance"
 	"example.com/extension-apiserver/pkg/envtest"
 	v1 "example.com/extension-apiserver/sample/apis/workshop/v1"
@@ -54,8 +55,8 @@ var (
 	}, map[string]string{"externalmetrics": "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/my-external-metric"}}
 )
 
-// TestMetrics runs the checks against metrics servers. Clients cannot create their objects, and
-// the objects are not in etcd.
+// TestMetrics runs the checks and the doctor against metrics servers. Clients cannot create their
+// objects, and the objects are not in etcd.
 func TestMetrics(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped in short mode: compiles two servers with libraries of their own")
@@ -80,8 +81,24 @@ func TestMetrics(t *testing.T) {
 					recorded(t, report, target.Resource)
 				})
 			}
+			undiagnosed(t, e, other.server.GroupVersions[0])
 		})
 	}
+}
+
+// undiagnosed waits until the doctor has read the API and has no finding.
+func undiagnosed(t *testing.T, e *envtest.Environment, gv schema.GroupVersion) {
+	t.Helper()
+	e.Eventually(t, "no finding of the doctor", 2*time.Minute, func(ctx context.Context) error {
+		facts, err := doctor.Collect(ctx, e.Admin(t), doctor.Options{APIServices: []string{gv.Version + "." + gv.Group}})
+		if err != nil {
+			return err
+		}
+		if report := doctor.NewReport(facts); len(report.RootCauses) > 0 || len(report.Unread) > 0 {
+			return fmt.Errorf("got the root causes %+v, and did not read %v", report.RootCauses, report.Unread)
+		}
+		return nil
+	})
 }
 
 // TestSources runs the checks of existing objects against kinds of test/conformance/sourceserver.

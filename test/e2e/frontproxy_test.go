@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -126,10 +127,12 @@ func checkFrontProxy(c cluster, now, old *certs.KeyPair, nowCAs, oldCAs certs.Bu
 	}
 }
 
-// onNode runs commands on the control plane node, and returns their standard output.
+// onNode runs commands on the control plane node, and returns their standard output. It can run in a
+// cleanup.
 func (c cluster) onNode(commands string, stdin io.Reader) string {
 	c.Helper()
-	cmd := exec.CommandContext(c.Context(), filepath.Join("..", "..", "scripts", "kind.sh"), "node", commands)
+	cmd := exec.CommandContext(context.WithoutCancel(c.Context()),
+		filepath.Join("..", "..", "scripts", "kind.sh"), "node", commands)
 	cmd.Stdin = stdin
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
