@@ -20,8 +20,8 @@ const unavailable = "A01"
 var checks = []func(*Facts) []Finding{
 	checkClient, checkClock, checkTrust, checkHeaders, checkProxyCAs, checkProxyCertificate,
 	checkAvailable, checkCRDs, checkShadows, checkVersions, checkOwners,
-	checkServices, checkAttempts, checkCABundles, checkInjection, checkResponses, checkLogs, checkDuration, checkServerClock,
-	checkPermissions, checkReviews, checkWebhooks, checkPolicies,
+	checkServices, checkAttempts, checkCABundles, checkInjection, checkResponses, checkLogs, checkDuration,
+	checkServerClock, checkPermissions, checkReviews, checkWebhooks, checkPolicies,
 	checkResources, checkVerbs, checkDiscovery, checkOpenAPI, checkNamespaces, checkServerNamespaces, checkQuotas,
 	checkServed, checkInstaller, checkRoles,
 }

@@ -55,9 +55,10 @@ type NameError struct{ Problems []error }
 func (e *NameError) Error() string { return errors.Join(e.Problems...).Error() }
 
 // Collect reads the facts from the cluster of config. It changes nothing, except that it creates
-// access reviews and IdentityReviews, which are stored nowhere, and the pod of Options.Pod. A fact that cannot be read is in
-// Unread. Collect returns an error if it cannot read the APIServices, together with the facts about
-// the request for them, and a *NameError for names that are not those of aggregated APIServices.
+// access reviews and IdentityReviews, which are stored nowhere, and the pod of Options.Pod. A fact
+// that cannot be read is in Unread. Collect returns an error if it cannot read the APIServices,
+// together with the facts about the request for them, and a *NameError for names that are not those
+// of aggregated APIServices.
 func Collect(ctx context.Context, config *rest.Config, o Options) (*Facts, error) {
 	c, err := newCollector(config)
 	if err != nil {

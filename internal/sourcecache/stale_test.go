@@ -177,7 +177,8 @@ func TestManyForeignVersions(t *testing.T) {
 		for i := range 10_000 {
 			source.pods = append(source.pods, pod(fmt.Sprint("p", i), ""))
 		}
-		s, other := start(t, Config{List: source.list, MaxBytes: 64 << 20}), start(t, Config{List: source.list, MaxBytes: 64 << 20})
+		config := Config{List: source.list, MaxBytes: 64 << 20}
+		s, other := start(t, config), start(t, config)
 		synctest.Wait()
 		list := &example.PodList{}
 		if err := other.GetList(t.Context(), "/pods/", storage.ListOptions{Recursive: true, Predicate: storage.Everything},
