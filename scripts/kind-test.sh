@@ -14,7 +14,7 @@ fail() { echo "kind-test: $*" >&2; exit 1; }
 
 # Each suite is a test of test/e2e: TestUninstall, TestDefault and so on. "uninstall" is first,
 # because it needs a cluster to which nothing was ever deployed.
-suites=(uninstall default access scheduler components production rotation frontproxy)
+suites=(uninstall default doctor access scheduler components production rotation frontproxy)
 
 # load_etcd loads the etcd of the control plane into the cluster. Three of the suites need it.
 load_etcd() {

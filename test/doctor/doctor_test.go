@@ -260,7 +260,7 @@ func TestPairs(t *testing.T) {
 
 // TestCatalogue checks that each entry of the catalogue has a fault.
 func TestCatalogue(t *testing.T) {
-	// By TestAllowedNames, and on kind by TestDefault.
+	// By TestAllowedNames, and on kind by TestDoctor.
 	injected := []string{"P02", "S18", "S19"}
 	for _, f := range faults {
 		injected = append(append(injected, f.id), f.explains...)

@@ -43,7 +43,6 @@ func TestDefault(t *testing.T) {
 		{"deployed again", deployedAgain},
 		{"new pod", newPod},
 		{"second replica", secondReplica},
-		{"faulty network", faultyNetwork},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := c
