@@ -16,14 +16,25 @@ import (
 // fields until it ends, and each takes 200 bytes in addition to its text.
 const maxFields = 128
 
-// WithHeaderLimit responds with 431 to a request with more than 128 different header fields, and
-// with 400 to one with costly selectors. It removes Range, because the library would copy OpenAPI
+// maxMediaTypes is the maximum size of the fields Accept and Content-Type in bytes. The library parses
+// them several times, and each comma or semicolon takes 50 bytes and more.
+const maxMediaTypes = 4 << 10
+
+// WithHeaderLimit responds with 431 to a request with more than 128 different header fields, or with a
+// field Accept or Content-Type of more than 4 KiB, and with 400 to one with costly selectors. It removes Range, because the library would copy OpenAPI
 // documents once for each range. It must run before authentication.
 func WithHeaderLimit(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if len(req.Header) > maxFields {
 			http.Error(w, "too many header fields", http.StatusRequestHeaderFieldsTooLarge)
 			return
+		}
+		for _, name := range []string{"Accept", "Content-Type"} {
+			if len(req.Header.Get(name)) > maxMediaTypes {
+				http.Error(w, fmt.Sprintf("the header field %s has more than %d bytes", name, maxMediaTypes),
+					http.StatusRequestHeaderFieldsTooLarge)
+				return
+			}
 		}
 		if err := checkSelectors(req.URL.Query()); err != nil {
 			responsewriters.RespondWithError(w, req, err, serializer)

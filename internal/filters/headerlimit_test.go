@@ -38,6 +38,22 @@ func TestHeaderLimit(t *testing.T) {
 	}
 }
 
+// TestMediaTypes checks that long media types are rejected.
+func TestMediaTypes(t *testing.T) {
+	for _, name := range []string{"Accept", "Content-Type"} {
+		for size, code := range map[int]int{maxMediaTypes: http.StatusOK,
+			maxMediaTypes + 1: http.StatusRequestHeaderFieldsTooLarge} {
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+			req.Header.Set(name, strings.Repeat(",", size))
+			rec := httptest.NewRecorder()
+			WithHeaderLimit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), testCodecs).ServeHTTP(rec, req)
+			if rec.Code != code {
+				t.Errorf("%s of %d bytes: got %d, want %d", name, size, rec.Code, code)
+			}
+		}
+	}
+}
+
 // TestSelectors checks that requirements are counted over both selectors, and values of sets
 // separately.
 func TestSelectors(t *testing.T) {

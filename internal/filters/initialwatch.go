@@ -42,7 +42,7 @@ func (m *Memory) initialize(handler http.Handler, w http.ResponseWriter, req *ht
 		}
 		leave = func() { turn(); place() }
 	}
-	giveBack, err := m.take(req, cost, m.perUser)
+	giveBack, err := m.take(req, cost)
 	if err == nil {
 		if err = awaitTurn(req.Context()); err != nil {
 			giveBack()

@@ -72,9 +72,13 @@ const (
 	// liveByteCost is the cost of a byte of a list whose objects are not stored: the objects of the
 	// source, their copies, and the response. liveWholeCost is the cost if the list is not streamed.
 	liveByteCost, liveWholeCost = 3, 5
-	// objectByteCost is the cost of a byte of a single object in a response. changedByteCost is
-	// the cost of a byte of an object that is changed or deleted.
+	// objectByteCost is the cost of a byte of a single object in a response, and of the largest one in
+	// a streamed list. changedByteCost is the cost of a byte of an object that is changed or deleted.
 	objectByteCost, changedByteCost = 3, 20
+	// convertedByteCost is the cost of a byte of the objects in a list that are converted to another
+	// version. The library converts all of them before it begins the response, and the conversion may
+	// copy their maps.
+	convertedByteCost = 5
 	// initialByteCost is the cost of a byte of the largest object for a watch that sends the
 	// existing objects. Some of them are in memory in each representation between the storage and
 	// the response.
@@ -223,11 +227,8 @@ func (m *Memory) admit(req *http.Request, cost, size int64) (release func(), err
 		leave()
 		return nil, err
 	}
-	most := m.perUser
-	if size == 0 { // a list may need more
-		most = m.total
-	}
-	giveBack, err := m.take(req, cost+bodyCost, most)
+	// The cost of a body is an upper bound, which most bodies do not reach.
+	giveBack, err := m.take(req, min(cost+bodyCost, max(cost, m.perUser)))
 	if err != nil {
 		leave()
 		return nil, err
@@ -289,13 +290,13 @@ func userName(req *http.Request) string {
 	return ""
 }
 
-// take waits for a share of the memory, at most for most bytes. A cost of up to smallCost needs no
+// take waits for a share of the memory, at most for all of it. A cost of up to smallCost needs no
 // share.
-func (m *Memory) take(req *http.Request, cost, most int64) (release func(), err error) {
+func (m *Memory) take(req *http.Request, cost int64) (release func(), err error) {
 	if cost <= smallCost {
 		return func() {}, nil
 	}
-	return m.takeShare(req, min(cost, most))
+	return m.takeShare(req, min(cost, m.total))
 }
 
 // takeShare waits for a share of the memory in bytes.
@@ -380,9 +381,9 @@ func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo
 	if info.Name != "" && info.Namespace != "" {
 		objects, largest = min(objects, 1), m.sizes.Object(of, info.Namespace, info.Name)
 	}
-	asTable := buffered(req.Header.Get("Accept"))
-	if info.Verb == "list" && !fromEtcd && !pretty(req) && !asTable {
-		cost := objects * listedCost
+	asTable, converted := buffered(req.Header.Get("Accept")), m.sizes.Converted(of, info.APIVersion)
+	if info.Verb == "list" && !fromEtcd && !pretty(req) && !asTable && !converted {
+		cost := objects*listedCost + objectByteCost*largest
 		if objects > fewObjects {
 			cost += gzipCost
 		}
@@ -390,7 +391,7 @@ func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo
 	}
 	// The returned objects may be the largest.
 	size := objects * largest
-	json, stored, growth := m.sizes.Large(of, info.Namespace)
+	json, _, growth := m.sizes.Large(of, info.Namespace)
 	// Other lists are streamed. Small objects may be in other namespaces.
 	if info.Verb == "list" && asTable && query.Get("includeObject") != string(metav1.IncludeNone) &&
 		json*wholeByteCost > m.perUser && m.sizes.Most(of, info.Namespace, objects)*wholeByteCost > m.perUser {
@@ -401,10 +402,14 @@ func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo
 					"protobuf, or set limit to %d", most*wholeByteCost>>20, m.perUser>>20,
 					max(1, m.perUser/wholeByteCost/largest)))
 		}
-		json, stored, growth = m.sizes.Large(of, info.Namespace)
+		json, _, growth = m.sizes.Large(of, info.Namespace)
 	}
 	if average := stats.EstimatedAverageObjectSizeBytes; average > 0 {
-		size = min(size, stats.ObjectCount*(average+growth)+json-stored)
+		_, stored, _ := m.sizes.Large(of, "") // the rest of the stored bytes is that of small objects
+		size = min(size, max(0, stats.ObjectCount*(average+growth)-stored)+json)
+	}
+	if converted {
+		return size*convertedByteCost + objects*wholeObjectCost, nil
 	}
 	return size*wholeByteCost + objects*wholeObjectCost, nil
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -44,7 +46,7 @@ func testMemory(t *testing.T) *Memory {
 	counts.Set("elsewhere.example.com", storage.Stats{ObjectCount: 100})
 	for resource, size := range map[string]int{"many": largestObject, "few": 10_000, "new": 0} {
 		of := schema.GroupResource{Group: "example.com", Resource: resource}
-		options, err := sizes.Observe(registry.Unconnected{}).GetRESTOptions(of, nil)
+		options, err := sizes.Observe(registry.Unconnected{}, nil).GetRESTOptions(of, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +75,7 @@ func memoryRequest(ctx context.Context, name string, info genericapirequest.Requ
 func TestCostOfObjects(t *testing.T) {
 	const table, metadata = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json",
 		"application/vnd.kubernetes.protobuf; as = PartialObjectMetadataList"
-	const size, streamed = 100_000_000 * wholeByteCost, 10_000*listedCost + gzipCost
+	const size, streamed = 100_000_000 * wholeByteCost, 10_000*listedCost + gzipCost + objectByteCost*largestObject
 	const all = size + 10_000*wholeObjectCost
 	for _, tc := range []struct {
 		verb, resource, query, accept, agent string
@@ -87,7 +89,7 @@ func TestCostOfObjects(t *testing.T) {
 		{"list", "many", "limit=10", table, "", 10 * (largestObject*wholeByteCost + wholeObjectCost)},
 		{"list", "many", "limit=500&resourceVersion=0", table, "", all},
 		{"list", "many", "limit=-1", table, "", all},
-		{"list", "few", "resourceVersion=0", "", "", 100 * listedCost},
+		{"list", "few", "resourceVersion=0", "", "", 100*listedCost + objectByteCost*10_000},
 		{"list", "new", "", table, "", memoryTotal / memoryUsers},
 		{"list", "elsewhere", "", table, "", 0},
 		{"list", "many", "resourceVersion=1&resourceVersionMatch=Exact", "", "", all},
@@ -122,12 +124,41 @@ func TestCostOfObjects(t *testing.T) {
 	}
 }
 
+// TestConvertedList checks that a list of objects in another version than that of their Go type costs
+// more.
+func TestConvertedList(t *testing.T) {
+	m := testMemory(t)
+	scheme, of := runtime.NewScheme(), schema.GroupResource{Group: "example.com", Resource: "converted"}
+	for _, version := range []string{"v1", runtime.APIVersionInternal} {
+		scheme.AddKnownTypeWithName(schema.GroupVersionKind{Group: of.Group, Version: version, Kind: "Converted"},
+			&metav1.PartialObjectMetadata{})
+	}
+	m.counts.Set(of.String(), storage.Stats{ObjectCount: 10, EstimatedAverageObjectSizeBytes: 10_000})
+	options, err := m.sizes.Observe(registry.Unconnected{}, scheme).GetRESTOptions(of, &metav1.PartialObjectMetadata{})
+	if err == nil {
+		_, err = options.StorageConfig.Transformer.TransformToStorage(t.Context(), bytes.Repeat([]byte("x"), 10_000),
+			value.DefaultContext("/converted/ns/large"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version, want := range map[string]int64{"v1": 10*listedCost + objectByteCost*10_000,
+		"v1beta1": 10 * (10_000*convertedByteCost + wholeObjectCost)} {
+		info := genericapirequest.RequestInfo{Verb: "list", APIGroup: of.Group, APIVersion: version, Resource: of.Resource,
+			Namespace: "ns"}
+		got, err := m.objectsCost(memoryRequest(t.Context(), "ann", info, "resourceVersion=0", "", "", nil), &info)
+		if got != want || err != nil {
+			t.Errorf("list in %s: got %d, %v, want %d", version, got, err, want)
+		}
+	}
+}
+
 // TestTooLargeList checks that a list of whole objects that needs more memory than a user has gets
 // 413, and that other lists do not.
 func TestTooLargeList(t *testing.T) {
 	const table = "application/json;as=Table;g=meta.k8s.io;v=v1"
 	m := testMemory(t)
-	options, err := m.sizes.Observe(registry.Unconnected{}).GetRESTOptions(
+	options, err := m.sizes.Observe(registry.Unconnected{}, nil).GetRESTOptions(
 		schema.GroupResource{Group: "example.com", Resource: "many"}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -452,7 +483,7 @@ func TestWritesOfDisconnectedClients(t *testing.T) {
 func TestLargeWrites(t *testing.T) {
 	m := testMemory(t)
 	of := schema.GroupResource{Group: "example.com", Resource: "many"}
-	options, err := m.sizes.Observe(registry.Unconnected{}).GetRESTOptions(of, nil)
+	options, err := m.sizes.Observe(registry.Unconnected{}, nil).GetRESTOptions(of, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

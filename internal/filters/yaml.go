@@ -214,7 +214,7 @@ func (a *jsonResponse) writeYAML(req *http.Request, w http.ResponseWriter, m *Me
 		return notAcceptable(fmt.Sprintf(
 			"the response is nested more than %d levels deep, which is too deep for YAML; request JSON", maxYAMLDepth))
 	}
-	release, err := m.take(req, int64(a.body.Len())*yamlResponseByteCost, m.perUser)
+	release, err := m.take(req, int64(a.body.Len())*yamlResponseByteCost)
 	if err != nil {
 		return err
 	}

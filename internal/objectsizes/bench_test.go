@@ -25,7 +25,7 @@ func BenchmarkJSONLength(b *testing.B) {
 // as possible.
 func BenchmarkLarge(b *testing.B) {
 	sizes := New()
-	r := sizes.resource(widgets, "/registry/example.com/widgets/")
+	r := sizes.resource(widgets, "/registry/example.com/widgets/", nil)
 	for i := range maxTracked {
 		r.objects[fmt.Sprintf("namespace-%d/w%d", i%10, i)] = object{100_000, 100_000}
 	}
@@ -38,7 +38,7 @@ func BenchmarkLarge(b *testing.B) {
 // may have.
 func BenchmarkMost(b *testing.B) {
 	sizes := New()
-	r := sizes.resource(widgets, "/registry/example.com/widgets/")
+	r := sizes.resource(widgets, "/registry/example.com/widgets/", nil)
 	for i := range maxTracked {
 		r.objects[fmt.Sprintf("namespace/w%d", i)] = object{int64(20_000 + i*7919%10_000), 10_000}
 	}

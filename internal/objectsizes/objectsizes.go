@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
@@ -54,7 +55,8 @@ type Sizes struct {
 // resource holds the largest objects by NAMESPACE/NAME, or NAME. All others have at most the size
 // rest.
 type resource struct {
-	prefix        string // of keys in etcd
+	prefix        string           // of keys in etcd
+	versions      sets.Set[string] // of objects in memory
 	objects       map[string]object
 	rest, largest int64
 	// floor is the size up to which objects are not tracked, because there are too many. growth is
@@ -185,14 +187,41 @@ func (s *Sizes) Forget(ctx context.Context, of schema.GroupResource) {
 	}
 }
 
-// Observe returns options for storages whose objects Sizes tracks.
-func (s *Sizes) Observe(getter generic.RESTOptionsGetter) generic.RESTOptionsGetter {
-	return observed{getter, s}
+// Observe returns options for storages whose objects Sizes tracks. typer has the versions of objects;
+// with nil, no version is known.
+func (s *Sizes) Observe(getter generic.RESTOptionsGetter, typer runtime.ObjectTyper) generic.RESTOptionsGetter {
+	return observed{getter, s, typer}
+}
+
+// Converted reports whether objects of a resource are converted for a response in a version, because
+// the server has them in another one.
+func (s *Sizes) Converted(of schema.GroupResource, version string) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	r := s.resources[of]
+	return r != nil && r.versions.Len() > 0 && !r.versions.Has(version)
 }
 
 type observed struct {
 	generic.RESTOptionsGetter
 	sizes *Sizes
+	typer runtime.ObjectTyper
+}
+
+// versionsOf returns the versions whose Go type an object in memory has.
+func (o observed) versionsOf(example runtime.Object) sets.Set[string] {
+	versions := sets.New[string]()
+	if sourced, ok := example.(restoptions.Sourced); ok {
+		example = sourced.Object
+	}
+	if o.typer == nil || example == nil {
+		return versions
+	}
+	kinds, _, _ := o.typer.ObjectKinds(example) // none if the type is not registered
+	for _, kind := range kinds {
+		versions.Insert(kind.Version)
+	}
+	return versions.Delete(runtime.APIVersionInternal)
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
@@ -206,7 +235,7 @@ func (o observed) GetRESTOptions(of schema.GroupResource, example runtime.Object
 		config.Transformer = identity.NewEncryptCheckTransformer() // as the library does
 	}
 	prefix := path.Join("/", config.Prefix, options.ResourcePrefix) + "/"
-	r := o.sizes.resource(of, prefix)
+	r := o.sizes.resource(of, prefix, o.versionsOf(example))
 	config.Transformer = transformer{config.Transformer, r, o.sizes}
 	options.StorageConfig = &config
 	return restoptions.Wrap(options, func(s storage.Interface, prefix string,
@@ -229,11 +258,11 @@ func (s *Sizes) setExists(r *resource, exists func(context.Context, string) bool
 }
 
 // resource returns the entry of a resource, and adds it if it is new.
-func (s *Sizes) resource(of schema.GroupResource, prefix string) *resource {
+func (s *Sizes) resource(of schema.GroupResource, prefix string, versions sets.Set[string]) *resource {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.resources[of] == nil {
-		s.resources[of] = &resource{prefix: prefix, objects: map[string]object{}, rest: small}
+		s.resources[of] = &resource{prefix: prefix, versions: versions, objects: map[string]object{}, rest: small}
 	}
 	return s.resources[of]
 }

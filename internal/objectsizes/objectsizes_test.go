@@ -65,7 +65,7 @@ func decorate(*storagebackend.ConfigForResource, string, func(runtime.Object) (s
 func stored(t *testing.T) (*Sizes, value.Transformer) {
 	t.Helper()
 	sizes := New()
-	options, err := sizes.Observe(registry{}).GetRESTOptions(widgets, nil)
+	options, err := sizes.Observe(registry{}, nil).GetRESTOptions(widgets, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestWriteDelay(t *testing.T) {
 		t.Helper()
 		ctx := genericapirequest.WithUser(t.Context(), &user.DefaultInfo{Name: name})
 		data := []byte(`{"a":"` + strings.Repeat("x", size) + `"}`)
-		written := transformer{identity.NewEncryptCheckTransformer(), sizes.resource(of, "/registry/g/rs/"), sizes}
+		written := transformer{identity.NewEncryptCheckTransformer(), sizes.resource(of, "/registry/g/rs/", nil), sizes}
 		if _, err := written.TransformToStorage(ctx, data, value.DefaultContext("/registry/g/rs/n/a")); err != nil {
 			t.Fatal(err)
 		}

@@ -36,8 +36,10 @@ const (
 	// maxSelectors is the maximum size of the selectors in a SubjectAccessReview, in bytes. The
 	// library encodes "a," as 32 bytes and caches a review for each decision.
 	maxSelectors = 1 << 10
-	// maxAttributes is the size in bytes from which the library does not cache a decision.
-	maxAttributes = 10_000
+	// maxCached is the maximum size in bytes of the user and the attributes of a decision in the
+	// library's cache, as JSON. The cache has 8,192 decisions, with their reviews. The library does not
+	// cache a decision about attributes of 10,000 bytes as text.
+	maxCached = 10_000
 )
 
 // newReviewer returns the library's authorizer with the server's own client, because cancelled
@@ -116,11 +118,12 @@ func (d *delegatedAuthorizer) Authorize(ctx context.Context,
 		return authorizer.DecisionNoOpinion, "", err
 	}
 	defer release()
-	if isTooLong(a) {
-		return authorizer.DecisionNoOpinion, "the attributes of the request are too long", nil
-	}
 	a = withShortSelectors(a)
-	decision, reason, err := d.next.Authorize(ctx, a)
+	review := a
+	if isLong(a) {
+		review = uncached{a}
+	}
+	decision, reason, err := d.next.Authorize(ctx, review)
 	// next is also a union and has added the name, which the union of newAuthorizer adds again.
 	reason = strings.TrimPrefix(reason, delegated+": ")
 	if err != nil {
@@ -138,17 +141,46 @@ func (d *delegatedAuthorizer) Authorize(ctx context.Context,
 	return decision, reason, nil
 }
 
-// isTooLong reports whether the library would cache attributes that are too long as JSON. It
-// caches up to 8,192 decisions by the JSON of their reviews if the attributes have less than
-// 10,000 bytes as text. "<" is encoded as six bytes in JSON.
-func isTooLong(a authorizer.Attributes) bool {
-	text := strings.Join([]string{a.GetNamespace(), a.GetVerb(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(),
-		a.GetSubresource(), a.GetName(), a.GetPath()}, "")
-	if len(text) < maxAttributes/len(`\u003c`) || len(text) >= maxAttributes {
-		return false
+// isLong reports whether the user and the attributes are too long for the cache. "<" is encoded as six
+// bytes in JSON, and a user can be in many groups.
+func isLong(a authorizer.Attributes) bool {
+	fields := []string{a.GetNamespace(), a.GetVerb(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(),
+		a.GetSubresource(), a.GetName(), a.GetPath(), a.GetUser().GetName(), a.GetUser().GetUID()}
+	fields = append(fields, a.GetUser().GetGroups()...)
+	for key, values := range a.GetUser().GetExtra() {
+		fields = append(append(fields, key), values...)
 	}
-	escaped, err := json.Marshal(text)
-	return err != nil || len(escaped) > maxAttributes
+	size := 0
+	for _, field := range fields {
+		size += len(field) + len(`"",`)
+	}
+	if size < maxCached/len(`\u003c`) || size > maxCached {
+		return size > maxCached
+	}
+	escaped, err := json.Marshal(fields)
+	return err != nil || len(escaped) > maxCached
+}
+
+// uncached are attributes whose decision the library does not cache: the field that a review about
+// them does not contain is too long.
+type uncached struct{ authorizer.Attributes }
+
+var padding = strings.Repeat("x", maxCached)
+
+// GetPath implements authorizer.Attributes.
+func (u uncached) GetPath() string {
+	if u.IsResourceRequest() {
+		return padding
+	}
+	return u.Attributes.GetPath()
+}
+
+// GetName implements authorizer.Attributes.
+func (u uncached) GetName() string {
+	if !u.IsResourceRequest() {
+		return padding
+	}
+	return u.Attributes.GetName()
 }
 
 // withShortSelectors returns the attributes without their selectors if these exceed maxSelectors.

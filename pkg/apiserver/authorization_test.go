@@ -4,15 +4,25 @@ package apiserver
 
 import (
 	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
 )
 
 // TestLongSelectors: the SubjectAccessReview for a request with long selectors has no selectors.
@@ -70,15 +80,68 @@ func TestLongSelectors(t *testing.T) {
 	}
 }
 
-// TestLongAttributes: attributes that are too long only as JSON, which the library would cache,
-// are not authorized.
-func TestLongAttributes(t *testing.T) {
-	for path, want := range map[string]bool{
-		strings.Repeat("x", 9_000): false, strings.Repeat("<", 1_000): false, strings.Repeat("<", 9_000): true,
-		strings.Repeat("\x01", 9_000): true, strings.Repeat("<", 20_000): false, // the last is not cached
+// TestUncached checks that decisions about long attributes and about users with many groups are not
+// cached, and that the reviews are complete.
+func TestUncached(t *testing.T) {
+	of := func(groups int, name, path string) authorizer.AttributesRecord {
+		return authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "a", Groups: slices.Repeat([]string{
+			"0123456789"}, groups)}, Verb: "get", Name: name, Path: path, ResourceRequest: path == ""}
+	}
+	for name, tc := range map[string]struct {
+		attributes authorizer.AttributesRecord
+		cached     bool
+	}{
+		"short":                {of(1, "w", ""), true},
+		"long":                 {of(1, strings.Repeat("x", 9_000), ""), true},
+		"short with escapes":   {of(1, strings.Repeat("<", 1_000), ""), true},
+		"long with escapes":    {of(1, strings.Repeat("<", 9_000), ""), false},
+		"long path":            {of(1, "", "/"+strings.Repeat("\x01", 9_000)), false},
+		"many groups":          {of(1_000, "w", ""), false},
+		"many groups, no kind": {of(1_000, "", "/livez"), false},
 	} {
-		if got := isTooLong(authorizer.AttributesRecord{Path: path}); got != want {
-			t.Errorf("%d times %q: got %t, want %t", len(path), path[0], got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			kept := tc.attributes
+			reviews := []authorizationv1.SubjectAccessReviewSpec{}
+			kube := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				var review authorizationv1.SubjectAccessReview
+				if err := json.NewDecoder(req.Body).Decode(&review); err != nil {
+					t.Error(err)
+				}
+				reviews = append(reviews, review.Spec)
+				review.Status.Allowed = true
+				w.Header().Set("Content-Type", "application/json")
+				_ = json.NewEncoder(w).Encode(review)
+			}))
+			defer kube.Close()
+			client, err := authorizationclient.NewForConfig(&rest.Config{Host: kube.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			next, err := authorizerfactory.DelegatingAuthorizerConfig{SubjectAccessReviewClient: client,
+				AllowCacheTTL: time.Hour, DenyCacheTTL: time.Hour, WebhookRetryBackoff: &wait.Backoff{Steps: 1}}.New()
+			if err != nil {
+				t.Fatal(err)
+			}
+			delegated := newDelegatedAuthorizer(next, func() {})
+			for range 2 {
+				if decision, _, err := delegated.Authorize(t.Context(), tc.attributes); decision != authorizer.DecisionAllow {
+					t.Fatalf("got %v, %v, want it allowed", decision, err)
+				}
+			}
+			if cached := len(reviews) == 1; cached != tc.cached {
+				t.Errorf("got %d reviews, want the decision cached: %t", len(reviews), tc.cached)
+			}
+			review := reviews[0]
+			got := ""
+			if review.ResourceAttributes != nil {
+				got = review.ResourceAttributes.Name
+			} else {
+				got = review.NonResourceAttributes.Path
+			}
+			if got != kept.Name+kept.Path || len(review.Groups) != len(kept.User.GetGroups()) {
+				t.Errorf("the review has the name or path %.20q and %d groups, want those of the request", got,
+					len(review.Groups))
+			}
+		})
 	}
 }

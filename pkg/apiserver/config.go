@@ -225,7 +225,8 @@ func (o *Options) applyStorage(c *serverConfig) error {
 	}
 	c.sizes = objectsizes.New()
 	c.turns = filters.NewTurns(c.generic.StorageObjectCountTracker, c.sizes)
-	c.generic.RESTOptionsGetter = filters.InStorage(c.sizes.Observe(restoptions.WithSources(c.generic.RESTOptionsGetter)))
+	c.generic.RESTOptionsGetter = filters.InStorage(c.sizes.Observe(restoptions.WithSources(c.generic.RESTOptionsGetter),
+		o.scheme))
 	// The readiness probe of the manifests excludes this check by name. The library logs a warning
 	// for each probe that excludes a check that does not exist.
 	c.alarms = newAlarms()

@@ -143,7 +143,7 @@ func impostor(t *testing.T, of *x509.Certificate) *certs.KeyPair {
 	return &certs.KeyPair{Certificate: cert, Key: pair.PrivateKey.(crypto.Signer)}
 }
 
-// TestS03UsersCertificate checks that a user with a client certificate is that user, regardless of
+// TestS03UsersCertificate checks that a user with a valid client certificate is that user, regardless of
 // the headers, and that the users' CA authenticates no front proxy.
 func TestS03UsersCertificate(t *testing.T) {
 	t.Parallel()
@@ -164,6 +164,15 @@ func TestS03UsersCertificate(t *testing.T) {
 		}
 	}
 	s.get(t, issue(t, users, "boss"), nil).want(t, "boss himself", http.StatusOK)
+	boss := func(from, until time.Duration) *tls.Certificate {
+		return signed(t, &users.KeyPair, func(c *x509.Certificate) {
+			c.Subject = pkix.Name{CommonName: "boss"}
+			c.NotBefore, c.NotAfter = time.Now().Add(from), time.Now().Add(until)
+		})
+	}
+	s.get(t, boss(-time.Hour, time.Hour), nil).want(t, "boss with a valid certificate", http.StatusOK)
+	s.get(t, boss(-2*time.Hour, -time.Hour), nil).want(t, "boss with an expired certificate", http.StatusUnauthorized)
+	s.get(t, boss(time.Hour, 2*time.Hour), nil).want(t, "boss with a certificate of the future", http.StatusUnauthorized)
 }
 
 func listGadgets() *authorizationv1.ResourceAttributes {

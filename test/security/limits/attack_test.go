@@ -45,11 +45,13 @@ const (
 	othersEvery = 50 * time.Millisecond
 )
 
-// checkLatency checks another user's p99 latency. The bound is servedWithin, or ATTACK_P99: `make
-// test-security` sets 1s, for a machine that runs nothing else. Where a library processes input
-// before the server can reject it, such as a body in HTTP/2, the bound is twice the latency that
-// users of k8s.io/sample-apiserver have under the same attack.
-func checkLatency(t *testing.T, name string, p99 time.Duration) {
+// checkLatency checks by how much the p99 latency of another user's lists exceeds that of lists of a
+// built-in resource in the same time, for which the user waits because kube-apiserver, the attackers
+// and the server share the machine. The bound is servedWithin, or ATTACK_P99: `make test-security`
+// sets 1s, for a machine that runs nothing else. Where a library processes input before the server can
+// reject it, such as a body in HTTP/2, the bound is twice the latency that users of
+// k8s.io/sample-apiserver have under the same attack.
+func checkLatency(t *testing.T, name string, others waits) {
 	t.Helper()
 	bound := servedWithin
 	if configured := os.Getenv("ATTACK_P99"); configured != "" {
@@ -57,12 +59,13 @@ func checkLatency(t *testing.T, name string, p99 time.Duration) {
 		if bound, err = time.ParseDuration(configured); err != nil {
 			t.Fatal(err)
 		}
-		if p99 > bound && attacks[name].library {
-			bound = 2 * attackSample(t, name).p99
+		bound += p99(others.builtIn)
+		if p99(others.lists) > bound && attacks[name].library {
+			bound = 2 * p99(attackSample(t, name).lists)
 		}
 	}
-	if p99 > bound {
-		t.Errorf("another user waits %s for the slowest of 100 lists, want at most %s", p99, bound)
+	if took := p99(others.lists); took > bound {
+		t.Errorf("another user waits %s for the slowest of 100 lists, want at most %s", took, bound)
 	}
 }
 
@@ -96,7 +99,7 @@ func TestAttacks(t *testing.T) {
 	}
 	allow(t, kubernetes.NewForConfigOrDie(admin), "quiet", rbacv1.PolicyRule{
 		APIGroups: []string{gadgets.Group, envtest.SampleGroupVersion.Group},
-		Resources: []string{"widgets", "flunders"}, Verbs: []string{"list"}})
+		Resources: []string{"widgets", "flunders"}, Verbs: []string{"list"}}, listsConfigMaps)
 	allow(t, kubernetes.NewForConfigOrDie(admin), reader, rbacv1.PolicyRule{
 		APIGroups: []string{gadgets.Group, envtest.SampleGroupVersion.Group},
 		Resources: []string{"widgets", "flunders"}, Verbs: []string{"get", "list", "watch"}})
@@ -118,7 +121,7 @@ func TestAttacks(t *testing.T) {
 			if got.failed > 0 {
 				t.Errorf("%d lists of another user, or probes, failed; want none", got.failed)
 			}
-			checkLatency(t, name, got.p99)
+			checkLatency(t, name, got.waits)
 			healthy(t)
 			shared.Eventually(t, "nothing to be left of the attack", 3*envtest.WaitTimeout,
 				func(context.Context) error {
@@ -187,9 +190,8 @@ func (target target) list(i int) string {
 
 // effect is the effect of an attack on a server and on another user.
 type effect struct {
-	peak   int // VmHWM in KiB
-	p99    time.Duration
-	failed int // failed lists and probes
+	peak int // VmHWM in KiB
+	waits
 }
 
 // underAttack attacks the target, while another user lists its resource through kube-apiserver.
@@ -200,18 +202,13 @@ func underAttack(t *testing.T, name string, target target) effect {
 	}
 	done := make(chan string, 2)
 	startAttack(t, name, target, done)
-	latencies, failed := othersDuring(t, target, done)
+	others := othersDuring(t, target, done)
 	peak, err := target.server.VmHWM()
 	if err != nil {
 		t.Fatalf("the server is gone: %v", err)
 	}
-	slices.Sort(latencies)
-	p50, p99 := latencies[len(latencies)/2], latencies[len(latencies)*99/100]
-	t.Logf("%s: %s; VmHWM %d MiB; another user's %d lists: p50 %s, p99 %s, most %s, %d failed", target.server.Name,
-		<-done, peak>>10, len(latencies),
-		p50.Round(time.Millisecond), p99.Round(time.Millisecond),
-		latencies[len(latencies)-1].Round(time.Millisecond), failed)
-	return effect{peak, p99, failed}
+	t.Logf("%s: %s; VmHWM %d MiB; %s", target.server.Name, <-done, peak>>10, others)
+	return effect{peak, others}
 }
 
 // startAttack starts the attack as a process. When it exits, done receives its output twice:
@@ -259,26 +256,24 @@ func startAttack(t *testing.T, name string, target target, done chan<- string) {
 // latency. what describes the attack, and is called afterwards.
 func survived(t *testing.T, done <-chan string, what func() string) {
 	t.Helper()
-	latencies, failed := othersDuring(t, target{shared.Servers[0], gadgets.GroupVersion(), "widgets"}, done)
-	slices.Sort(latencies)
-	p99, peak := latencies[len(latencies)*99/100], peakMemory(t)
-	t.Logf("%s; peak %d MiB; another user's %d lists: p99 %s, %d failed", what(), peak>>10, len(latencies),
-		p99.Round(time.Millisecond), failed)
+	others := othersDuring(t, target{shared.Servers[0], gadgets.GroupVersion(), "widgets"}, done)
+	peak := peakMemory(t)
+	t.Logf("%s; peak %d MiB; %s", what(), peak>>10, others)
 	if killed, err := container.killed(); killed > 0 || err != nil {
 		t.Errorf("the kernel killed %d processes: %v", killed, err)
 	}
 	if peak > memoryLimit {
 		t.Errorf("the peak is %d MiB, want at most %d", peak>>10, memoryLimit>>10)
 	}
-	if failed > 0 {
-		t.Errorf("%d lists of another user, or probes, failed; want none", failed)
+	if others.failed > 0 {
+		t.Errorf("%d lists of another user, or probes, failed; want none", others.failed)
 	}
-	checkLatency(t, "", p99)
+	checkLatency(t, "", others)
 }
 
 // othersDuring sends the lists of another user until the attack is done. Each list is of another
-// namespace, so each needs its own SubjectAccessReview.
-func othersDuring(t *testing.T, target target, done <-chan string) (latencies []time.Duration, failed int) {
+// namespace, so each needs its own SubjectAccessReview. The user also lists a built-in resource.
+func othersDuring(t *testing.T, target target, done <-chan string) (others waits) {
 	t.Helper()
 	config, err := shared.Config("quiet")
 	if err != nil {
@@ -289,10 +284,10 @@ func othersDuring(t *testing.T, target target, done <-chan string) (latencies []
 		t.Fatal(err)
 	}
 	defer client.CloseIdleConnections()
-	list := func(i int) error {
+	list := func(path string) error {
 		ctx, cancel := context.WithTimeout(t.Context(), envtest.WaitTimeout)
 		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+target.list(i), nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+path, nil)
 		if err != nil {
 			return err
 		}
@@ -323,18 +318,26 @@ func othersDuring(t *testing.T, target target, done <-chan string) (latencies []
 			}
 			began := time.Now()
 			all.Go(func() {
-				err := list(i)
+				if err := list(fmt.Sprintf("/api/v1/namespaces/ns-%d/configmaps", i)); err != nil {
+					t.Logf("another user, a built-in resource: %v", err)
+				}
+				mutex.Lock()
+				defer mutex.Unlock()
+				others.builtIn = append(others.builtIn, time.Since(began))
+			})
+			all.Go(func() {
+				err := list(target.list(i))
 				mutex.Lock()
 				defer mutex.Unlock()
 				took := time.Since(began)
 				if err != nil {
-					failed++
+					others.failed++
 					took = envtest.WaitTimeout
-					if failed <= 5 { // more would add nothing
+					if others.failed <= 5 { // more would add nothing
 						t.Logf("another user: %v", err)
 					}
 				}
-				latencies = append(latencies, took)
+				others.lists = append(others.lists, took)
 			})
 		}
 	})
@@ -345,11 +348,28 @@ func othersDuring(t *testing.T, target target, done <-chan string) (latencies []
 	<-done
 	close(stop)
 	all.Wait()
-	failed += alive + ready
-	if len(latencies) == 0 {
+	others.failed += alive + ready
+	if len(others.lists) == 0 {
 		t.Fatal("another user got no response")
 	}
-	return latencies, failed
+	slices.Sort(others.lists)
+	slices.Sort(others.builtIn)
+	return others
+}
+
+// waits are the durations of another user's lists during an attack, in ascending order.
+type waits struct {
+	lists   []time.Duration
+	builtIn []time.Duration // of a built-in resource, which kube-apiserver serves
+	failed  int             // lists and probes
+}
+
+func p99(sorted []time.Duration) time.Duration { return sorted[len(sorted)*99/100] }
+
+func (w waits) String() string {
+	return fmt.Sprintf("another user's %d lists: p50 %s, p99 %s, most %s, %d failed; of a built-in resource: p99 %s",
+		len(w.lists), w.lists[len(w.lists)/2].Round(time.Millisecond), p99(w.lists).Round(time.Millisecond),
+		w.lists[len(w.lists)-1].Round(time.Millisecond), w.failed, p99(w.builtIn).Round(time.Millisecond))
 }
 
 // probe requests a path each second, as kubelet does, and returns how often it failed twice in a
@@ -388,6 +408,10 @@ func probe(t *testing.T, server *envtest.Server, path string, timeout time.Durat
 		before = err
 	}
 }
+
+// listsConfigMaps permits the lists of a built-in resource.
+var listsConfigMaps = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"},
+	Verbs: []string{"list"}}
 
 // allow grants the user the rules in all namespaces.
 func allow(t *testing.T, admin kubernetes.Interface, user string, rules ...rbacv1.PolicyRule) {

@@ -36,11 +36,14 @@ const (
 	allWidgets             = "/apis/workshop.example.com/v1/widgets"
 	smallObjects           = "/apis/workshop.example.com/v1/namespaces/small/widgets"
 	escapedObjects         = "/apis/workshop.example.com/v1/namespaces/escaped/widgets"
+	annotatedObjects       = "/apis/workshop.example.com/v1/namespaces/annotated/widgets"
 	// largeCount objects have 640 kB. escapedCount objects have the same size, and six times that
-	// as JSON. smallCount objects have 600 bytes.
-	largeCount   = 30
-	escapedCount = 6
-	smallCount   = 6000
+	// as JSON. smallCount objects have 600 bytes. annotatedCount objects have 5,000 annotations and
+	// 60 parts, for which the version v1alpha1 has annotations too.
+	largeCount     = 30
+	escapedCount   = 6
+	smallCount     = 6000
+	annotatedCount = 20
 )
 
 // request is a request to kube-apiserver.
@@ -136,10 +139,33 @@ func widget(name string, annotations, conditions int, char string) []byte {
 	return []byte(b.String())
 }
 
+// annotated returns a Widget that is costly to convert to v1alpha1.
+func annotated(name string) []byte {
+	annotations, parts := make([]string, 5_000), make([]string, 60)
+	for i := range annotations {
+		annotations[i] = fmt.Sprintf(`"a%d":""`, i)
+	}
+	for i := range parts {
+		parts[i] = fmt.Sprintf(`{"name":"p%d","quantity":1,"material":"m"}`, i)
+	}
+	return object(name, `,"annotations":{`+strings.Join(annotations, ",")+`}`,
+		`,"spec":{"model":"pendulum","parts":[`+strings.Join(parts, ",")+`]}`)
+}
+
+// managed returns a Widget with as many field managers as it may have.
+func managed(name string) []byte {
+	managers := make([]string, 4_900)
+	for i := range managers {
+		managers[i] = fmt.Sprintf(`{"manager":"m%d","operation":"Apply","apiVersion":"workshop.example.com/v1",`+
+			`"time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:model":{}}}}`, i)
+	}
+	return object(name, `,"managedFields":[`+strings.Join(managers, ",")+`]`, `,"spec":{"model":"pendulum"}`)
+}
+
 // fillNamespaces creates the objects as the writer, and waits until the server knows their size.
 func fillNamespaces(t *testing.T, admin kubernetes.Interface, writer client) {
 	t.Helper()
-	for _, name := range []string{"large", "small", "escaped"} {
+	for _, name := range []string{"large", "small", "escaped", "annotated"} {
 		if _, err := admin.CoreV1().Namespaces().Create(t.Context(),
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -162,6 +188,12 @@ func fillNamespaces(t *testing.T, admin kubernetes.Interface, writer client) {
 	}
 	fill(largeObjects, largeCount, "x")
 	fill(escapedObjects, escapedCount, "<")
+	for i := range annotatedCount {
+		must(writer.send(t.Context(), request{method: http.MethodPost, path: annotatedObjects, contentType: jsonType,
+			body: annotated(fmt.Sprintf("w%d", i))}))
+	}
+	must(writer.send(t.Context(), request{method: http.MethodPost, path: annotatedObjects, contentType: jsonType,
+		body: managed("managed")}))
 	var all sync.WaitGroup
 	for w := range 8 {
 		all.Go(func() {
@@ -194,7 +226,7 @@ func costlyUsers(t *testing.T) (reader, writer client) {
 	admin := shared.Client(t)
 	group := []string{gadgets.Group}
 	allow(t, admin, "quiet", rbacv1.PolicyRule{APIGroups: group, Resources: []string{"widgets"},
-		Verbs: []string{"list"}})
+		Verbs: []string{"list"}}, listsConfigMaps)
 	reads := rbacv1.PolicyRule{APIGroups: group, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}
 	writes := rbacv1.PolicyRule{APIGroups: group, Resources: []string{"*"}, Verbs: []string{"*"}}
 	reader, writer = clientOf(t, shared.User(t, "costly-reader", reads)),
@@ -343,6 +375,10 @@ var (
 				ranges: "bytes=0-0" + strings.Repeat(",0-0", 25_000)}
 		}},
 		"escaped, list":               {40, get(escapedObjects, jsonType)},
+		"escaped, list by name":       {200, get(escapedObjects+"?fieldSelector=metadata.name%3Dw1", jsonType)},
+		"escaped, list of one":        {200, get(escapedObjects+"?limit=1", jsonType)},
+		"annotated, old version":      {200, get(strings.Replace(annotatedObjects, "/v1/", "/v1alpha1/", 1), jsonType)},
+		"media types":                 {200, get("/apis/workshop.example.com/v1", strings.Repeat("a/a;a=a,", 12_000))},
 		"escaped, list, pretty":       {40, get(escapedObjects+"?pretty=1", jsonType)},
 		"escaped, table with objects": {40, get(escapedObjects+"?includeObject=Object", jsonType+table)},
 		"escaped, metadata":           {40, get(escapedObjects, jsonType+metadata)},
@@ -351,6 +387,15 @@ var (
 		"escaped, watch":              {200, get(escapedObjects+"?watch=1&timeoutSeconds=4", jsonType)},
 	}
 	costlyWrites = map[string]costlyRequest{
+		"one more manager": {40, func(i int) request {
+			return request{method: http.MethodPatch, path: fmt.Sprintf("%s/managed?dryRun=All&force=true&fieldManager=x%d",
+				annotatedObjects, i), contentType: "application/apply-patch+yaml",
+				body: object("managed", "", `,"spec":{"model":"pendulum","replicas":2}`)}
+		}},
+		"patch with many managers": {40, func(i int) request {
+			return request{method: http.MethodPatch, path: annotatedObjects + "/managed?dryRun=All",
+				contentType: "application/merge-patch+json", body: fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, i)}
+		}},
 		"delete all":          {40, deleteAll(largeObjects, jsonType)},
 		"delete all, table":   {40, deleteAll(largeObjects, jsonType+table)},
 		"delete all, YAML":    {8, deleteAll(largeObjects, "application/yaml")},

@@ -29,17 +29,19 @@ func Convert_v1alpha1_Widget_To_v1_Widget(in *Widget, out *v1.Widget, s conversi
 	if err := autoConvert_v1alpha1_Widget_To_v1_Widget(in, out, s); err != nil {
 		return err
 	}
+	changes := map[string]string{}
+	for key := range in.Annotations {
+		if strings.HasPrefix(key, MaterialPrefix) {
+			changes[key] = ""
+		}
+	}
 	if in.Spec.Remark != "" {
-		out.Annotations = withAnnotation(out.Annotations, RemarkAnnotation, in.Spec.Remark)
+		changes[RemarkAnnotation] = in.Spec.Remark
 	}
 	for i, part := range out.Spec.Parts {
 		out.Spec.Parts[i].Material = in.Annotations[MaterialPrefix+part.Name]
 	}
-	for key := range in.Annotations {
-		if strings.HasPrefix(key, MaterialPrefix) {
-			out.Annotations = withAnnotation(out.Annotations, key, "")
-		}
-	}
+	out.Annotations = withAnnotations(out.Annotations, changes)
 	return nil
 }
 
@@ -48,11 +50,12 @@ func Convert_v1_Widget_To_v1alpha1_Widget(in *v1.Widget, out *Widget, s conversi
 	if err := autoConvert_v1_Widget_To_v1alpha1_Widget(in, out, s); err != nil {
 		return err
 	}
+	changes := map[string]string{RemarkAnnotation: ""}
 	for _, part := range in.Spec.Parts {
-		out.Annotations = withAnnotation(out.Annotations, MaterialPrefix+part.Name, part.Material)
+		changes[MaterialPrefix+part.Name] = part.Material
 	}
 	out.Spec.Remark = in.Annotations[RemarkAnnotation]
-	out.Annotations = withAnnotation(out.Annotations, RemarkAnnotation, "")
+	out.Annotations = withAnnotations(out.Annotations, changes)
 	return nil
 }
 
@@ -103,26 +106,28 @@ func Convert_v1_WidgetPart_To_v1alpha1_WidgetPart(in *v1.WidgetPart, out *Widget
 	return nil
 }
 
-// withAnnotation returns the annotations with key set to value, or without key if value is empty.
-// It does not modify the argument, because conversions share maps with the object that they
+// withAnnotations returns the annotations with changes, which have an empty value for each key to
+// remove. It does not modify the argument, because conversions share maps with the object that they
 // convert.
-func withAnnotation(annotations map[string]string, key, value string) map[string]string {
-	if annotations[key] == value {
-		if _, ok := annotations[key]; ok == (value != "") {
-			return annotations
-		}
-	}
-	annotations = maps.Clone(annotations)
-	if value == "" {
-		delete(annotations, key)
-		if len(annotations) == 0 {
-			return nil
-		}
+func withAnnotations(annotations, changes map[string]string) map[string]string {
+	maps.DeleteFunc(changes, func(key, value string) bool {
+		have, found := annotations[key]
+		return have == value && found == (value != "")
+	})
+	if len(changes) == 0 {
 		return annotations
 	}
-	if annotations == nil {
-		annotations = map[string]string{}
+	changed := maps.Clone(annotations)
+	if changed == nil {
+		changed = map[string]string{}
 	}
-	annotations[key] = value
-	return annotations
+	for key, value := range changes {
+		if changed[key] = value; value == "" {
+			delete(changed, key)
+		}
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	return changed
 }
