@@ -70,8 +70,36 @@ func (b *Budget) LimitTo(free func(taken int64) int64) { b.free = free }
 // the total. Call release, once, to return it. A request that has a share must not take another,
 // because it might wait for itself.
 func (b *Budget) Take(ctx context.Context, user string, share int64) (release func(), err error) {
-	w := &waiting{user: user, share: min(share, b.total), ready: make(chan struct{})}
-	release = func() {
+	w, release := b.enqueue(user, share)
+	select {
+	case <-w.ready:
+		return release, nil
+	case <-ctx.Done():
+	}
+	if !b.cancel(w) {
+		release()
+	}
+	return nil, context.Cause(ctx)
+}
+
+// TryTake takes a share if the user need not wait for it.
+func (b *Budget) TryTake(user string, share int64) (release func(), ok bool) {
+	w, release := b.enqueue(user, share)
+	return release, !b.cancel(w)
+}
+
+// enqueue adds a waiting request, and gives it its share if it need not wait.
+func (b *Budget) enqueue(user string, share int64) (w *waiting, release func()) {
+	w = &waiting{user: user, share: min(share, b.total), ready: make(chan struct{})}
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if b.users[user] == nil {
+		b.users[user] = &userShares{used: b.now, since: time.Now()}
+	}
+	b.users[user].waits++
+	b.queue = append(b.queue, w)
+	b.admitWaiting()
+	return w, func() {
 		b.mutex.Lock()
 		defer b.mutex.Unlock()
 		b.taken -= w.share
@@ -79,31 +107,20 @@ func (b *Budget) Take(ctx context.Context, user string, share int64) (release fu
 		b.forget(user)
 		b.admitWaiting()
 	}
+}
+
+// cancel removes a waiting request. It returns false if the request has got its share.
+func (b *Budget) cancel(w *waiting) bool {
 	b.mutex.Lock()
-	if b.users[user] == nil {
-		b.users[user] = &userShares{used: b.now, since: time.Now()}
-	}
-	b.users[user].waits++
-	b.queue = append(b.queue, w)
-	b.admitWaiting()
-	b.mutex.Unlock()
-	select {
-	case <-w.ready:
-		return release, nil
-	case <-ctx.Done():
-	}
-	b.mutex.Lock()
+	defer b.mutex.Unlock()
 	i := slices.Index(b.queue, w)
-	if i >= 0 {
-		b.leaveQueue(i)
-		b.forget(user)
-		b.admitWaiting() // requests behind it
-	}
-	b.mutex.Unlock()
 	if i < 0 {
-		release()
+		return false
 	}
-	return nil, context.Cause(ctx)
+	b.leaveQueue(i)
+	b.forget(w.user)
+	b.admitWaiting() // requests behind it
+	return true
 }
 
 // Reserve takes an amount from the total for a purpose that does not wait, or returns it if amount

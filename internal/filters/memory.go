@@ -49,6 +49,8 @@ const (
 	// All users together may write 1/writtenTotal of that memory, and one user 1/writtenUser, as
 	// JSON of large objects, while the watch cache keeps them. There they take twice as much.
 	writtenTotal, writtenUser = 4, 6
+	// Lists may use 1/readsTotal of that memory, in addition, until their cost is known.
+	readsTotal = 8
 	// smallCost is the maximum cost of requests that priority and fairness limits well enough by
 	// their number.
 	smallCost = 512 << 10
@@ -101,6 +103,7 @@ type Memory struct {
 	perUser    int64 // limit for one user, unless one request needs more
 	bodies     *fairness.Slots
 	read       *semaphore.Weighted // long bodies in memory
+	reads      *budget.Budget      // of lists that are read from the watch cache
 	watches    *fairness.Slots     // watches that send their initial events
 	counts     flowcontrolrequest.StorageObjectCountTracker
 	sizes      *objectsizes.Sizes
@@ -130,6 +133,7 @@ func NewMemory(config *genericapiserver.Config, sizes *objectsizes.Sizes, turns 
 		budget: shares, total: total, perUser: total / memoryUsers, turns: turns,
 		bodies: fairness.New(fairness.Limits{PerKey: userBodies, Queued: waitingBodies}),
 		read:   semaphore.NewWeighted(allBodies), watches: fairness.New(fairness.Limits{PerKey: userInitial}),
+		reads:  budget.New(total/readsTotal, total/readsTotal/2),
 		counts: config.StorageObjectCountTracker,
 		sizes:  sizes, maxBody: maxBody, grace: min(config.RequestTimeout, maxGrace), serializer: config.Serializer,
 	}
@@ -181,6 +185,8 @@ func (m *Memory) WithLimit(handler http.Handler, streams func(*genericapirequest
 		defer release()
 		req, end := m.turns.withTurn(req, info)
 		defer end()
+		req, giveBack := m.withListShare(req, info)
+		defer giveBack()
 		req, forget := m.withListSize(req, info, cost)
 		defer forget()
 		if writes.Has(info.Verb) {
@@ -350,13 +356,36 @@ func (m *Memory) objectsCost(req *http.Request, info *genericapirequest.RequestI
 	return 0, nil
 }
 
+// listRequest is what the cost of a list depends on.
+type listRequest struct {
+	options   metav1.ListOptions
+	cached    bool // read from the watch cache, and neither indented nor a deletion
+	fromEtcd  bool
+	table     bool // buffered, not streamed
+	converted bool
+}
+
+func (m *Memory) parseList(req *http.Request, info *genericapirequest.RequestInfo) (l listRequest) {
+	of, query := resourceOf(info), req.URL.Query()
+	l.table, l.converted = buffered(req.Header.Get("Accept")), m.sizes.Converted(of, info.APIVersion)
+	l.fromEtcd = metav1.Convert_url_Values_To_v1_ListOptions(&query, &l.options, nil) != nil // which the handler rejects
+	if result, err := delegator.ShouldDelegateListMeta(&l.options, delegator.CacheWithoutSnapshots{}); err != nil ||
+		result.ShouldDelegate {
+		l.fromEtcd = true
+	}
+	l.cached = info.Verb == "list" && m.sizes.Known(of) && m.sizes.Lists(of) == nil && !l.fromEtcd && !pretty(req)
+	return l
+}
+
+// listCost returns the cost of a list. It is 0 for a list with a listShare.
 func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo) (int64, error) {
 	of := resourceOf(info)
 	if lists := m.sizes.Lists(of); lists != nil {
 		limit, _ := strconv.ParseInt(req.URL.Query().Get("limit"), 10, 64) // which the handler rejects
 		return lists.Expected(info.Namespace, limit) * liveCost(req), nil
 	}
-	if !m.sizes.Known(of) {
+	l := m.parseList(req, info)
+	if l.cached || !m.sizes.Known(of) {
 		return 0, nil
 	}
 	// A stale count is good enough.
@@ -364,43 +393,25 @@ func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo
 	if errors.Is(err, flowcontrolrequest.ObjectCountNotFoundErr) {
 		return m.perUser, nil // the server has just started
 	}
-	objects, query := stats.ObjectCount, req.URL.Query()
-	var options metav1.ListOptions
-	fromEtcd := metav1.Convert_url_Values_To_v1_ListOptions(&query, &options, nil) != nil // which the handler rejects
-	if result, err := delegator.ShouldDelegateListMeta(&options, delegator.CacheWithoutSnapshots{}); err != nil ||
-		result.ShouldDelegate {
-		fromEtcd = true
-	}
-	selects := options.LabelSelector != "" || options.FieldSelector != ""
+	objects, selects := stats.ObjectCount, l.options.LabelSelector != "" || l.options.FieldSelector != ""
 	// For resourceVersion=0, the library returns all objects in its cache. With a selector, it
 	// reads more objects than it returns.
-	if options.Limit > 0 && options.ResourceVersion != "0" && (!selects || !fromEtcd) {
-		objects = min(objects, options.Limit)
+	if l.options.Limit > 0 && l.options.ResourceVersion != "0" && (!selects || !l.fromEtcd) {
+		objects = min(objects, l.options.Limit)
 	}
 	largest := m.sizes.Largest(of, info.Namespace)
 	if info.Name != "" && info.Namespace != "" {
 		objects, largest = min(objects, 1), m.sizes.Object(of, info.Namespace, info.Name)
 	}
-	asTable, converted := buffered(req.Header.Get("Accept")), m.sizes.Converted(of, info.APIVersion)
-	if info.Verb == "list" && !fromEtcd && !pretty(req) && !asTable && !converted {
-		cost := objects*listedCost + objectByteCost*largest
-		if objects > fewObjects {
-			cost += gzipCost
-		}
-		return cost, nil
-	}
 	// The returned objects may be the largest.
 	size := objects * largest
 	json, _, growth := m.sizes.Large(of, info.Namespace)
-	// Other lists are streamed. Small objects may be in other namespaces.
-	if info.Verb == "list" && asTable && query.Get("includeObject") != string(metav1.IncludeNone) &&
-		json*wholeByteCost > m.perUser && m.sizes.Most(of, info.Namespace, objects)*wholeByteCost > m.perUser {
+	// Small objects may be in other namespaces.
+	if info.Verb == "list" && l.table && wholeObjects(req) && json*wholeByteCost > m.perUser &&
+		m.sizes.Most(of, info.Namespace, objects)*wholeByteCost > m.perUser {
 		m.sizes.Forget(req.Context(), of)
 		if most := m.sizes.Most(of, info.Namespace, objects); most*wholeByteCost > m.perUser {
-			return 0, apierrors.NewRequestEntityTooLargeError(
-				fmt.Sprintf("the list needs %d MiB of memory, and the limit for a user is %d MiB; request JSON or "+
-					"protobuf, or set limit to %d", most*wholeByteCost>>20, m.perUser>>20,
-					max(1, m.perUser/wholeByteCost/largest)))
+			return 0, m.tooLarge(most, largest)
 		}
 		json, _, growth = m.sizes.Large(of, info.Namespace)
 	}
@@ -408,10 +419,23 @@ func (m *Memory) listCost(req *http.Request, info *genericapirequest.RequestInfo
 		_, stored, _ := m.sizes.Large(of, "") // the rest of the stored bytes is that of small objects
 		size = min(size, max(0, stats.ObjectCount*(average+growth)-stored)+json)
 	}
-	if converted {
+	if l.converted {
 		return size*convertedByteCost + objects*wholeObjectCost, nil
 	}
 	return size*wholeByteCost + objects*wholeObjectCost, nil
+}
+
+// wholeObjects reports whether a Table has objects, or their metadata.
+func wholeObjects(req *http.Request) bool {
+	return req.URL.Query().Get("includeObject") != string(metav1.IncludeNone)
+}
+
+// tooLarge returns an error with status 413 for a Table of objects of a size in bytes.
+func (m *Memory) tooLarge(size, largest int64) error {
+	return apierrors.NewRequestEntityTooLargeError(
+		fmt.Sprintf("the list needs %d MiB of memory, and the limit for a user is %d MiB; request JSON or "+
+			"protobuf, or set limit to %d", size*wholeByteCost>>20, m.perUser>>20,
+			max(1, m.perUser/wholeByteCost/largest)))
 }
 
 // liveCost returns the cost of a byte of a list whose objects are not stored.

@@ -70,26 +70,26 @@ func memoryRequest(ctx context.Context, name string, info genericapirequest.Requ
 	return req
 }
 
-// TestCostOfObjects checks that a list has a cost for each object, which is higher if the list is
-// not streamed, and that the cost of other requests depends on the size of their object.
+// TestCostOfObjects checks that a list that is not read from the watch cache has a cost for all
+// objects, and that the cost of other requests depends on the size of their object.
 func TestCostOfObjects(t *testing.T) {
 	const table, metadata = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json",
 		"application/vnd.kubernetes.protobuf; as = PartialObjectMetadataList"
-	const size, streamed = 100_000_000 * wholeByteCost, 10_000*listedCost + gzipCost + objectByteCost*largestObject
+	const size = 100_000_000 * wholeByteCost
 	const all = size + 10_000*wholeObjectCost
 	for _, tc := range []struct {
 		verb, resource, query, accept, agent string
 		want                                 int64
 	}{
-		{"list", "many", "resourceVersion=5", "application/json", "", streamed},
-		{"list", "many", "resourceVersion=0", "application/vnd.kubernetes.protobuf", "", streamed},
+		{"list", "many", "resourceVersion=5", "application/json", "", 0},
+		{"list", "many", "resourceVersion=0", "application/vnd.kubernetes.protobuf", "", 0},
 		{"list", "many", "", table, "", all},
-		{"list", "many", "resourceVersion=0", metadata, "", streamed},
+		{"list", "many", "resourceVersion=0", metadata, "", 0},
 		{"list", "many", "limit=500", table, "", size + 500*wholeObjectCost}, // these may be the largest
 		{"list", "many", "limit=10", table, "", 10 * (largestObject*wholeByteCost + wholeObjectCost)},
-		{"list", "many", "limit=500&resourceVersion=0", table, "", all},
+		{"list", "many", "limit=500&resourceVersion=0", table, "", 0},
 		{"list", "many", "limit=-1", table, "", all},
-		{"list", "few", "resourceVersion=0", "", "", 100*listedCost + objectByteCost*10_000},
+		{"list", "few", "resourceVersion=0", "", "", 0},
 		{"list", "new", "", table, "", memoryTotal / memoryUsers},
 		{"list", "elsewhere", "", table, "", 0},
 		{"list", "many", "resourceVersion=1&resourceVersionMatch=Exact", "", "", all},
@@ -97,7 +97,7 @@ func TestCostOfObjects(t *testing.T) {
 		{"list", "many", "limit=1&resourceVersion=1&labelSelector=a", "", "", all},
 		{"list", "many", "limit=1&continue=x", "", "", largestObject*wholeByteCost + wholeObjectCost},
 		{"list", "many", "pretty=1", "", "", all},
-		{"list", "many", "pretty=0&resourceVersion=0", "", "curl/8", streamed},
+		{"list", "many", "pretty=0&resourceVersion=0", "", "curl/8", 0},
 		{"list", "many", "", "", "curl/8", all},
 		{"list", "many", "pretty=0", "application/json;pretty=1", "", all},
 		{"deletecollection", "many", "", "application/json", "", all},
@@ -142,12 +142,19 @@ func TestConvertedList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	list := &metav1.PartialObjectMetadataList{}
+	for i := range 10 {
+		list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns",
+			Name: fmt.Sprint("w", i), Annotations: map[string]string{"a": strings.Repeat("x", 8000)}}})
+	}
+	size := int64(list.Items[0].Size()*5/4 + 1<<10)
 	for version, want := range map[string]int64{"v1": 10*listedCost + objectByteCost*10_000,
-		"v1beta1": 10 * (10_000*convertedByteCost + wholeObjectCost)} {
+		"v1beta1": 10 * (size*convertedByteCost + wholeObjectCost)} {
 		info := genericapirequest.RequestInfo{Verb: "list", APIGroup: of.Group, APIVersion: version, Resource: of.Resource,
 			Namespace: "ns"}
-		got, err := m.objectsCost(memoryRequest(t.Context(), "ann", info, "resourceVersion=0", "", "", nil), &info)
-		if got != want || err != nil {
+		l := listShare{memory: m, req: memoryRequest(t.Context(), "ann", info, "", "", "", nil), info: &info,
+			converted: m.sizes.Converted(of, version)}
+		if got, err := l.cost(list); got != want || err != nil {
 			t.Errorf("list in %s: got %d, %v, want %d", version, got, err, want)
 		}
 	}

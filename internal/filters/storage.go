@@ -45,7 +45,7 @@ func (s limitedStorage) GetList(ctx context.Context, key string, opts storage.Li
 			return err
 		}
 	}
-	if err := s.Interface.GetList(ctx, key, opts, list); err != nil {
+	if err := getList(ctx, list, func() error { return s.Interface.GetList(ctx, key, opts, list) }); err != nil {
 		return err
 	}
 	return awaitTurnFor(ctx, list)

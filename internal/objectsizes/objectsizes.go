@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -115,6 +116,39 @@ func (s *Sizes) Object(of schema.GroupResource, namespace, name string) int64 {
 		return 0
 	}
 	return min(max(r.rest, r.objects[path.Join(namespace, name)].json), r.largest)
+}
+
+// List returns upper bounds of the total size of the objects in a list, and of the largest of them.
+func (s *Sizes) List(of schema.GroupResource, list runtime.Object) (total, largest int64) {
+	_ = meta.EachListItem(list, func(obj runtime.Object) error { // never an error
+		size := s.listed(of, obj)
+		total, largest = total+size, max(largest, size)
+		return nil
+	})
+	return total, largest
+}
+
+// listed returns an upper bound of the size of an object in a list.
+func (s *Sizes) listed(of schema.GroupResource, obj runtime.Object) int64 {
+	accessor, err := meta.Accessor(obj)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	r := s.resources[of]
+	if err != nil || r == nil {
+		return 0
+	}
+	if known, ok := r.objects[path.Join(accessor.GetNamespace(), accessor.GetName())]; ok {
+		return known.json
+	}
+	most := int64(named)
+	if r.floor > 0 {
+		most = r.rest
+	}
+	if sized, ok := obj.(interface{ Size() int }); ok {
+		stored := int64(sized.Size())
+		return min(stored+stored/4+plainGrowth, most)
+	}
+	return min(most, r.largest)
 }
 
 // Large returns the total size of the up to 10,000 largest objects of a resource in a namespace,

@@ -45,9 +45,10 @@ const (
 	othersEvery = 50 * time.Millisecond
 )
 
-// checkLatency checks by how much the p99 latency of another user's lists exceeds that of lists of a
-// built-in resource in the same time, for which the user waits because kube-apiserver, the attackers
-// and the server share the machine. The bound is servedWithin, or ATTACK_P99: `make test-security`
+// checkLatency checks by how much the p99 latency of another user's lists exceeds twice that of lists of
+// a built-in resource in the same time, for which the user waits because kube-apiserver, the attackers
+// and the server share the machine: each list needs kube-apiserver for the request and for its
+// SubjectAccessReview. The bound is servedWithin, or ATTACK_P99: `make test-security`
 // sets 1s, for a machine that runs nothing else. Where a library processes input before the server can
 // reject it, such as a body in HTTP/2, the bound is twice the latency that users of
 // k8s.io/sample-apiserver have under the same attack.
@@ -59,7 +60,7 @@ func checkLatency(t *testing.T, name string, others waits) {
 		if bound, err = time.ParseDuration(configured); err != nil {
 			t.Fatal(err)
 		}
-		bound += p99(others.builtIn)
+		bound += 2 * p99(others.builtIn)
 		if p99(others.lists) > bound && attacks[name].library {
 			bound = 2 * p99(attackSample(t, name).lists)
 		}

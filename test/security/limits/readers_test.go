@@ -117,7 +117,8 @@ func pastChanges(t *testing.T, reader, writer client) (path string) {
 	return path
 }
 
-// readersDuring checks that the server survives so many concurrent requests of each reader, and
+// readersDuring checks that the server survives so many concurrent requests of each reader, which
+// begin and are repeated so slowly that kube-apiserver is not the one that makes others wait, and
 // serves another user. It calls during, unless it is nil, with a context that ends with the requests.
 func readersDuring(t *testing.T, readers []client, read request, parallel int, during func(context.Context)) {
 	t.Helper()
@@ -140,14 +141,14 @@ func readersDuring(t *testing.T, readers []client, read request, parallel int, d
 	for _, reader := range readers {
 		for i := range parallel {
 			all.Go(func() {
-				sleep(ctx, time.Duration(i)*10*time.Millisecond)
+				sleep(ctx, time.Duration(i)*20*time.Millisecond)
 				for ctx.Err() == nil {
 					status, _, _ := reader.send(ctx, read) // it may end at any time
 					mutex.Lock()
 					statuses[status]++
 					mutex.Unlock()
 					if status != http.StatusOK {
-						sleep(ctx, 5*time.Second)
+						sleep(ctx, 20*time.Second)
 					}
 				}
 			})
