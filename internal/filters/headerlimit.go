@@ -21,8 +21,9 @@ const maxFields = 128
 const maxMediaTypes = 4 << 10
 
 // WithHeaderLimit responds with 431 to a request with more than 128 different header fields, or with a
-// field Accept or Content-Type of more than 4 KiB, and with 400 to one with costly selectors. It removes Range, because the library would copy OpenAPI
-// documents once for each range. It must run before authentication.
+// field Accept or Content-Type of more than 4 KiB, and with 400 to one with costly selectors. It
+// removes Range, because the library would copy OpenAPI documents once for each range. It must run
+// before authentication.
 func WithHeaderLimit(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if len(req.Header) > maxFields {

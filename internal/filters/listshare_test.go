@@ -18,8 +18,8 @@ import (
 
 // readLists returns a function that reads a list of so many objects with the share of a request, and
 // how often the list was read. The object large has largestObject bytes, and the others have few.
-func readLists(ctx context.Context, m *Memory, user, query, accept string, names ...string) (err error, reads int,
-	release func()) {
+func readLists(ctx context.Context, m *Memory, user, query, accept string, names ...string) (reads int,
+	release func(), err error) {
 	info := &genericapirequest.RequestInfo{Verb: "list", Resource: "many", Namespace: "ns", APIGroup: "example.com"}
 	req, release := m.withListShare(memoryRequest(ctx, user, *info, query, accept, "", nil), info)
 	list := &metav1.PartialObjectMetadataList{}
@@ -34,7 +34,7 @@ func readLists(ctx context.Context, m *Memory, user, query, accept string, names
 		}
 		return nil
 	})
-	return err, reads, release
+	return reads, release, err
 }
 
 // TestListShare checks that a list holds memory for the objects that it has, of which one may be the
@@ -60,7 +60,7 @@ func TestListShare(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := testMemory(t)
-			err, reads, release := readLists(t.Context(), m, "ann", tc.query, tc.accept, tc.names...)
+			reads, release, err := readLists(t.Context(), m, "ann", tc.query, tc.accept, tc.names...)
 			if err != nil || reads != 1 {
 				t.Fatalf("got %v and %d reads, want one", err, reads)
 			}
@@ -78,7 +78,7 @@ func TestListShare(t *testing.T) {
 		for i := range names {
 			names[i] = "large"
 		}
-		err, _, _ := readLists(t.Context(), testMemory(t), "ann", "resourceVersion=0", table, names...)
+		_, _, err := readLists(t.Context(), testMemory(t), "ann", "resourceVersion=0", table, names...)
 		if !apierrors.IsRequestEntityTooLargeError(err) {
 			t.Errorf("got %v, want 413", err)
 		}
@@ -96,7 +96,7 @@ func TestListShareWaits(t *testing.T) {
 		}
 		done := make(chan int)
 		go func() {
-			err, reads, stop := readLists(t.Context(), m, "ann", "resourceVersion=0", "", "large")
+			reads, stop, err := readLists(t.Context(), m, "ann", "resourceVersion=0", "", "large")
 			if err != nil {
 				t.Error(err)
 			}
@@ -108,7 +108,7 @@ func TestListShareWaits(t *testing.T) {
 			t.Errorf("a list that waits holds %d bytes of those that are read", reading)
 		}
 		// The largest object of the namespace may be in any list, except one without objects.
-		if err, reads, _ := readLists(t.Context(), m, "eve", "resourceVersion=0", ""); err != nil || reads != 1 {
+		if reads, _, err := readLists(t.Context(), m, "eve", "resourceVersion=0", ""); err != nil || reads != 1 {
 			t.Errorf("an empty list: got %v and %d reads, want one", err, reads)
 		}
 		release()
@@ -122,7 +122,7 @@ func TestListShareWaits(t *testing.T) {
 		defer release()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err, _, _ := readLists(ctx, m, "ann", "resourceVersion=0", "", "large"); apierrors.ReasonForError(err) !=
+		if _, _, err := readLists(ctx, m, "ann", "resourceVersion=0", "", "large"); apierrors.ReasonForError(err) !=
 			metav1.StatusReasonTooManyRequests {
 			t.Errorf("a list that waits until its timeout: got %v, want %d", err, http.StatusTooManyRequests)
 		}
