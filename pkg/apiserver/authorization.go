@@ -144,8 +144,13 @@ func (d *delegatedAuthorizer) Authorize(ctx context.Context,
 // isLong reports whether the user and the attributes are too long for the cache. "<" is encoded as six
 // bytes in JSON, and a user can be in many groups.
 func isLong(a authorizer.Attributes) bool {
-	fields := []string{a.GetNamespace(), a.GetVerb(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(),
-		a.GetSubresource(), a.GetName(), a.GetPath(), a.GetUser().GetName(), a.GetUser().GetUID()}
+	fields := []string{a.GetUser().GetName(), a.GetUser().GetUID(), a.GetVerb()}
+	if a.IsResourceRequest() {
+		fields = append(fields, a.GetNamespace(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(),
+			a.GetSubresource(), a.GetName())
+	} else {
+		fields = append(fields, a.GetPath())
+	}
 	fields = append(fields, a.GetUser().GetGroups()...)
 	for key, values := range a.GetUser().GetExtra() {
 		fields = append(append(fields, key), values...)
