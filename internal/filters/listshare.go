@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -63,6 +64,8 @@ func getList(ctx context.Context, list runtime.Object, get func() error) error {
 			return apierrors.NewTooManyRequests(fmt.Sprintf("wait to read a list: %v", err), 1)
 		}
 	}
+	stop = sync.OnceFunc(stop)
+	defer stop() // also after a panic
 	cost, err := int64(0), get()
 	if err == nil {
 		cost, err = l.cost(list)
@@ -74,7 +77,6 @@ func getList(ctx context.Context, list runtime.Object, get func() error) error {
 		}
 	}
 	if err != nil || cost <= smallCost || l.release != nil {
-		stop()
 		return err
 	}
 	err = runtime.SetZeroValue(list)

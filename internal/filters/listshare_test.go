@@ -85,6 +85,20 @@ func TestListShare(t *testing.T) {
 	})
 }
 
+// TestListSharePanic checks that a list whose reading panics holds no memory.
+func TestListSharePanic(t *testing.T) {
+	m := testMemory(t)
+	info := &genericapirequest.RequestInfo{Verb: "list", Resource: "many", Namespace: "ns", APIGroup: "example.com"}
+	req, release := m.withListShare(memoryRequest(t.Context(), "ann", *info, "resourceVersion=0", "", "", nil), info)
+	defer release()
+	defer func() {
+		if reason := recover(); reason == nil || m.reads.InUse() > 0 {
+			t.Errorf("after the panic %v: %d bytes are held", reason, m.reads.InUse())
+		}
+	}()
+	_ = getList(req.Context(), &metav1.PartialObjectMetadataList{}, func() error { panic("unreadable") })
+}
+
 // TestListShareWaits checks that a list that must wait for memory holds none meanwhile, and is read
 // again, and that an empty list does not wait.
 func TestListShareWaits(t *testing.T) {

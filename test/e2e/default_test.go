@@ -181,20 +181,8 @@ func podUID(c cluster) string {
 // newPod checks that a recreated pod has the same objects: they are on the volume.
 func newPod(c cluster) {
 	widget := c.createWidget("kept")
-	before := podUID(c)
-	if err := c.core.CoreV1().Pods(namespace).Delete(c.Context(), name+"-0", metav1.DeleteOptions{}); err != nil {
-		c.Fatal(err)
-	}
-	c.eventually("another pod, with the widget", func(ctx context.Context) error {
-		pod, err := c.core.CoreV1().Pods(namespace).Get(ctx, name+"-0", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if string(pod.UID) == before {
-			return fmt.Errorf("the old pod is still there, %s", pod.Status.Phase)
-		}
-		return c.sameWidget(ctx, widget)
-	})
+	c.replacePod()
+	c.eventually("the widget", func(ctx context.Context) error { return c.sameWidget(ctx, widget) })
 	c.deleteWidget(widget)
 }
 
