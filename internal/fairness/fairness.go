@@ -21,31 +21,37 @@ type Limits struct {
 	PerKey int
 	// Queued is how many more callers of a key may wait. Default: 0, no caller waits.
 	Queued int
-	// Total is how many slots may be held or waited for in total. Default: 0, no limit.
+	// Total is how many slots may be held in total. Default: 0, no limit.
 	Total int
-	// Reserved is how many slots a key may hold even when the total is reached.
+	// Reserved is how many more slots a key may hold when the total is reached.
 	Reserved int
 }
 
 // Slots assigns slots to keys.
 type Slots struct {
 	limits Limits
+	total  chan struct{} // nil if there is no total limit
 	mutex  sync.Mutex
 	keys   map[string]*keySlots
-	count  int
 }
 
 // keySlots holds the slots of one key. count includes the callers that wait.
 type keySlots struct {
-	taken chan struct{}
-	count int
+	taken, reserved chan struct{}
+	count           int
 }
 
 // New returns Slots within the limits.
-func New(limits Limits) *Slots { return &Slots{limits: limits, keys: map[string]*keySlots{}} }
+func New(limits Limits) *Slots {
+	p := &Slots{limits: limits, keys: map[string]*keySlots{}}
+	if limits.Total > 0 {
+		p.total = make(chan struct{}, limits.Total)
+	}
+	return p
+}
 
 // Take takes a slot for the key, and waits for one until the context ends. It returns ErrFull
-// immediately if the limits are reached. Call release, once, to return the slot.
+// immediately if the caller may not wait. Call release, once, to return the slot.
 func (p *Slots) Take(ctx context.Context, key string) (release func(), err error) {
 	own := p.enter(key)
 	if own == nil {
@@ -53,42 +59,73 @@ func (p *Slots) Take(ctx context.Context, key string) (release func(), err error
 	}
 	select {
 	case own.taken <- struct{}{}:
-		return func() {
-			<-own.taken
-			p.leave(key, own)
-		}, nil
 	case <-ctx.Done():
 		p.leave(key, own)
 		return nil, context.Cause(ctx)
 	}
+	place, err := p.place(ctx, own)
+	if err != nil {
+		<-own.taken
+		p.leave(key, own)
+		return nil, err
+	}
+	return func() {
+		if place != nil {
+			<-place
+		}
+		<-own.taken
+		p.leave(key, own)
+	}, nil
 }
 
-// enter counts a caller. It returns nil if the limits are reached.
+// place takes one of the total, or of the key's reserve. It returns what has to be received to
+// release it, nil without a total.
+func (p *Slots) place(ctx context.Context, own *keySlots) (chan struct{}, error) {
+	if p.total == nil {
+		return nil, nil
+	}
+	select {
+	case p.total <- struct{}{}:
+		return p.total, nil
+	default:
+	}
+	select {
+	case own.reserved <- struct{}{}:
+		return own.reserved, nil
+	default:
+	}
+	if p.limits.Queued == 0 {
+		return nil, ErrFull
+	}
+	select {
+	case p.total <- struct{}{}:
+		return p.total, nil
+	case own.reserved <- struct{}{}:
+		return own.reserved, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// enter counts a caller. It returns nil if the limits of the key are reached.
 func (p *Slots) enter(key string) *keySlots {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	own := p.keys[key]
-	count := 0
-	if own != nil {
-		count = own.count
-	}
-	l := p.limits
-	if count >= l.PerKey+l.Queued || (l.Total > 0 && p.count >= l.Total && count >= l.Reserved) {
-		return nil
-	}
 	if own == nil {
-		own = &keySlots{taken: make(chan struct{}, l.PerKey)}
+		own = &keySlots{taken: make(chan struct{}, p.limits.PerKey), reserved: make(chan struct{}, p.limits.Reserved)}
 		p.keys[key] = own
 	}
+	if own.count >= p.limits.PerKey+p.limits.Queued {
+		return nil
+	}
 	own.count++
-	p.count++
 	return own
 }
 
 func (p *Slots) leave(key string, own *keySlots) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.count--
 	if own.count--; own.count == 0 {
 		delete(p.keys, key)
 	}

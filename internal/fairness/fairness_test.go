@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // TestSlots checks that a key that has taken all its slots waits, is rejected when its queue is
@@ -77,16 +79,59 @@ func TestTotal(t *testing.T) {
 		}
 	}
 	take("a", 5, 4)
-	take("b", 3, 2)
+	take("b", 5, 4)
 	take("c", 5, 2)
 	releases[0]()
-	take("a", 1, 0)
+	take("c", 2, 1)
 	for _, release := range releases[1:] {
 		release()
 	}
-	if len(p.keys) != 0 || p.count != 0 {
-		t.Errorf("after all were released: got %d keys and %d slots, want none", len(p.keys), p.count)
+	if len(p.keys) != 0 || len(p.total) != 0 {
+		t.Errorf("after all were released: got %d keys and %d slots, want none", len(p.keys), len(p.total))
 	}
+}
+
+// TestTotalWaits checks that a key with a queue waits for the total, or for its own reserve.
+func TestTotalWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Limits{PerKey: 3, Queued: 1, Total: 2, Reserved: 1})
+		take := func(key string) (release func()) {
+			t.Helper()
+			release, err := p.Take(t.Context(), key)
+			if err != nil {
+				t.Fatalf("take a slot for %s: %v", key, err)
+			}
+			return release
+		}
+		later := func(key string) <-chan func() {
+			taken := make(chan func(), 1)
+			go func() { taken <- take(key) }()
+			synctest.Wait()
+			if len(taken) > 0 {
+				t.Fatalf("%s got a slot beyond the total", key)
+			}
+			return taken
+		}
+		first, second := take("a"), take("a")
+		reserved := take("b")
+		ofTotal := later("b")
+		first()
+		third := <-ofTotal
+		ofReserve := later("b")
+		reserved()
+		fourth := <-ofReserve
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := p.Take(ctx, "b"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("wait until the context ends: got %v, want %v", err, context.DeadlineExceeded)
+		}
+		second()
+		third()
+		fourth()
+		if len(p.keys) != 0 || len(p.total) != 0 {
+			t.Errorf("after all were released: got %d keys and %d slots, want none", len(p.keys), len(p.total))
+		}
+	})
 }
 
 func TestHost(t *testing.T) {

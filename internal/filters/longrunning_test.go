@@ -84,7 +84,7 @@ func (l *LongRunning) admit(t *testing.T, handler http.Handler) http.Handler {
 
 func newLongRunning(c *caller) *LongRunning {
 	return &LongRunning{authenticator: c, authorizer: recording{c}, panics: PanicCounter("test"), period: confirmPeriod,
-		limit: confirmLimit, watches: fairness.Limits{PerKey: 30, Total: 40, Reserved: ReservedWatches}}
+		limit: confirmLimit, watches: fairness.Limits{PerKey: 30, Total: 30, Reserved: ReservedWatches}}
 }
 
 // TestS12EndWatches checks that a watch ends soon after its caller loses the permission or the

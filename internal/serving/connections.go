@@ -18,23 +18,28 @@ import (
 )
 
 var (
-	// newConnections limits the connections in the TLS handshake and, in HTTP/1.1, until the head
-	// of the first request. Each costs up to 200 KiB, for a handshake of maxHandshake bytes that
-	// contains only short certificates. In total this is 80 MiB of the 512 MiB that the manifests
-	// allow. kube-apiserver opens one connection for each exec-like streaming session, and many at
-	// a time after a restart. The connections that are reserved for an address are accepted even
-	// when the total is reached: kube-apiserver and the kubelet can connect while many addresses
-	// attack.
-	newConnections = fairness.Limits{PerKey: 400, Total: 400, Reserved: 10}
+	// newConnections limits the connections until the end of the TLS handshake and, in HTTP/1.1,
+	// until the head of the first request. Each costs up to 80 KiB while it waits for one of
+	// handshakes, mostly for bytes that the kernel has received: 160 MiB of the 512 MiB that the
+	// manifests allow. kube-apiserver opens a connection for each request for which it has none:
+	// more than 1,400 at a time when a user opens 4,000 watches, and many after a restart. The
+	// connections that are reserved for an address are accepted even when the total is reached:
+	// kube-apiserver and the kubelet can connect while many addresses attack.
+	newConnections = fairness.Limits{PerKey: 2000, Total: 2000, Reserved: 50}
+	// handshakes limits those of newConnections from which the server reads. Each costs up to
+	// 200 KiB, for a handshake of maxHandshake bytes that contains only short certificates: 20 MiB
+	// in total.
+	handshakes = fairness.Limits{PerKey: 100, Queued: 2000, Total: 100, Reserved: 10}
 	// otherConnections limits the connections of clients that are not the front proxy. Each costs
 	// up to 1 MiB, for a head of maxHead bytes that contains only short fields: 100 MiB in total.
 	// Users of the API connect through kube-apiserver.
 	otherConnections = fairness.Limits{PerKey: 50, Total: 100, Reserved: 10}
 )
 
-// otherBytes is how many bytes per second such clients may send together, and otherBurst is how
-// many at once. The CPU time for an HTTP/2 frame does not depend on its length: 20 MB/s of the
-// shortest frames made other users wait for more than a second.
+// otherBytes is how many bytes per second such clients may send together after their handshakes,
+// and otherBurst is how many at once. The CPU time for an HTTP/2 frame does not depend on its length:
+// 20 MB/s of the shortest frames made other users wait for more than a second, and heads of many
+// fields made them wait for five.
 const otherBytes, otherBurst = 4 << 20, 4 << 20
 
 // maxHandshake is how many bytes a client may send in the handshake: a chain of five certificates
@@ -47,14 +52,14 @@ const maxHandshakeBytes = maxHandshake + maxHead + 16<<10
 
 // limitConnections returns a listener that closes the connections beyond the limits, before TLS.
 func limitConnections(listener net.Listener) *limitedListener {
-	return &limitedListener{listener, fairness.New(newConnections), fairness.New(otherConnections),
-		rate.NewLimiter(otherBytes, otherBurst)}
+	return &limitedListener{listener, fairness.New(newConnections), fairness.New(handshakes),
+		fairness.New(otherConnections), rate.NewLimiter(otherBytes, otherBurst)}
 }
 
 type limitedListener struct {
 	net.Listener
-	accepted, others *fairness.Slots
-	bytes            *rate.Limiter // limits the data of clients other than the front proxy
+	accepted, handshakes, others *fairness.Slots
+	bytes                        *rate.Limiter // limits the data of clients other than the front proxy
 }
 
 // Accept implements net.Listener.
@@ -64,59 +69,77 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &connection{Conn: conn, others: l.others, bytes: l.bytes, limit: maxHandshake, ended: make(chan struct{})}
-		if err := c.take(l.accepted); err == nil {
+		c := newConnection(conn, l.handshakes, l.others, l.bytes)
+		if err := c.take(l.accepted, &c.early); err == nil {
 			return c, nil
 		}
-		_ = conn.Close()
+		_ = c.Close()
 	}
 }
 
 // connection is the connection of a client.
 type connection struct {
 	net.Conn
-	others      *fairness.Slots
-	bytes       *rate.Limiter
-	frontProxy  atomic.Bool
-	established atomic.Bool
-	limit       int // maximum number of bytes to read until then
-	read        int
-	mutex       sync.Mutex
-	closed      bool
-	ended       chan struct{} // closed with the connection
-	places      []func()      // release functions of the slots; the first is for the handshake
+	handshakes, others *fairness.Slots
+	bytes              *rate.Limiter
+	frontProxy         atomic.Bool
+	established        atomic.Bool
+	begun              bool // the handshake; only its goroutine reads until then
+	limit              int  // maximum number of bytes to read until established
+	read               int
+	open               context.Context // until Close
+	close              context.CancelFunc
+	mutex              sync.Mutex
+	early, places      []func() // release functions of the slots until established, and until Close
 }
 
-// take takes a slot for as long as the connection is open.
-func (c *connection) take(places *fairness.Slots) error {
-	release, err := places.Take(context.Background(), fairness.ClientKey(c.RemoteAddr().String()))
+func newConnection(conn net.Conn, handshakes, others *fairness.Slots, bytes *rate.Limiter) *connection {
+	c := &connection{Conn: conn, handshakes: handshakes, others: others, bytes: bytes, limit: maxHandshake}
+	c.open, c.close = context.WithCancel(context.Background())
+	return c
+}
+
+// take takes a slot, and adds its release function to places. It waits while the connection is open,
+// for up to headTimeout.
+func (c *connection) take(slots *fairness.Slots, places *[]func()) error {
+	ctx, cancel := context.WithTimeout(c.open, headTimeout)
+	defer cancel()
+	release, err := slots.Take(ctx, fairness.ClientKey(c.RemoteAddr().String()))
 	if err != nil {
 		return err
 	}
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if c.closed {
+	if c.open.Err() != nil {
 		release()
 		return net.ErrClosed
 	}
-	c.places = append(c.places, release)
+	*places = append(*places, release)
 	return nil
 }
 
-// Read implements net.Conn.
+// Read implements net.Conn. The first call, in the handshake, waits for a slot.
 func (c *connection) Read(p []byte) (int, error) {
+	if !c.begun {
+		c.begun = true
+		if err := c.take(c.handshakes, &c.early); err != nil {
+			return 0, err
+		}
+	}
 	n, err := c.Conn.Read(p)
 	if !c.established.Load() {
 		if c.read += n; c.read > c.limit {
 			return 0, fmt.Errorf("the client sent more than %d bytes at the beginning", c.limit)
 		}
-		return n, err
+		if c.limit == maxHandshake {
+			return n, err
+		}
 	}
 	if n > 0 && !c.frontProxy.Load() {
 		if wait := c.bytes.ReserveN(time.Now(), n).Delay(); wait > 0 {
 			select {
 			case <-time.After(wait):
-			case <-c.ended:
+			case <-c.open.Done():
 			}
 		}
 	}
@@ -125,17 +148,20 @@ func (c *connection) Read(p []byte) (int, error) {
 
 // Close implements net.Conn.
 func (c *connection) Close() error {
+	c.close()
+	c.release(&c.early)
+	c.release(&c.places)
+	return c.Conn.Close()
+}
+
+// release releases slots.
+func (c *connection) release(places *[]func()) {
 	c.mutex.Lock()
-	if !c.closed {
-		close(c.ended)
-	}
-	c.closed = true
-	for _, release := range c.places {
+	defer c.mutex.Unlock()
+	for _, release := range *places {
 		release()
 	}
-	c.places = nil
-	c.mutex.Unlock()
-	return c.Conn.Close()
+	*places = nil
 }
 
 // handshakeDone is called in the handshake, when it is known whether the client has the
@@ -147,7 +173,7 @@ func (c *connection) handshakeDone(frontProxy bool) error {
 	if frontProxy {
 		return nil
 	}
-	if err := c.take(c.others); err != nil {
+	if err := c.take(c.others, &c.places); err != nil {
 		return fmt.Errorf("connection of %s: %w", c.RemoteAddr(), err)
 	}
 	return nil
@@ -155,14 +181,8 @@ func (c *connection) handshakeDone(frontProxy bool) error {
 
 // establish is called after the handshake, in which the client proved that it has the key.
 func (c *connection) establish() {
-	if c.established.Swap(true) {
-		return
-	}
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	if len(c.places) > 0 {
-		c.places[0]()
-		c.places = c.places[1:]
+	if !c.established.Swap(true) {
+		c.release(&c.early)
 	}
 }
 

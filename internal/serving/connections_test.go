@@ -3,6 +3,7 @@
 package serving
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -24,8 +25,8 @@ func TestS40CountedConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer inner.Close()
-	l := &limitedListener{inner, fairness.New(fairness.Limits{PerKey: 1}), fairness.New(fairness.Limits{PerKey: 1}),
-		rate.NewLimiter(otherBytes, otherBurst)}
+	one := func() *fairness.Slots { return fairness.New(fairness.Limits{PerKey: 1}) }
+	l := &limitedListener{inner, one(), one(), one(), rate.NewLimiter(otherBytes, otherBurst)}
 	dial := func() net.Conn {
 		t.Helper()
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", inner.Addr().String())
@@ -89,6 +90,55 @@ func TestS40CountedConnection(t *testing.T) {
 	}
 }
 
+// TestHandshakesWait checks that the server reads from a connection beyond the limit when another
+// handshake ends, for a limited time.
+func TestHandshakesWait(t *testing.T) {
+	for name, end := range map[string]func(*connection){
+		"established": func(c *connection) { c.establish() },
+		"closed":      func(c *connection) { _ = c.Close() },
+		"neither":     func(*connection) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				handshakes := fairness.New(fairness.Limits{PerKey: 1, Queued: 1})
+				read := func() (*connection, <-chan error) {
+					client, server := net.Pipe()
+					c, done := newConnection(server, handshakes, nil, nil), make(chan error, 1)
+					c.frontProxy.Store(true)
+					go func() { _, _ = client.Write([]byte("x")) }()
+					go func() {
+						_, err := c.Read(make([]byte, 1))
+						done <- err
+					}()
+					synctest.Wait()
+					return c, done
+				}
+				first, done := read()
+				if err := <-done; err != nil {
+					t.Fatal(err)
+				}
+				second, done := read()
+				if len(done) > 0 {
+					t.Fatalf("the server read from a second connection beside the first: %v", <-done)
+				}
+				end(first)
+				err := <-done
+				if wants := name == "neither"; wants != errors.Is(err, context.DeadlineExceeded) || wants != (err != nil) {
+					t.Errorf("the second connection: got %v, want an error: %t", err, wants)
+				}
+				for _, c := range []*connection{first, second} {
+					_ = c.Close()
+				}
+				release, err := handshakes.Take(t.Context(), "pipe")
+				if err != nil {
+					t.Fatalf("a handshake after both ended: %v", err)
+				}
+				release()
+			})
+		})
+	}
+}
+
 // TestHandshakeLimit checks that a client can send a limited number of bytes until it has
 // proved its key.
 func TestHandshakeLimit(t *testing.T) {
@@ -103,7 +153,8 @@ func TestHandshakeLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client, server := net.Pipe()
 			defer client.Close()
-			c := &connection{Conn: server, limit: maxHandshake, ended: make(chan struct{})}
+			one := func() *fairness.Slots { return fairness.New(fairness.Limits{PerKey: 1}) }
+			c := newConnection(server, one(), one(), nil)
 			tc.prepare(c)
 			go func() {
 				_, _ = client.Write(make([]byte, 4*maxHandshakeBytes))
@@ -127,22 +178,30 @@ func TestHandshakeLimit(t *testing.T) {
 // and that a connection that waits can be closed.
 func TestByteRateLimit(t *testing.T) {
 	for name, tc := range map[string]struct {
-		frontProxy, closes bool
-		want               time.Duration
+		frontProxy, established, closes bool
+		want                            time.Duration
 	}{
-		"others":      {false, false, 4 * time.Second},
-		"front proxy": {true, false, 0},
-		"closed":      {false, true, 500 * time.Millisecond},
+		"others":                   {false, true, false, 4 * time.Second},
+		"others, the first head":   {false, false, false, 4 * time.Second},
+		"front proxy":              {true, true, false, 0},
+		"front proxy, first frame": {true, false, false, 0},
+		"closed":                   {false, true, true, 500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				bytes, began := rate.NewLimiter(100, 200), time.Now()
+				two := func() *fairness.Slots { return fairness.New(fairness.Limits{PerKey: 2}) }
+				handshakes, others := two(), two()
 				var all sync.WaitGroup
 				for range 2 {
 					client, server := net.Pipe()
-					c := &connection{Conn: server, bytes: bytes, ended: make(chan struct{})}
-					c.frontProxy.Store(tc.frontProxy)
-					c.establish()
+					c := newConnection(server, handshakes, others, bytes)
+					if err := c.handshakeDone(tc.frontProxy); err != nil {
+						t.Error(err)
+					}
+					if tc.established {
+						c.establish()
+					}
 					all.Go(func() {
 						for range 3 {
 							_, _ = client.Write(make([]byte, 100))

@@ -91,9 +91,6 @@ func NewOptions(api API) (*Options, error) {
 	recommended := genericoptions.NewRecommendedOptions("", nil)
 	recommended.Etcd = nil
 	recommended.SecureServing.BindPort = defaultPort
-	// As in kube-apiserver. Up to 256 KiB of a body are buffered for each stream before
-	// authentication. The library recommends 1000.
-	recommended.SecureServing.HTTP2MaxStreamsPerConnection = 100
 	// Without a kubeconfig and outside a cluster, no caller can be authenticated: refuse to
 	// start.
 	recommended.Authentication.RemoteKubeConfigFileOptional = false

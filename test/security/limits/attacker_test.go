@@ -81,6 +81,7 @@ var attacks = map[string]kind{
 	"impersonation in streams": {mallory, true, workers,
 		func(a *attacker) error { return a.streams("impersonate-user") }, false},
 	"connections":             {"", false, 5000, (*attacker).hold, false},
+	"handshakes":              {"", false, 4000, (*attacker).handshakes, false},
 	"slow bodies":             {"", false, 2000, (*attacker).slowBody, false},
 	"slow bodies, known":      {mallory, false, 2000, (*attacker).slowBody, false},
 	"slow bodies of reads":    {mallory, false, 2000, (*attacker).slowBodyOfRead, false},
@@ -197,14 +198,25 @@ func sleep(ctx context.Context, d time.Duration) {
 func (a *attacker) dial(protocol string) (*tls.Conn, error) {
 	config := a.config.Clone()
 	config.NextProtos = []string{protocol}
-	from := &net.TCPAddr{IP: net.ParseIP(fmt.Sprintf("127.0.0.%d", 2+a.count.Add(1)%4))}
-	conn, err := (&tls.Dialer{NetDialer: &net.Dialer{LocalAddr: from, Timeout: 10 * time.Second},
-		Config: config}).DialContext(a.ctx, "tcp", a.address)
+	conn, err := a.dialTCP()
 	if err != nil {
 		return nil, err
 	}
 	context.AfterFunc(a.ctx, func() { _ = conn.Close() })
-	return conn.(*tls.Conn), nil
+	secured := tls.Client(conn, config)
+	ctx, cancel := context.WithTimeout(a.ctx, 10*time.Second)
+	defer cancel()
+	if err := secured.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return secured, nil
+}
+
+// dialTCP connects from one of four addresses.
+func (a *attacker) dialTCP() (net.Conn, error) {
+	from := &net.TCPAddr{IP: net.ParseIP(fmt.Sprintf("127.0.0.%d", 2+a.count.Add(1)%4))}
+	return (&net.Dialer{LocalAddr: from, Timeout: 10 * time.Second}).DialContext(a.ctx, "tcp", a.address)
 }
 
 // exchange sends requests over HTTP/1.1, one after the other, until the server closes the

@@ -5,8 +5,10 @@ package limits
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -228,6 +230,24 @@ func (a *attacker) hold() error {
 	defer conn.Close()
 	a.sent.Add(1)
 	_, err = conn.Read(make([]byte, 1))
+	return err
+}
+
+// handshakes opens connections that do not end their handshakes, so that others wait, and sends as
+// much as the kernel stores for one that waits.
+func (a *attacker) handshakes() error {
+	conn, err := a.dialTCP()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	context.AfterFunc(a.ctx, func() { _ = conn.Close() })
+	record := []byte{22, 3, 1, 64, 0} // a handshake message of 16 KiB
+	if a.sent.Add(1)%4 != 0 {
+		record = append(record, make([]byte, 256<<10)...)
+	}
+	go func() { _, _ = conn.Write(record) }()
+	_, err = io.Copy(io.Discard, conn)
 	return err
 }
 
