@@ -214,12 +214,16 @@ func (c *Cache) differences(ctx context.Context, all iter.Seq2[runtime.Object, e
 		if sizes[key] != 0 {
 			return nil, nil, fmt.Errorf("list the source: two objects have the key %s", key)
 		}
-		sizes[key] = SizeOf(object)
-		if total += sizes[key]; total > c.MaxBytes {
+		same, size := c.memory.Equal(key, object), c.sizeOf(key)
+		if !same || size == 0 {
+			size = SizeOf(object)
+		}
+		sizes[key] = size
+		if total += size; total > c.MaxBytes {
 			return nil, nil, fmt.Errorf("list the source: more than %d MiB, which is the limit, in the first %d objects",
 				c.MaxBytes>>20, len(sizes))
 		}
-		if c.memory.Equal(key, object) {
+		if same {
 			continue
 		}
 		if err := c.encode(ctx, key, object, false); err != nil {
@@ -301,6 +305,13 @@ func (c *Cache) remove(key string) runtime.Object {
 	delete(c.sizes, key)
 	c.metrics.objects(len(c.sizes))
 	return c.memory.Remove(key)
+}
+
+// sizeOf returns the size of an object of the copy, or 0.
+func (c *Cache) sizeOf(key string) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sizes[key]
 }
 
 // averageSize returns the average size of the objects in bytes.
