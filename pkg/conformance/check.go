@@ -70,7 +70,7 @@ func Checks() []Check {
 		watchListChecks, representationChecks,
 		discoveryChecks, openAPIChecks, versionChecks, authorizationChecks, admissionChecks, webhookChecks, limitChecks,
 		kubectlChecks, healthChecks,
-		existingChecks, metricChecks, auditChecks, leakChecks)
+		existingChecks, reviewChecks, metricChecks, auditChecks, leakChecks)
 }
 
 // need is a requirement of a check on the resource or the target. It returns "" if the

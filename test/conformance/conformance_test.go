@@ -52,7 +52,7 @@ func targets(t *testing.T, config *rest.Config) []conformance.Target {
 				}
 			}
 		}
-		sample.SetAnnotations(nil)
+		unstructured.RemoveNestedField(sample.Object, "metadata") // some reviews reject any
 		out = append(out, target)
 	}
 }

@@ -251,6 +251,14 @@ var faults = map[string]fault{
 		data := []byte(`{"kind":"Widget","apiVersion":"workshop.example.com/v1","metadata":{"name":"x","namespace":"default","uid":"1","resourceVersion":"1"},"items":[]}`)
 		*resp = *respond(req, map[bool]int{true: 201, false: 200}[req.Method == http.MethodPost], data)
 	}},
+	"creates are conflicts the second time": {fresh: func() fault {
+		var posts atomic.Int64
+		return fault{response: func(req *http.Request, resp *http.Response) {
+			if req.Method == http.MethodPost && posts.Add(1) > 1 {
+				*resp = *respond(req, 409, []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"AlreadyExists","code":409}`))
+			}
+		}}
+	}},
 	"finds missing objects": {response: func(req *http.Request, resp *http.Response) {
 		if resp.StatusCode == 404 || resp.StatusCode == 405 {
 			*resp = *respond(req, 200, []byte(`{"kind":"Widget","apiVersion":"workshop.example.com/v1","metadata":{"name":"x","uid":"1"},"items":[]}`))
@@ -886,21 +894,52 @@ func TestEachExistingCheckFails(t *testing.T) {
 		"existing/watch":      "watches without initial events",
 		"existing/watch-list": "no bookmarks", "existing/read-only": "finds missing objects",
 	} {
-		t.Run(id, func(t *testing.T) {
-			target := target
-			if id == "existing/read-only" {
-				target = readOnly
-			}
-			target.Only, target.CheckTimeout = []string{id}, 6*time.Second
-			report, err := with(t, target, name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if result := report.Results[0]; result.Outcome != conformance.Failed {
-				t.Errorf("with the fault %q: %s %s", name, result.Outcome, strings.Join(result.Messages, "; "))
-			}
-		})
+		target := target
+		if id == "existing/read-only" {
+			target = readOnly
+		}
+		findsFault(t, target, id, name)
 	}
+}
+
+// TestEachReviewCheckFails checks that the checks of reviews pass, and that each of them detects a
+// fault.
+func TestEachReviewCheckFails(t *testing.T) {
+	e := envtest.New(t, envtest.Options{})
+	target := one(t, nil, "identityreviews.v1.workshop.example.com")
+	complete(t, e, &target, nil, auditLogs{})
+	target.Only = []string{"review"}
+	report, err := conformance.Execute(t.Context(), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	finds := map[string]string{
+		"review/create": "no kind", "review/again": "creates are conflicts the second time",
+		"review/yaml": "no YAML", "review/protobuf": "no protobuf", "review/dry-run": "no dry run",
+		"review/kind": "accepts invalid requests", "review/invalid-bodies": "400 is 500",
+		"review/unknown-field": "no field validation",
+	}
+	for _, result := range report.Results {
+		if result.Outcome != conformance.Passed {
+			t.Errorf("without a fault: %s %s: %s", result.ID, result.Outcome, strings.Join(result.Messages, "; "))
+		}
+		findsFault(t, target, result.ID, finds[result.ID])
+	}
+}
+
+// findsFault checks that a check fails with a fault.
+func findsFault(t *testing.T, target conformance.Target, id, fault string) {
+	t.Helper()
+	t.Run(id, func(t *testing.T) {
+		target.Only, target.CheckTimeout = []string{id}, 6*time.Second
+		report, err := with(t, target, fault)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result := report.Results[0]; result.Outcome != conformance.Failed {
+			t.Errorf("with the fault %q: %s %s", fault, result.Outcome, strings.Join(result.Messages, "; "))
+		}
+	})
 }
 
 // passes checks that all checks pass without a fault, because a check that always fails detects
@@ -913,10 +952,16 @@ func passes(t *testing.T, target conformance.Target) {
 	}
 	asExpected(t, report, target.Resource, expectations(t, "expected.yaml"))
 	for _, result := range report.Results {
-		if result.Outcome == conformance.Skipped && !strings.HasPrefix(result.ID, "existing/") {
+		if result.Outcome == conformance.Skipped && !ofOtherKinds(result.ID) {
 			t.Errorf("%s is skipped: %s", result.ID, strings.Join(result.Messages, "; "))
 		}
 	}
+}
+
+// ofOtherKinds returns whether a check is for kinds whose objects cannot be created and read.
+// TestEachExistingCheckFails and TestEachReviewCheckFails cover these.
+func ofOtherKinds(id string) bool {
+	return strings.HasPrefix(id, "existing/") || strings.HasPrefix(id, "review/")
 }
 
 // matrix reads the fault that each check detects, and returns the checks without one. A check
@@ -934,8 +979,8 @@ func matrix(t *testing.T) (finds map[string]string, without []string) {
 	entries := expectations(t, "expected.yaml")
 	ids := map[string]bool{}
 	for _, check := range conformance.Checks() {
-		if check.Area() == "existing" {
-			continue // TestEachExistingCheckFails covers these
+		if ofOtherKinds(check.ID) {
+			continue
 		}
 		ids[check.ID] = true
 		fails := slices.ContainsFunc(entries, func(e expectation) bool { return slices.Contains(e.Checks, check.ID) })
