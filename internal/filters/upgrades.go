@@ -4,12 +4,16 @@ package filters
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
+	"sync"
 
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
@@ -24,6 +28,12 @@ import (
 // userUpgrades is how many upgraded connections a user may have open.
 const userUpgrades = 100
 
+// userPace is how many bytes of upgraded connections a user may send per second. Each read from a
+// connection and each write to it counts as readCost bytes more, because small frames cost more CPU
+// time than their bytes. pacedBuffer is the size of the buffer for frame heads: so many bytes contain
+// at most two frames of a client.
+const userPace, readCost, pacedBuffer = 4 << 20, 1 << 10, 16
+
 // WithUpgradeLimit limits the number of upgraded connections of a user. Further ones get 429. A
 // request for an upgrade ends when its connection is upgraded, and its handler continues. Until
 // then it has the request timeout and a seat of priority and fairness. The library treats it as
@@ -32,7 +42,7 @@ const userUpgrades = 100
 // The context of the handler ends when the caller loses its permission. Its cause is then the
 // Status for the caller.
 func (l *LongRunning) WithUpgradeLimit(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
-	open := fairness.New(fairness.Limits{PerKey: userUpgrades})
+	open, paces := fairness.New(fairness.Limits{PerKey: userUpgrades}), &paces{users: map[string]*pace{}}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
 		if !ok || !info.IsResourceRequest || info.Verb == "watch" || !httpstream.IsUpgradeRequest(req) {
@@ -48,10 +58,12 @@ func (l *LongRunning) WithUpgradeLimit(handler http.Handler, serializer runtime.
 		}
 		ctx, cancel := context.WithCancelCause(context.WithoutCancel(req.Context()))
 		stop := context.AfterFunc(req.Context(), func() { cancel(context.Cause(req.Context())) })
-		upgrade := &upgradeWriter{ResponseWriter: w, upgraded: make(chan struct{})}
+		pace, leave := paces.enter(user.GetName())
+		upgrade := &upgradeWriter{ResponseWriter: w, upgraded: make(chan struct{}), ctx: ctx, pace: pace}
 		ended := make(chan any, 1)
 		go func() {
 			defer release()
+			defer leave()
 			defer cancel(nil)
 			defer func() { ended <- recover() }()
 			handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(upgrade), req.WithContext(ctx))
@@ -80,10 +92,42 @@ func (l *LongRunning) logPanic(ctx context.Context, ended <-chan any) {
 	}
 }
 
-// upgradeWriter signals when the handler has taken over the connection.
+// paces are the paces of the users who have upgraded connections.
+type paces struct {
+	mutex sync.Mutex
+	users map[string]*pace
+}
+
+type pace struct {
+	*rate.Limiter
+	connections int
+}
+
+// enter returns the pace of a user. Call leave at the end of the connection.
+func (p *paces) enter(user string) (own *pace, leave func()) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	own = p.users[user]
+	if own == nil {
+		own = &pace{Limiter: rate.NewLimiter(userPace, userPace)}
+		p.users[user] = own
+	}
+	own.connections++
+	return own, func() {
+		p.mutex.Lock()
+		defer p.mutex.Unlock()
+		if own.connections--; own.connections == 0 {
+			delete(p.users, user)
+		}
+	}
+}
+
+// upgradeWriter signals when the handler has taken over the connection, and limits its pace.
 type upgradeWriter struct {
 	http.ResponseWriter
 	upgraded chan struct{}
+	ctx      context.Context //nolint:containedctx // of the connection
+	pace     *pace
 }
 
 // Unwrap implements responsewriter.UserProvidedDecorator.
@@ -96,8 +140,43 @@ func (w *upgradeWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, errors.ErrUnsupported
 	}
 	conn, buffered, err := hijacker.Hijack()
-	if err == nil {
-		close(w.upgraded)
+	if err != nil {
+		return nil, nil, err
 	}
-	return conn, buffered, err
+	close(w.upgraded)
+	early, err := buffered.Peek(buffered.Reader.Buffered())
+	if err != nil {
+		return nil, nil, errors.Join(err, conn.Close())
+	}
+	paced := &pacedConn{Conn: conn, early: bytes.NewReader(slices.Clone(early)), ctx: w.ctx, pace: w.pace}
+	return paced, bufio.NewReadWriter(bufio.NewReaderSize(paced, pacedBuffer), bufio.NewWriter(paced)), nil
 }
+
+// pacedConn is a connection whose reads and writes wait for the pace of the user.
+type pacedConn struct {
+	net.Conn
+	early *bytes.Reader   // read with the head of the request
+	ctx   context.Context //nolint:containedctx // of the connection
+	pace  *pace
+}
+
+// Read implements net.Conn.
+func (c *pacedConn) Read(p []byte) (n int, err error) {
+	if c.early.Len() > 0 {
+		n, err = c.early.Read(p)
+	} else {
+		n, err = c.Conn.Read(p)
+	}
+	c.wait(min(n+readCost, userPace))
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *pacedConn) Write(p []byte) (int, error) {
+	c.wait(readCost)
+	return c.Conn.Write(p)
+}
+
+// wait waits until the context is done at most. The handler then ends the session, and tells the
+// client the reason.
+func (c *pacedConn) wait(bytes int) { _ = c.pace.WaitN(c.ctx, bytes) }

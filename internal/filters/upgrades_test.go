@@ -4,6 +4,7 @@ package filters
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -187,3 +190,69 @@ func TestUpgradeWithoutSession(t *testing.T) {
 		t.Errorf("after the panic: got %d, want the server to continue", status)
 	}
 }
+
+// TestUpgradePace checks that small frames in all connections of a user share a pace, and that a
+// connection whose session ends does not wait.
+func TestUpgradePace(t *testing.T) {
+	const times = 2 * userPace / readCost
+	for name, tc := range map[string]struct {
+		use   func(*pacedConn) error
+		other string
+		ended bool
+		want  time.Duration
+	}{
+		"reads": {func(c *pacedConn) error {
+			_, err := c.Read(make([]byte, 1))
+			return err
+		}, "ann", false, 3 * time.Second},
+		"reads of two users": {func(c *pacedConn) error {
+			_, err := c.Read(make([]byte, 1))
+			return err
+		}, "bob", false, time.Second},
+		"writes": {func(c *pacedConn) error {
+			_, err := c.Write([]byte("x"))
+			return err
+		}, "ann", false, 3 * time.Second},
+		"writes of an ended session": {func(c *pacedConn) error {
+			_, err := c.Write([]byte("x"))
+			return err
+		}, "ann", true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if tc.ended {
+					cancel()
+				}
+				all, began := &paces{users: map[string]*pace{}}, time.Now()
+				var users sync.WaitGroup
+				for _, name := range []string{"ann", tc.other} {
+					own, leave := all.enter(name)
+					c := &pacedConn{endless{}, bytes.NewReader([]byte("early")), ctx, own}
+					users.Go(func() {
+						defer leave()
+						for range times {
+							if err := tc.use(c); err != nil {
+								t.Error(err)
+							}
+						}
+					})
+				}
+				users.Wait()
+				if took := time.Since(began).Round(100 * time.Millisecond); took != tc.want {
+					t.Errorf("%d times in each of two connections: took %s, want %s", times, took, tc.want)
+				}
+				if len(all.users) > 0 {
+					t.Errorf("%d users are left, want none", len(all.users))
+				}
+			})
+		})
+	}
+}
+
+// endless is a connection that reads and writes any number of bytes.
+type endless struct{ net.Conn }
+
+func (endless) Read(p []byte) (int, error)  { return len(p), nil }
+func (endless) Write(p []byte) (int, error) { return len(p), nil }

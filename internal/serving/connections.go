@@ -5,6 +5,7 @@ package serving
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -37,10 +38,14 @@ var (
 )
 
 // otherBytes is how many bytes per second such clients may send together after their handshakes,
-// and otherBurst is how many at once. The CPU time for an HTTP/2 frame does not depend on its length:
-// 20 MB/s of the shortest frames made other users wait for more than a second, and heads of many
-// fields made them wait for five.
-const otherBytes, otherBurst = 4 << 20, 4 << 20
+// and otherBurst is how many at once. The CPU time for an HTTP/2 frame or a TLS record does not depend
+// on its length: 4 MiB/s of the shortest ones occupied a core. Heads of many fields made other users
+// wait for five seconds.
+const otherBytes, otherBurst = 512 << 10, 1 << 20
+
+// otherBuffer is how many bytes the kernel may store for such a connection in each direction. It uses
+// up to twice as much memory. Without a limit, it stores up to 4 MiB that a client does not read.
+const otherBuffer = 64 << 10
 
 // maxHandshake is how many bytes a client may send in the handshake: a chain of five certificates
 // with keys of 4096 bits, and more. crypto/tls accepts 256 KiB, and parses 1,300 certificates.
@@ -175,6 +180,9 @@ func (c *connection) handshakeDone(frontProxy bool) error {
 	}
 	if err := c.take(c.others, &c.places); err != nil {
 		return fmt.Errorf("connection of %s: %w", c.RemoteAddr(), err)
+	}
+	if conn, ok := c.Conn.(*net.TCPConn); ok {
+		return errors.Join(conn.SetReadBuffer(otherBuffer), conn.SetWriteBuffer(otherBuffer))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ package serving
 import (
 	"cmp"
 	"context"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -41,8 +42,11 @@ const (
 	// headTimeout is how long a client may take to send a head, also over a slow link.
 	headTimeout = 10 * time.Second
 	// maxChain is the maximum number of certificates that a client may send. Each is tried as the
-	// issuer of each other.
-	maxChain = 10
+	// issuer of each other: 64 signatures with 5 certificates.
+	maxChain = 4
+	// maxModulus and maxExponent limit the bits of an RSA key and its public exponent. To verify
+	// signatures with 8192 bits and an exponent of 2^31-1 takes more than 100 times as long.
+	maxModulus, maxExponent = 4096, 1<<16 + 1
 )
 
 // server is an HTTP server with other settings than the library's server. The library runs it as
@@ -180,8 +184,8 @@ func newTLSConfig(ctx context.Context, info *genericapiserver.SecureServingInfo)
 	return config, nil
 }
 
-// identifyConnections makes the handshake fail for a client that sends too many certificates, or
-// that has too many connections and is not the front proxy.
+// identifyConnections makes the handshake fail for a client whose certificates are expensive to
+// verify, or that has too many connections and is not the front proxy.
 func identifyConnections(next func(*tls.ClientHelloInfo) (*tls.Config, error),
 	isFrontProxy func([]*x509.Certificate) bool) func(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -191,9 +195,8 @@ func identifyConnections(next func(*tls.ClientHelloInfo) (*tls.Config, error),
 		}
 		config = config.Clone()
 		config.VerifyConnection = func(state tls.ConnectionState) error {
-			if len(state.PeerCertificates) > maxChain {
-				return fmt.Errorf("the client sent %d certificates, expected at most %d",
-					len(state.PeerCertificates), maxChain)
+			if err := checkChain(state.PeerCertificates); err != nil {
+				return err
 			}
 			conn, ok := hello.Conn.(*connection)
 			if !ok {
@@ -203,6 +206,20 @@ func identifyConnections(next func(*tls.ClientHelloInfo) (*tls.Config, error),
 		}
 		return config, nil
 	}
+}
+
+// checkChain returns an error if it would be expensive to verify the certificates.
+func checkChain(chain []*x509.Certificate) error {
+	if len(chain) > maxChain {
+		return fmt.Errorf("the client sent %d certificates, expected at most %d", len(chain), maxChain)
+	}
+	for _, cert := range chain {
+		if key, ok := cert.PublicKey.(*rsa.PublicKey); ok && (key.N.BitLen() > maxModulus || key.E > maxExponent) {
+			return fmt.Errorf("the client sent an RSA key of %d bits with the exponent %d, expected at most %d bits and %d",
+				key.N.BitLen(), key.E, maxModulus, maxExponent)
+		}
+	}
+	return nil
 }
 
 // errorLog logs the errors of net/http. As in the library, a failed TLS handshake is not logged as

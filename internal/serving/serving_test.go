@@ -4,7 +4,9 @@ package serving
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -180,5 +182,29 @@ func TestReplacedServer(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestCheckChain checks that the server verifies only certificates that are cheap to verify.
+func TestCheckChain(t *testing.T) {
+	with := func(bits uint, exponent int) *x509.Certificate {
+		return &x509.Certificate{PublicKey: &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), bits-1), E: exponent}}
+	}
+	leaf, usual := &x509.Certificate{PublicKey: &ecdsa.PublicKey{}}, with(4096, 65537)
+	for name, tc := range map[string]struct {
+		chain []*x509.Certificate
+		valid bool
+	}{
+		"none":               {nil, true},
+		"RSA":                {[]*x509.Certificate{usual}, true},
+		"longest":            {[]*x509.Certificate{leaf, usual, usual, usual}, true},
+		"longer":             {[]*x509.Certificate{leaf, usual, usual, usual, usual}, false},
+		"large modulus":      {[]*x509.Certificate{leaf, with(4097, 65537)}, false},
+		"large exponent":     {[]*x509.Certificate{leaf, with(2048, 1<<31-1)}, false},
+		"large leaf modulus": {[]*x509.Certificate{with(8192, 3)}, false},
+	} {
+		if err := checkChain(tc.chain); (err == nil) != tc.valid {
+			t.Errorf("%s: got %v, want an error: %t", name, err, !tc.valid)
+		}
 	}
 }

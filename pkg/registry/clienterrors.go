@@ -96,6 +96,11 @@ func (s clientErrorStorage) Get(ctx context.Context, key string, opts storage.Ge
 }
 
 func (s clientErrorStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	if opts.SendInitialEvents != nil && *opts.SendInitialEvents {
+		if err := s.checkReached(ctx, opts.ResourceVersion); err != nil {
+			return nil, err
+		}
+	}
 	w, err := s.Interface.Watch(ctx, key, opts)
 	return w, s.explain(key, err)
 }

@@ -145,6 +145,10 @@ func TestFutureVersion(t *testing.T) {
 		return s.GetList(t.Context(), "/gadgets/", storage.ListOptions{ResourceVersion: version,
 			ResourceVersionMatch: match}, &v1.GadgetList{})
 	}
+	watches := func(version string, initial *bool) error {
+		_, err := s.Watch(t.Context(), "/gadgets/", storage.ListOptions{ResourceVersion: version, SendInitialEvents: initial})
+		return err
+	}
 	for _, tc := range []struct {
 		name   string
 		send   func() error
@@ -160,6 +164,9 @@ func TestFutureVersion(t *testing.T) {
 		{"future of a get", func() error {
 			return s.Get(t.Context(), "/gadgets/g", storage.GetOptions{ResourceVersion: "8"}, &v1.Gadget{})
 		}, true, 3},
+		{"future of initial events", func() error { return watches("8", new(true)) }, true, 4},
+		{"reached initial events", func() error { return watches("7", new(true)) }, false, 4},
+		{"future of a watch", func() error { return watches("8", nil) }, false, 4},
 	} {
 		err := tc.send()
 		if storage.IsTooLargeResourceVersion(err) != tc.future || (err != nil) != tc.future {
