@@ -177,12 +177,18 @@ func (m *Memory) WithLimit(handler http.Handler, streams func(*genericapirequest
 				return
 			}
 		}
-		release, err := m.admit(req, cost, size)
+		release, size, err := m.admit(req, cost, size)
 		if err != nil {
 			responsewriters.RespondWithError(w, req, err, m.serializer)
 			return
 		}
 		defer release()
+		served, err := m.turns.awaitTurnOfObject(req, info, size)
+		if err != nil {
+			responsewriters.RespondWithError(w, req, err, m.serializer)
+			return
+		}
+		defer served()
 		req, end := m.turns.withTurn(req, info)
 		defer end()
 		req, giveBack := m.withListShare(req, info)
@@ -216,12 +222,12 @@ func (m *Memory) checkWrites(req *http.Request, info *genericapirequest.RequestI
 }
 
 // admit reads the body of a request, if size is greater than 0, and waits for the memory that the
-// request needs.
-func (m *Memory) admit(req *http.Request, cost, size int64) (release func(), err error) {
+// request needs. It returns the size of the body.
+func (m *Memory) admit(req *http.Request, cost, size int64) (release func(), read int64, err error) {
 	body, leave := []byte(nil), func() {}
 	if size > 0 {
 		if body, leave, err = m.readBody(req); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
 	costOf := encodingOf(req).cost
@@ -231,15 +237,15 @@ func (m *Memory) admit(req *http.Request, cost, size int64) (release func(), err
 	bodyCost, err := costOf(body)
 	if err != nil {
 		leave()
-		return nil, err
+		return nil, 0, err
 	}
 	// The cost of a body is an upper bound, which most bodies do not reach.
 	giveBack, err := m.take(req, min(cost+bodyCost, max(cost, m.perUser)))
 	if err != nil {
 		leave()
-		return nil, err
+		return nil, 0, err
 	}
-	return func() { giveBack(); leave() }, nil
+	return func() { giveBack(); leave() }, int64(len(body)), nil
 }
 
 // readBody returns the body up to the limit, and restores it for the handler, with the rest of a

@@ -56,7 +56,7 @@ func testMemory(t *testing.T) *Memory {
 		}
 	}
 	return NewMemory(&genericapiserver.Config{StorageObjectCountTracker: counts, MaxRequestBodyBytes: 3 << 20,
-		Serializer: testCodecs, RequestTimeout: time.Minute}, sizes, NewTurns(counts, sizes))
+		Serializer: testCodecs, RequestTimeout: time.Minute}, sizes, newTurns(100, counts, sizes))
 }
 
 // memoryRequest returns a request of a user.
@@ -266,6 +266,52 @@ func TestCompact(t *testing.T) {
 					tc.accept, tc.body, got, tc.want)
 			}
 		}), func(*genericapirequest.RequestInfo) bool { return false }).ServeHTTP(httptest.NewRecorder(), req)
+	}
+}
+
+// TestTurnsOfObjects checks that requests with a large object or body run one after the other.
+func TestTurnsOfObjects(t *testing.T) {
+	for name, tc := range map[string]struct {
+		verb, object, body string
+		chunked, waits     bool
+	}{
+		"get a large object":           {"get", "large", "", false, true},
+		"delete a large object":        {"delete", "large", "", false, true},
+		"get a small object":           {"get", "other", "", false, false},
+		"create with a large body":     {"create", "", strings.Repeat("x", longBody+1), false, true},
+		"create with a body":           {"create", "", strings.Repeat("x", longBody), false, false},
+		"create with a body in chunks": {"create", "", "x", true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, inside, leave := testMemory(t), 0, make(chan struct{})
+				m.turns = newTurns(1, m.counts, m.sizes)
+				handler := m.WithLimit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+					inside++
+					<-leave
+				}), func(*genericapirequest.RequestInfo) bool { return false })
+				for _, user := range []string{"ann", "bob"} {
+					req := memoryRequest(t.Context(), user, genericapirequest.RequestInfo{Verb: tc.verb, Resource: "many",
+						Namespace: "ns", Name: tc.object}, "", "", "", strings.NewReader(tc.body))
+					if tc.chunked {
+						req.ContentLength = -1
+					}
+					go handler.ServeHTTP(httptest.NewRecorder(), req)
+				}
+				want := 2
+				if tc.waits {
+					want = 1
+				}
+				if synctest.Wait(); inside != want {
+					t.Errorf("%d handlers run, want %d", inside, want)
+				}
+				leave <- struct{}{}
+				if synctest.Wait(); inside != 2 {
+					t.Errorf("after the first response, %d handlers ran, want 2", inside)
+				}
+				close(leave)
+			})
+		})
 	}
 }
 

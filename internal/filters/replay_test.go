@@ -35,6 +35,7 @@ func TestReplays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := testMemory(t)
+				m.turns = newTurns(1, m.counts, m.sizes)
 				other := func() { // has all turns for a second
 					release, err := m.turns.budget.Take(t.Context(), "other", 1)
 					if err != nil {
@@ -86,6 +87,7 @@ func TestReplays(t *testing.T) {
 func TestReplayStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := testMemory(t)
+		m.turns = newTurns(1, m.counts, m.sizes)
 		for err := error(nil); err == nil; {
 			_, err = m.turns.enter("ann")
 		}

@@ -36,7 +36,8 @@ const (
 	idleChecks = 50 * time.Millisecond
 	// userDirect is how many requests of a user that did not come through kube-apiserver have
 	// seats, or wait for them, at a time. coreDirect is the number for each core, and applies if
-	// it gives more. kube-apiserver queues the requests of its users itself.
+	// it gives more. All such users together have twice as many, and each of them one more.
+	// kube-apiserver queues the requests of its users itself.
 	userDirect, coreDirect = 4, 2
 )
 
@@ -54,7 +55,7 @@ var errGaveWay = errors.New("other requests waited for the seats or the memory o
 type seats struct {
 	utilflowcontrol.Interface
 	fromFrontProxy func(context.Context) bool
-	direct         *fairness.Slots // per user
+	direct         *fairness.Slots
 	turns          *Turns
 
 	mutex    sync.Mutex
@@ -75,10 +76,10 @@ func NewSeats(flowControl utilflowcontrol.Interface, fromFrontProxy func(context
 
 func newSeats(flowControl utilflowcontrol.Interface, fromFrontProxy func(context.Context) bool,
 	turns *Turns) *seats {
+	direct := max(userDirect, coreDirect*runtime.GOMAXPROCS(0))
 	return &seats{Interface: flowControl, fromFrontProxy: fromFrontProxy, turns: turns,
-		direct: fairness.New(fairness.Limits{
-			PerKey: max(userDirect, coreDirect*runtime.GOMAXPROCS(0)), Queued: maxRequests}),
-		taken: map[*seat]struct{}{}, waiting: map[*seat]struct{}{}, holders: map[*seat]struct{}{},
+		direct: fairness.New(fairness.Limits{PerKey: direct, Queued: maxRequests, Total: 2 * direct, Reserved: 1}),
+		taken:  map[*seat]struct{}{}, waiting: map[*seat]struct{}{}, holders: map[*seat]struct{}{},
 		starving: map[*seat]need{}}
 }
 

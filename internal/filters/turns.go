@@ -47,10 +47,11 @@ const (
 	longWait = 15 * time.Second
 )
 
-// Turns makes lists of many objects run one after the other, with users in turn, because small
-// requests wait if all cores compute lists. A list takes its turn when its objects have been read,
-// unless they are few, and before that if they are not read from the watch cache or if the selectors of
-// the list are long. During its turn, it waits for nothing but its client.
+// Turns makes lists of many objects, and requests with a large object, run one after the other,
+// with users in turn, because small requests wait if all cores compute lists. A list takes its turn
+// when its objects have been read, unless they are few, and before that if they are not read from
+// the watch cache or if the selectors of the list are long. During its turn, it waits for nothing
+// but its client.
 type Turns struct {
 	budget *budget.Budget
 	counts flowcontrolrequest.StorageObjectCountTracker
@@ -99,12 +100,32 @@ type turn struct {
 	ended chan struct{}
 }
 
-// withTurn returns the request with a turn, if it needs one. Call end when the request has been
-// served.
+// withTurn returns the request with a turn, if it reads many objects. Call end when the request has
+// been served.
 func (t *Turns) withTurn(req *http.Request, info *genericapirequest.RequestInfo) (with *http.Request, end func()) {
 	if !t.needed(info) {
 		return req, func() {}
 	}
+	return t.newTurn(req, info)
+}
+
+// awaitTurnOfObject makes a request wait for its turn if its object or its body is large. Call end
+// when the request has been served. An error has status 429.
+func (t *Turns) awaitTurnOfObject(req *http.Request, info *genericapirequest.RequestInfo, body int64) (end func(),
+	err error) {
+	if hasTurn(req.Context()) || body <= longBody && (info.Name == "" ||
+		t.sizes.Object(resourceOf(info), info.Namespace, info.Name) <= longBody) {
+		return func() {}, nil
+	}
+	req, end = t.newTurn(req, info)
+	if err := awaitTurn(req.Context()); err != nil {
+		end()
+		return nil, err
+	}
+	return end, nil
+}
+
+func (t *Turns) newTurn(req *http.Request, info *genericapirequest.RequestInfo) (with *http.Request, end func()) {
 	own := &turn{all: t, user: userName(req), info: info, ended: make(chan struct{})}
 	own.seat, _ = req.Context().Value(seatKey{}).(*seat)
 	return req.WithContext(context.WithValue(req.Context(), turnKey{}, own)), func() { close(own.ended) }
@@ -201,7 +222,7 @@ func (t *Turns) enter(user string) (*lister, error) {
 		t.listers[user] = l
 	}
 	if l.waiting >= manyWaiting || l.waiting >= leastWaiting && time.Duration(l.waiting+1)*l.typical > mostWaiting {
-		return nil, errors.New("too many lists and watches of this user are queued")
+		return nil, errors.New("too many large requests of this user are queued")
 	}
 	l.waiting++
 	return l, nil
