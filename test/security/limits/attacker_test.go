@@ -93,6 +93,8 @@ var attacks = map[string]kind{
 	"long chains":             {longChain, true, 1000, (*attacker).chain, false},
 	"unread responses":        {"", true, 1000, (*attacker).unread, false},
 	"unread responses, known": {mallory, true, 1000, (*attacker).unread, false},
+	"unread documents":        {mallory, false, 100, (*attacker).unreadDocuments, false},
+	"small frames":            {"", true, 40, (*attacker).smallFrames, false},
 	"watches":                 {reader, true, 500, (*attacker).watches, false},
 	jsonLists:                 {reader, false, workers, (*attacker).jsonLists, false},
 	yamlLists:                 {reader, false, 8, (*attacker).yamlLists, false},

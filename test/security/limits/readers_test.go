@@ -37,7 +37,7 @@ func TestReaders(t *testing.T) {
 	var readers []client
 	for i := range 3 {
 		readers = append(readers, clientOf(t, shared.User(t, fmt.Sprintf("reader-%d", i), rbacv1.PolicyRule{
-			APIGroups: []string{gadgets.Group}, Resources: []string{"widgets"}, Verbs: []string{"list", "watch"}})))
+			APIGroups: []string{gadgets.Group}, Resources: []string{"widgets"}, Verbs: []string{"get", "list", "watch"}})))
 	}
 	past := pastChanges(t, readers[0], writer)
 	const byName = allWidgets + "?fieldSelector=metadata.name%3Dnone"
@@ -57,6 +57,9 @@ func TestReaders(t *testing.T) {
 		"past changes, long selectors": {path: past + "&labelSelector=" + longSelector(), parallel: 60},
 		"lists by name":                {path: byName, parallel: 60},
 		"watches by name":              {path: byName + "&watch=1&resourceVersion=0&timeoutSeconds=1", parallel: 60},
+		"a large object":               {path: annotatedObjects + "/w1", parallel: 40},
+		"watches from the future": {path: allWidgets + "?watch=1&sendInitialEvents=true&allowWatchBookmarks=true&" +
+			"resourceVersionMatch=NotOlderThan&resourceVersion=9000000000000000", parallel: 60},
 		"large events": {path: escapedObjects + "?watch=1&resourceVersion=" + currentVersion(t), parallel: 300,
 			during: func(ctx context.Context) { changeLarge(ctx, t, writer) }},
 	} {
