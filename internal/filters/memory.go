@@ -141,13 +141,17 @@ func NewMemory(config *genericapiserver.Config, sizes *objectsizes.Sizes, turns 
 
 // WithLimit makes requests wait for their share of the memory. It must follow authorization. It
 // reads bodies of up to the library's limit before the request waits, so that slow clients hold no
-// memory for which others wait. Requests for which streams returns true read their body themselves
-// and are not limited.
+// memory for which others wait. Requests for which streams returns true read their body themselves,
+// and only wait for the memory of the objects that they read.
 func (m *Memory) WithLimit(handler http.Handler, streams func(*genericapirequest.RequestInfo) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(req.Context())
-		if !ok || !info.IsResourceRequest || streams(info) {
+		if !ok || !info.IsResourceRequest {
 			handler.ServeHTTP(w, req)
+			return
+		}
+		if streams(info) {
+			handler.ServeHTTP(w, m.withReads(req, info))
 			return
 		}
 		if info.Verb == "watch" {

@@ -4,11 +4,13 @@ package filters
 
 import (
 	"context"
+	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 
@@ -28,13 +30,50 @@ func (g inStorage) GetRESTOptions(of schema.GroupResource, example runtime.Objec
 		return options, err
 	}
 	return restoptions.Wrap(options, func(s storage.Interface, _ string, _ func() runtime.Object) storage.Interface {
-		return limitedStorage{s, &sharedEvents{}}
+		return limitedStorage{s, of, &sharedEvents{}}
 	}), nil
 }
 
 type limitedStorage struct {
 	storage.Interface
+	of     schema.GroupResource
 	events *sharedEvents
+}
+
+type readsKey struct{}
+
+// reads are the reads of a stream, which has no share of the memory.
+type reads struct {
+	memory *Memory
+	req    *http.Request
+	info   *genericapirequest.RequestInfo
+}
+
+// withReads returns the request of a stream. Each object that it reads needs a share of the memory
+// until it has been read.
+func (m *Memory) withReads(req *http.Request, info *genericapirequest.RequestInfo) *http.Request {
+	return req.WithContext(context.WithValue(req.Context(), readsKey{}, &reads{m, req, info}))
+}
+
+// take waits for the memory of an object. An error has status 429.
+func (r *reads) take(ctx context.Context, of schema.GroupResource) (release func(), err error) {
+	size := r.memory.sizes.Largest(of, "")
+	if of == resourceOf(r.info) {
+		size = r.memory.sizes.Object(of, r.info.Namespace, r.info.Name)
+	}
+	return r.memory.take(r.req.WithContext(ctx), objectByteCost*size)
+}
+
+// Get implements storage.Interface.
+func (s limitedStorage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	if r, ok := ctx.Value(readsKey{}).(*reads); ok {
+		release, err := r.take(ctx, s.of)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
+	return s.Interface.Get(ctx, key, opts, out)
 }
 
 // GetList implements storage.Interface.

@@ -8,12 +8,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage"
@@ -78,5 +80,53 @@ func TestTurnInStorage(t *testing.T) {
 				tc.before)
 		}
 		end()
+	}
+}
+
+// blockedGets is a storage whose gets wait.
+type blockedGets struct {
+	storage.Interface
+	inside int
+	leave  chan struct{}
+}
+
+func (b *blockedGets) Get(context.Context, string, storage.GetOptions, runtime.Object) error {
+	b.inside++
+	<-b.leave
+	return nil
+}
+
+// TestReadsOfStreams checks that the objects that the streams of a user read at a time fit into the
+// user's share of the memory.
+func TestReadsOfStreams(t *testing.T) {
+	for name, want := range map[string]int{"large": 0, "other": 100} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, inner := testMemory(t), &blockedGets{leave: make(chan struct{})}
+				resource := schema.GroupResource{Group: "example.com", Resource: "many"}
+				if want == 0 {
+					want = int(m.perUser / (objectByteCost * m.sizes.Object(resource, "ns", name)))
+				}
+				s := limitedStorage{inner, resource, nil}
+				handler := m.WithLimit(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+					if err := s.Get(req.Context(), "", storage.GetOptions{}, nil); err != nil {
+						t.Error(err)
+					}
+				}), func(*genericapirequest.RequestInfo) bool { return true })
+				for range 100 {
+					go handler.ServeHTTP(httptest.NewRecorder(), memoryRequest(t.Context(), "ann",
+						genericapirequest.RequestInfo{Verb: "get", Resource: "many", Namespace: "ns", Name: name}, "", "", "", nil))
+				}
+				synctest.Wait()
+				if inner.inside != want {
+					t.Errorf("%d of 100 objects are read at a time, want %d", inner.inside, want)
+				}
+				close(inner.leave)
+				synctest.Wait()
+				if inner.inside != 100 {
+					t.Errorf("%d objects were read, want 100", inner.inside)
+				}
+			})
+		})
 	}
 }
