@@ -181,6 +181,7 @@ func (c *connection) handshakeDone(frontProxy bool) error {
 	if err := c.take(c.others, &c.places); err != nil {
 		return fmt.Errorf("connection of %s: %w", c.RemoteAddr(), err)
 	}
+	c.release(&c.early) // the limit of other connections is lower
 	if conn, ok := c.Conn.(*net.TCPConn); ok {
 		return errors.Join(conn.SetReadBuffer(otherBuffer), conn.SetWriteBuffer(otherBuffer))
 	}
