@@ -96,14 +96,16 @@ func TestHandshakesWait(t *testing.T) {
 	for name, end := range map[string]func(*connection){
 		"established": func(c *connection) { c.establish() },
 		"closed":      func(c *connection) { _ = c.Close() },
+		"other":       func(c *connection) { _ = c.handshakeDone(false) }, // counted as such from then on
 		"neither":     func(*connection) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				handshakes := fairness.New(fairness.Limits{PerKey: 1, Queued: 1})
+				others := fairness.New(fairness.Limits{PerKey: 1})
 				read := func() (*connection, <-chan error) {
 					client, server := net.Pipe()
-					c, done := newConnection(server, handshakes, nil, nil), make(chan error, 1)
+					c, done := newConnection(server, handshakes, others, nil), make(chan error, 1)
 					c.frontProxy.Store(true)
 					go func() { _, _ = client.Write([]byte("x")) }()
 					go func() {
