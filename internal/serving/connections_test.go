@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -138,6 +139,40 @@ func TestHandshakesWait(t *testing.T) {
 				release()
 			})
 		})
+	}
+}
+
+// TestOtherBuffer checks that the kernel stores little of what a client does not read.
+func TestOtherBuffer(t *testing.T) {
+	const most = 512 << 10 // twice the buffer, and the buffer of the client
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	client, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+		t.Fatal(err)
+	}
+	server, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := func() *fairness.Slots { return fairness.New(fairness.Limits{PerKey: 1}) }
+	c := newConnection(server, one(), one(), nil)
+	defer c.Close()
+	if err := c.handshakeDone(false); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if written, err := c.Write(make([]byte, 16<<20)); written > most || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("wrote %d KiB, %v, want at most %d KiB", written>>10, err, most>>10)
 	}
 }
 
