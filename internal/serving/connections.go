@@ -20,8 +20,8 @@ import (
 
 var (
 	// newConnections limits the connections until the end of the TLS handshake and, in HTTP/1.1,
-	// until the head of the first request. Each costs up to 80 KiB while it waits for one of
-	// handshakes, mostly for bytes that the kernel has received: 160 MiB of the 512 MiB that the
+	// until the head of the first request. Each costs up to 100 KiB while it waits for one of
+	// handshakes, mostly for bytes that the kernel has received: 200 MiB of the 512 MiB that the
 	// manifests allow. kube-apiserver opens a connection for each request for which it has none:
 	// more than 1,400 at a time when a user opens 4,000 watches, and many after a restart. The
 	// connections that are reserved for an address are accepted even when the total is reached:
