@@ -41,9 +41,11 @@ type Config struct {
 	// Watch fills the cache until the context is done, or returns an error. Its context is done too
 	// when it has called no method of the cache for half of MaxAge.
 	Watch func(ctx context.Context, c *Cache) error
-	// Prepare returns the object to serve for one of the source, or an error if it is invalid. It must
-	// not change the given object.
+	// Prepare returns the object to serve for one of the source, or an error if it is none of the
+	// kind. It must not change the given object.
 	Prepare func(runtime.Object) (runtime.Object, error)
+	// Validate returns the error of a prepared object. It is not called for objects that the copy has.
+	Validate func(runtime.Object) error
 	// Interval is the time from the start of a poll to the start of the next one.
 	Interval time.Duration
 	// MaxAge is the age from which the copy is no longer served.
@@ -199,7 +201,10 @@ func (c *Cache) replace(ctx context.Context, began time.Time, all iter.Seq2[runt
 // not have.
 func (c *Cache) differences(ctx context.Context, all iter.Seq2[runtime.Object, error]) (map[string]int64,
 	map[string]runtime.Object, error) {
-	sizes, changed, total := map[string]int64{}, map[string]runtime.Object{}, int64(0)
+	c.mu.Lock()
+	sizes := make(map[string]int64, len(c.sizes))
+	c.mu.Unlock()
+	changed, total := map[string]runtime.Object{}, int64(0)
 	for obj, err := range all {
 		if err == nil {
 			err = ctx.Err()
@@ -226,7 +231,7 @@ func (c *Cache) differences(ctx context.Context, all iter.Seq2[runtime.Object, e
 		if same {
 			continue
 		}
-		if err := c.encode(ctx, key, object, false); err != nil {
+		if err := c.accept(ctx, key, object, false); err != nil {
 			return nil, nil, err
 		}
 		changed[key] = object
@@ -254,7 +259,7 @@ func (c *Cache) putObject(ctx context.Context, obj runtime.Object) error {
 	if err != nil {
 		return err
 	}
-	if err := c.encode(ctx, key, object, false); err != nil {
+	if err := c.accept(ctx, key, object, false); err != nil {
 		return err
 	}
 	size := SizeOf(object)
@@ -327,7 +332,22 @@ func (c *Cache) prepare(obj runtime.Object) (string, runtime.Object, error) {
 		return "", nil, err
 	}
 	key, err := c.keyOf(object)
-	return key, object, err
+	if err != nil {
+		if invalid := c.Validate(object); invalid != nil {
+			err = invalid
+		}
+		return "", nil, err
+	}
+	return key, object, nil
+}
+
+// accept returns the error of an object that is invalid or that cannot be encoded. write reports
+// whether a client wrote it.
+func (c *Cache) accept(ctx context.Context, key string, object runtime.Object, write bool) error {
+	if err := c.Validate(object); err != nil {
+		return err
+	}
+	return c.encode(ctx, key, object, write)
 }
 
 // SizeOf returns the size of an object in bytes, with what its parts cost that are not encoded. encode

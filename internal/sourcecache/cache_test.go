@@ -83,10 +83,16 @@ func start(t *testing.T, config Config) *served {
 	}
 	config.Prepare = func(obj runtime.Object) (runtime.Object, error) {
 		given, ok := obj.(*example.Pod)
-		if !ok || given == nil || given.Name == "" {
+		if !ok || given == nil {
 			return nil, errors.New("invalid object")
 		}
 		return given.DeepCopy(), nil
+	}
+	config.Validate = func(obj runtime.Object) error {
+		if obj.(*example.Pod).Name == "" {
+			return errors.New("invalid object")
+		}
+		return nil
 	}
 	cache := New(config)
 	cache.uncached = true

@@ -323,7 +323,7 @@ func (s *served) store(ctx context.Context, key string, stored, out runtime.Obje
 		err = fmt.Errorf("it has the key %s", preparedKey)
 	}
 	if err == nil {
-		err = s.cache.encode(ctx, key, object, true)
+		err = s.cache.accept(ctx, key, object, true)
 	}
 	if err == nil {
 		s.cache.mu.Lock()

@@ -197,7 +197,7 @@ func (s Cached[T]) newStorage(d *description[T], optsGetter generic.RESTOptionsG
 	a authorizer.Authorizer) (*genericregistry.Store, rest.Storage, error) {
 	s = s.withDefaults()
 	config := sourcecache.Config{Resource: d.resource, Interval: s.Interval, MaxAge: s.MaxAge, MaxBytes: s.MaxBytes,
-		Prepare: d.prepareSourced, KeepsMetadata: s.KeepsMetadata}
+		Prepare: d.prepareSourced, Validate: d.validateSourced, KeepsMetadata: s.KeepsMetadata}
 	//nolint:forcetypeassert // all objects of the kind are T
 	{
 		if s.List != nil {
@@ -255,7 +255,7 @@ func (s sourced) GetRESTOptions(of schema.GroupResource, example runtime.Object)
 var sourceSpace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("extension-apiserver/source"))
 
 // prepareSourced returns a copy of an object of a source with its defaults and a UID, or an error
-// if the object is invalid.
+// if it is not of the kind.
 func (d *description[T]) prepareSourced(obj runtime.Object) (runtime.Object, error) {
 	given, ok := obj.(T)
 	if !ok || isNil(given) {
@@ -269,21 +269,27 @@ func (d *description[T]) prepareSourced(obj runtime.Object) (runtime.Object, err
 	d.scheme.Default(object)
 	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	object.SetResourceVersion("")
+	if object.GetUID() == "" {
+		object.SetUID(types.UID(uuid.NewSHA1(sourceSpace, []byte(d.gvk.GroupKind().String()+"/"+object.GetNamespace()+"/"+
+			object.GetName())).String()))
+	}
+	return object, nil
+}
+
+// validateSourced returns the error of a prepared object with invalid metadata.
+func (d *description[T]) validateSourced(obj runtime.Object) error {
+	object := obj.(T) //nolint:forcetypeassert // prepareSourced returned it
 	name := d.ValidateName
 	if name == nil {
 		name = apivalidation.NameIsDNSSubdomain
 	}
 	errs := apivalidation.ValidateObjectMetaAccessor(object, !d.ClusterScoped, name, field.NewPath("metadata"))
 	if len(errs) > 0 {
-		return nil, fmt.Errorf("the source has an invalid %s %s/%s: %w", d.gvk.Kind, object.GetNamespace(), object.GetName(),
+		return fmt.Errorf("the source has an invalid %s %s/%s: %w", d.gvk.Kind, object.GetNamespace(), object.GetName(),
 			errs.ToAggregate())
-	}
-	if object.GetUID() == "" {
-		object.SetUID(types.UID(uuid.NewSHA1(sourceSpace, []byte(d.gvk.GroupKind().String()+"/"+object.GetNamespace()+"/"+
-			object.GetName())).String()))
 	}
 	for _, value := range d.SelectableFields {
 		value(object) // if the function panics, the poll fails
 	}
-	return object, nil
+	return nil
 }
