@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
 	"example.com/extension-apiserver/internal/cli"
@@ -162,7 +163,7 @@ func expirationErrors(r *verify.ExpirationReport) error {
 		}
 	}
 	for _, e := range r.Certificates {
-		add(e, "renew it: "+verify.Renew)
+		add(e, catalogue.RuleOf("C07").Fix)
 	}
 	for _, a := range r.Authorities {
 		add(a.Expiration, "replace it with certgen rotate, which adds the new CA before it removes the old one")

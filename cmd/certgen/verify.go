@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
 	"example.com/extension-apiserver/internal/cli"
@@ -150,14 +151,14 @@ const allowedNamesFlag = "requestheader-allowed-names"
 func showFindings(env environment, r *verify.Report, strict bool) error {
 	errs := []error{env.format.Print(env.stdout, r, func(w io.Writer) { printFindings(w, r, strict) })}
 	for _, f := range r.Findings {
-		if f.Severity == verify.Error || strict && f.Severity == verify.Warning {
+		if f.Severity == catalogue.Error || strict && f.Severity == catalogue.Warning {
 			errs = append(errs, fmt.Errorf("%s %s: %s; %s", f.ID, f.Object, f.Evidence, f.Fix))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func result(t verify.Counts) string {
+func result(t catalogue.Counts) string {
 	switch {
 	case t.Errors > 0:
 		return "ERROR"

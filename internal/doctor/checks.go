@@ -10,6 +10,8 @@ import (
 	"time"
 
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"example.com/extension-apiserver/internal/catalogue"
 )
 
 // unavailable is the ID of the finding about a condition Available that is not True. It is a
@@ -49,7 +51,7 @@ func perAPIService(f *Facts, check func(apiregistrationv1.APIService) []Finding)
 
 // checkClient recognizes why nothing could be read.
 func checkClient(f *Facts) []Finding {
-	id := classify(inClient, f.ClientError)
+	id := classify(catalogue.InClient, f.ClientError)
 	if id == "" {
 		return nil
 	}

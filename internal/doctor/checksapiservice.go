@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
 )
@@ -176,7 +177,7 @@ func checkCABundles(f *Facts) []Finding {
 			return []Finding{about(a, "K04", "", strings.Join(invalid, "; "))}
 		case len(invalid) > 0: // as in a rotation that has not removed it yet
 			finding := about(a, "K04", "", strings.Join(invalid, "; "))
-			finding.Severity = verify.Warning
+			finding.Severity = catalogue.Warning
 			return []Finding{finding}
 		case soon:
 			return []Finding{about(a, "K15", "", validity(cas[0]))}

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"example.com/extension-apiserver/internal/catalogue"
 )
 
 // networkIDs are the findings that kube-apiserver cannot connect to a server, of which connections
@@ -16,7 +18,7 @@ var networkIDs = []string{"S06", "S10", "S11", "S13"}
 // checkAttempts compares connections from the pod network with the error of kube-apiserver.
 func checkAttempts(f *Facts) []Finding {
 	return perAPIService(f, func(a apiregistrationv1.APIService) []Finding {
-		id := classify(inMessage, conditionText(a))
+		id := classify(catalogue.InMessage, conditionText(a))
 		b := f.Backends[backendOf(a)]
 		if !slices.Contains(networkIDs, id) || b == nil || b.Service == nil {
 			return nil

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"example.com/extension-apiserver/internal/catalogue"
 )
 
 // objectReasons are the reasons that kube-aggregator derives from objects which checkServices has
@@ -33,7 +35,7 @@ func checkResponses(f *Facts) []Finding {
 			(b.NotFound || b.SlicesRead || b.Service != nil && b.Service.Spec.Type == corev1.ServiceTypeExternalName) {
 			return nil
 		}
-		findings := recognized(a, classify(inMessage, text), text)
+		findings := recognized(a, classify(catalogue.InMessage, text), text)
 		if findings == nil && other != "" {
 			return []Finding{about(a, other, "", text)}
 		}
@@ -48,7 +50,7 @@ func recognized(a apiregistrationv1.APIService, id, text string, more ...string)
 		return nil
 	}
 	object := ""
-	switch layer := entry(id).Layer; {
+	switch layer := catalogue.Of(id).Layer; {
 	case layer == "permissions":
 		denied := deniedAccount.FindStringSubmatch(text)
 		if denied == nil {
@@ -79,7 +81,8 @@ func checkLogs(f *Facts) []Finding {
 		var out []Finding
 		denied := deniedResources(b.Logs)
 		for _, line := range b.Logs {
-			found := slices.DeleteFunc(recognized(a, classify(inLog, line.Text), line.Text, "resources", denied), f.isGranted)
+			found := slices.DeleteFunc(recognized(a, classify(catalogue.InLog, line.Text), line.Text,
+				"resources", denied), f.isGranted)
 			for i := range found {
 				found[i].onlyCause = true // a log also has lines of no consequence
 				found[i].Evidence = []string{fmt.Sprintf("log of the container %s of the pod %s: %s", line.Container,
@@ -104,7 +107,8 @@ func (f *Facts) isGranted(found Finding) bool {
 func deniedResources(lines []LogLine) string {
 	var out []string
 	for _, line := range lines {
-		if denied := deniedResource.FindStringSubmatch(line.Text); classify(inLog, line.Text) == "R04" && denied != nil {
+		denied := deniedResource.FindStringSubmatch(line.Text)
+		if classify(catalogue.InLog, line.Text) == "R04" && denied != nil {
 			out = union(out, []string{schema.GroupResource{Group: denied[2], Resource: denied[1]}.String()})
 		}
 	}
@@ -167,10 +171,11 @@ func (f *Facts) need(account Account, p Permission) string {
 		if !slices.Contains(account.APIServices, a.Name) {
 			continue
 		}
-		if review := f.Responses[a.Name].Review; classify(inMessage, review) == "R03" && mentions(review, p.resource()) {
+		review := f.Responses[a.Name].Review
+		if classify(catalogue.InMessage, review) == "R03" && mentions(review, p.resource()) {
 			return "the server reports: " + review
 		}
-		if p.ID == "R01" && classify(inMessage, conditionText(a)) == "D03" {
+		if p.ID == "R01" && classify(catalogue.InMessage, conditionText(a)) == "D03" {
 			return conditionText(a)
 		}
 	}
@@ -191,7 +196,7 @@ func (f *Facts) skips(findings []Finding) []Skip {
 	for _, account := range f.Accounts {
 		for _, p := range account.Denied {
 			if !slices.ContainsFunc(findings, func(f Finding) bool { return f.ID == p.ID && f.Object == account.object() }) {
-				out = append(out, Skip{entry(p.ID).Layer, p.ID, account.object(),
+				out = append(out, Skip{catalogue.Of(p.ID).Layer, p.ID, account.object(),
 					"it may not " + p.String() + ", but nothing shows that its server needs to"})
 			}
 		}
@@ -203,7 +208,7 @@ func (f *Facts) skips(findings []Finding) []Skip {
 func checkReviews(f *Facts) []Finding {
 	return perAPIService(f, func(a apiregistrationv1.APIService) []Finding {
 		review := f.Responses[a.Name].Review
-		if !isAvailable(a) || classify(inMessage, review) != "R03" {
+		if !isAvailable(a) || classify(catalogue.InMessage, review) != "R03" {
 			return nil
 		}
 		return []Finding{about(a, "R03", serviceObject(backendOf(a)), review)}

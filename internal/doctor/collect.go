@@ -27,6 +27,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/frontproxy"
 )
@@ -79,7 +80,8 @@ func Collect(ctx context.Context, config *rest.Config, o Options) (*Facts, error
 	c.each(ctx, slices.Concat(c.accountReads(), c.brokenReads(), c.preReads(), c.podReads(o.Pod))...)
 	c.facts.Requests = c.requests.Load()
 	slices.SortFunc(c.facts.Unread, func(a, b Unread) int {
-		return cmp.Or(cmp.Compare(slices.Index(Layers, a.Layer), slices.Index(Layers, b.Layer)), cmp.Compare(a.What, b.What))
+		return cmp.Or(cmp.Compare(slices.Index(catalogue.Layers, a.Layer), slices.Index(catalogue.Layers, b.Layer)),
+			cmp.Compare(a.What, b.What))
 	})
 	return c.facts, nil
 }
@@ -208,7 +210,7 @@ func (c *collector) readAPIServices(ctx context.Context, names []string) error {
 	list, err := c.aggregator.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		c.facts.ClientError = err.Error()
-		for _, layer := range Layers[1:] {
+		for _, layer := range catalogue.Layers[1:] {
 			c.failed(layer, "list APIServices", err)
 		}
 		return fmt.Errorf("list APIServices: %w", err)

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
 )
 
@@ -36,7 +37,7 @@ func (c *collector) brokenReads() []func(context.Context) {
 		if !c.facts.broken(a) {
 			continue
 		}
-		flags = flags || classify(inMessage, conditionText(a)) == "D03"
+		flags = flags || classify(catalogue.InMessage, conditionText(a)) == "D03"
 		if b := c.facts.Backends[s]; !slices.Contains(done, s) && len(b.Pods) > 0 {
 			done = append(done, s)
 			out = append(out, func(ctx context.Context) { c.readLogs(ctx, b) })
@@ -85,7 +86,7 @@ func (c *collector) readLog(ctx context.Context, pod corev1.Pod, container strin
 	last := map[string]LogLine{}
 	for line := range strings.Lines(string(text)) {
 		line = strings.ReplaceAll(line, `\"`, `"`) // in a structured log, messages are quoted
-		if id := classify(inLog, line); id != "" {
+		if id := classify(catalogue.InLog, line); id != "" {
 			line = strings.TrimSpace(strings.ToValidUTF8(line[:min(len(line), lineBytes)], ""))
 			last[id+deniedResource.FindString(line)] = LogLine{pod.Namespace + "/" + pod.Name, container, line}
 		}

@@ -7,21 +7,21 @@ import (
 	"slices"
 	"strings"
 
-	"example.com/extension-apiserver/internal/certs/verify"
+	"example.com/extension-apiserver/internal/catalogue"
 )
 
 // Finding is one problem that a check found.
 type Finding struct {
-	ID       string          `json:"id"` // of its Entry
-	Severity verify.Severity `json:"severity"`
-	Object   string          `json:"object"` // kind and name
+	ID       string             `json:"id"` // of its Entry
+	Severity catalogue.Severity `json:"severity"`
+	Object   string             `json:"object"` // kind and name
 	// APIServices are the names of those affected. Empty means all.
-	APIServices []string `json:"apiServices,omitempty"`
-	Title       string   `json:"title"`
-	Evidence    []string `json:"evidence"`
-	Effect      string   `json:"effect"`
-	Fix         []Step   `json:"fix"`
-	Docs        string   `json:"docs,omitempty"`
+	APIServices []string         `json:"apiServices,omitempty"`
+	Title       string           `json:"title"`
+	Evidence    []string         `json:"evidence"`
+	Effect      string           `json:"effect"`
+	Fix         []catalogue.Step `json:"fix"`
+	Docs        string           `json:"docs,omitempty"`
 
 	// onlyCause means that it is a finding only if it explains another one.
 	onlyCause bool
@@ -36,7 +36,7 @@ type Cause struct {
 // newFinding returns a finding with the texts of its entry, in which {name} is replaced by the
 // value of the parameter.
 func newFinding(id, object string, apiServices []string, parameters map[string]string, evidence ...string) Finding {
-	e := entry(id)
+	e := catalogue.Of(id)
 	var pairs []string
 	for name, value := range parameters {
 		pairs = append(pairs, "{"+name+"}", value)
@@ -45,7 +45,7 @@ func newFinding(id, object string, apiServices []string, parameters map[string]s
 	f := Finding{ID: id, Severity: e.Severity, Object: object, APIServices: apiServices, Title: fill(e.Title),
 		Evidence: evidence, Effect: fill(e.Effect), Docs: docsOf()}
 	for _, step := range e.Fix {
-		f.Fix = append(f.Fix, Step{fill(step.Text), fill(step.Command)})
+		f.Fix = append(f.Fix, catalogue.Step{Text: fill(step.Text), Command: fill(step.Command)})
 	}
 	return f
 }
@@ -111,15 +111,26 @@ func symptoms(findings []Finding, root Finding) []Finding {
 // explains reports whether the cause is in the entry of the symptom and both affect the same
 // APIService.
 func explains(cause, symptom Finding) bool {
-	return slices.Contains(entry(symptom.ID).ExplainedBy, cause.ID) &&
+	return slices.Contains(catalogue.Of(symptom.ID).ExplainedBy, cause.ID) &&
 		(len(cause.APIServices) == 0 || len(symptom.APIServices) == 0 ||
 			slices.ContainsFunc(cause.APIServices, func(name string) bool {
 				return slices.Contains(symptom.APIServices, name)
 			}))
 }
 
-func rank(s verify.Severity) int {
-	return slices.Index([]verify.Severity{verify.Error, verify.Warning, verify.Info}, s)
+func rank(s catalogue.Severity) int {
+	return slices.Index([]catalogue.Severity{catalogue.Error, catalogue.Warning, catalogue.Info}, s)
 }
 
-func layerOf(id string) int { return slices.Index(Layers, entry(id).Layer) }
+func layerOf(id string) int { return slices.Index(catalogue.Layers, catalogue.Of(id).Layer) }
+
+// classify returns the ID of the first entry with a message in the text from the source, or "". A01
+// is skipped, because its messages do not tell a cause.
+func classify(from catalogue.Source, text string) string {
+	for _, e := range catalogue.Entries() {
+		if e.ID != unavailable && e.Matches(from, text) {
+			return e.ID
+		}
+	}
+	return ""
+}

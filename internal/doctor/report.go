@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"example.com/extension-apiserver/internal/catalogue"
 )
 
 // docsURL is the URL of the folder docs/, set by the linker. Without it, findings have no link.
@@ -68,7 +70,7 @@ func NewReport(f *Facts) *Report {
 	for _, a := range f.APIServices {
 		r.APIServices = append(r.APIServices, a.Name)
 	}
-	for _, name := range Layers {
+	for _, name := range catalogue.Layers {
 		r.Layers = append(r.Layers, layer(name, findings, r.Unread, r.Skipped))
 	}
 	return r
@@ -77,7 +79,7 @@ func NewReport(f *Facts) *Report {
 func layer(name string, findings []Finding, unread []Unread, skips []Skip) Layer {
 	var ids, skipped []string
 	for _, f := range findings {
-		if entry(f.ID).Layer == name {
+		if catalogue.Of(f.ID).Layer == name {
 			ids = union(ids, []string{f.ID})
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"example.com/extension-apiserver/internal/certs/verify"
+	"example.com/extension-apiserver/internal/catalogue"
 )
 
 // tokenFlags are the flags for the server's verification of agents' tokens through
@@ -16,8 +16,8 @@ var tokenFlags = []string{"agent-namespace", "agent-service-account", "authentic
 // checkAuthentication checks that the server authenticates agents and that agents send what it
 // expects. Without any of these flags, the server accepts every TLS client as an agent
 // (CVE-2026-16242 in HyperShift).
-func checkAuthentication(s *set) []verify.Finding {
-	var out []verify.Finding
+func checkAuthentication(s *set) []catalogue.Finding {
+	var out []catalogue.Finding
 	tokens, certificates := false, false
 	for _, p := range s.servers {
 		missing := slices.DeleteFunc(slices.Clone(tokenFlags), func(name string) bool { return p.flags[name] != "" })

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
 )
@@ -65,8 +66,8 @@ func parseURL(address string) *url.URL {
 }
 
 // checkNames checks that a certificate contains the name or address that its client dials.
-func checkNames(s *set) []verify.Finding {
-	var out []verify.Finding
+func checkNames(s *set) []catalogue.Finding {
+	var out []catalogue.Finding
 	check := func(what, file, dialled string) {
 		b := s.bundle(file)
 		// A name that only the cluster knows, such as $(HOST_IP), is not checked.
@@ -111,8 +112,8 @@ func (s *set) kubeconfigCluster(p *program) clientcmdapi.Cluster {
 // checkCAs checks that only CAs that sign nothing else identify agents and kube-apiserver.
 // konnectivity accepts any client certificate of its CAs, regardless of its name. checkCAs also
 // checks that each side accepts the other's certificate.
-func checkCAs(s *set) []verify.Finding {
-	var out []verify.Finding
+func checkCAs(s *set) []catalogue.Finding {
+	var out []catalogue.Finding
 	for _, p := range s.servers {
 		frontend, agents := p.flags["server-ca-cert"], p.flags["cluster-ca-cert"]
 		for _, flag := range []string{"server-ca-cert", "cluster-ca-cert"} {
@@ -167,8 +168,8 @@ func (s *set) clusterCA(p *program, file string) string {
 }
 
 // checkPeers checks that each side accepts the other's certificate.
-func (s *set) checkPeers() []verify.Finding {
-	var out []verify.Finding
+func (s *set) checkPeers() []catalogue.Finding {
+	var out []catalogue.Finding
 	for _, h := range s.handshakes() {
 		shown, err := s.readBundle(h.cert)
 		cas, err2 := s.readBundle(h.cas)
@@ -190,7 +191,7 @@ func (s *set) checkPeers() []verify.Finding {
 }
 
 // checkPairs runs the checks of certgen verify on each key pair in the set.
-func (s *set) checkPairs() (checked []verify.Checked, findings []verify.Finding) {
+func (s *set) checkPairs() (checked []verify.Checked, findings []catalogue.Finding) {
 	var dirs []string
 	add := func(name string) {
 		if file := s.file(name); file != "" {
@@ -213,7 +214,7 @@ func (s *set) checkPairs() (checked []verify.Checked, findings []verify.Finding)
 		// as info.
 		checked = append(checked, report.Checked...)
 		findings = append(findings, slices.DeleteFunc(report.Findings,
-			func(f verify.Finding) bool { return f.Severity == verify.Info })...)
+			func(f catalogue.Finding) bool { return f.Severity == catalogue.Info })...)
 	}
 	return checked, findings
 }

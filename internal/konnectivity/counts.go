@@ -5,15 +5,15 @@ package konnectivity
 import (
 	"strconv"
 
-	"example.com/extension-apiserver/internal/certs/verify"
+	"example.com/extension-apiserver/internal/catalogue"
 )
 
 // checkCounts checks that agents learn the number of servers. An agent connects until it has as
 // many servers as Leases or --server-count specify; with too few, some kube-apiserver has no
 // agent. The manifests of static pods do not contain their number, so the package live checks
 // that.
-func checkCounts(s *set) []verify.Finding {
-	var out []verify.Finding
+func checkCounts(s *set) []catalogue.Finding {
+	var out []catalogue.Finding
 	for _, p := range s.servers {
 		leases := p.enabled("enable-lease-controller")
 		if leases && p.flags["kubeconfig"] == "" {

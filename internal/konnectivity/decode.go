@@ -20,7 +20,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
-	"example.com/extension-apiserver/internal/certs/verify"
+	"example.com/extension-apiserver/internal/catalogue"
 )
 
 const egressKind = "EgressSelectorConfiguration"
@@ -41,7 +41,7 @@ func (s *set) decode(path string, data []byte) {
 			err = s.decodeDocument(path, doc)
 		}
 		if err != nil {
-			s.unread = append(s.unread, verify.Finding{Object: path, Evidence: err.Error()})
+			s.unread = append(s.unread, catalogue.Finding{Object: path, Evidence: err.Error()})
 			return
 		}
 	}

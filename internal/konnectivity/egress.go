@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/server/egressselector"
 
-	"example.com/extension-apiserver/internal/certs/verify"
+	"example.com/extension-apiserver/internal/catalogue"
 )
 
 const egressFlag = "egress-selector-config-file"
@@ -94,7 +94,7 @@ func (s *set) transport() (socket string, tcp *apiserver.TCPTransport, where str
 }
 
 // checkEgress checks the configuration with kube-apiserver's own code, which decodes strictly.
-func checkEgress(s *set) []verify.Finding {
+func checkEgress(s *set) []catalogue.Finding {
 	e, err := s.egress()
 	if err != nil {
 		return nil // reported by checkParts
@@ -105,14 +105,14 @@ func checkEgress(s *set) []verify.Finding {
 		if strings.Contains(err.Error(), "no kind") {
 			f.Fix = "set apiVersion: apiserver.k8s.io/v1beta1, the newest version of this kind; there is no v1"
 		}
-		return []verify.Finding{f}
+		return []catalogue.Finding{f}
 	}
 	for _, sel := range config.EgressSelections {
 		if t := sel.Connection.Transport; t != nil && t.TCP != nil {
 			s.localFiles(t.TCP.TLSConfig)
 		}
 	}
-	var out []verify.Finding
+	var out []catalogue.Finding
 	for _, problem := range egressselector.ValidateEgressSelectorConfiguration(config) {
 		out = append(out, finding(e.where, "%v", problem))
 	}
@@ -140,10 +140,10 @@ func (s *set) localFiles(t *apiserver.TLSConfig) {
 
 // checkPlainHTTP reports an http:// URL. kube-apiserver accepts it and panics without a TLS
 // configuration (kubernetes/kubernetes#92690).
-func checkPlainHTTP(s *set) []verify.Finding {
+func checkPlainHTTP(s *set) []catalogue.Finding {
 	_, tcp, where := s.transport()
 	if tcp == nil || !strings.HasPrefix(strings.ToLower(tcp.URL), "http:") {
 		return nil
 	}
-	return []verify.Finding{finding(where, "the egress selection cluster has the URL %s", tcp.URL)}
+	return []catalogue.Finding{finding(where, "the egress selection cluster has the URL %s", tcp.URL)}
 }

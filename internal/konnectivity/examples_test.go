@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/extension-apiserver/internal/certs/verify"
+	"example.com/extension-apiserver/internal/catalogue"
 )
 
 const (
@@ -33,7 +33,7 @@ var examples = []example{
 		"  hostNetwrok: true\n"}, want: "hostNetwrok"},
 	{id: "T01", name: "no kube-apiserver", set: static, replace: []string{"name: kube-apiserver\n    volumeMounts",
 		"name: x\n    volumeMounts", "/kube-apiserver:", "/other:"},
-		want: "expected a container kube-apiserver", severity: verify.Info},
+		want: "expected a container kube-apiserver", severity: catalogue.Info},
 	{id: "T01", name: "kube-apiserver without the flag", set: static,
 		replace: []string{"    - --egress-selector-config-file=/etc/kubernetes/konnectivity/egress/grpc-uds.yaml\n",
 			""},
@@ -207,5 +207,5 @@ func TestExpiry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	example{id: "C07", want: "expires at", severity: verify.Warning}.compare(t, soon)
+	example{id: "C07", want: "expires at", severity: catalogue.Warning}.compare(t, soon)
 }

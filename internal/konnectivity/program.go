@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"example.com/extension-apiserver/internal/certs/verify"
+	"example.com/extension-apiserver/internal/catalogue"
 )
 
 // workload is an object that creates pods, or one static pod.
@@ -53,12 +53,12 @@ const (
 type role struct {
 	name     string
 	programs []*program
-	missing  verify.Severity // of a finding that no program has the role
+	missing  catalogue.Severity // of a finding that no program has the role
 }
 
 func (s *set) roles() []role {
-	return []role{{apiServerName, s.apiServers, verify.Info}, {serverName, s.servers, verify.Error},
-		{agentName, s.agents, verify.Error}}
+	return []role{{apiServerName, s.apiServers, catalogue.Info}, {serverName, s.servers, catalogue.Error},
+		{agentName, s.agents, catalogue.Error}}
 }
 
 func (s *set) findPrograms() {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
 )
@@ -42,7 +43,7 @@ func Verify(dir string, opts Options) (*verify.Report, error) {
 		s.clientCAs = append(s.clientCAs, b...)
 	}
 	pairs, findings := s.checkPairs()
-	findings = verify.Sort(append(findings, verify.Run(rules, s, dir)...))
+	findings = catalogue.Sort(append(findings, catalogue.Run(rules, s, dir)...))
 	return verify.NewReport("KonnectivityReport", opts.Now, verify.CountObjects(append(s.parts(), pairs...), findings),
 		findings), nil
 }

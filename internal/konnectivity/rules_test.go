@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
 )
@@ -27,9 +28,9 @@ type example struct {
 	set      shipped
 	replace  []string // pairs of existing and new text, in all files
 	change   func(t *testing.T, dir string)
-	want     string          // in the evidence, or for a fix in the fix
-	severity verify.Severity // empty: error
-	also     []string        // other rules that the same mistake breaks
+	want     string             // in the evidence, or for a fix in the fix
+	severity catalogue.Severity // empty: error
+	also     []string           // other rules that the same mistake breaks
 }
 
 // TestRules: each rule finds its mistakes, and no other rule reports them.
@@ -70,7 +71,7 @@ func (tc example) compare(t *testing.T, report *verify.Report) {
 	t.Helper()
 	severity := tc.severity
 	if severity == "" {
-		severity = verify.Error
+		severity = catalogue.Error
 	}
 	found := false
 	for _, f := range report.Findings {

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/internal/certs/verify"
 )
 
 // set is the content of a directory.
@@ -23,8 +23,8 @@ type set struct {
 
 	objects  []object
 	egresses []egressFile
-	files    []string         // all files that are not manifests
-	unread   []verify.Finding // about manifests that could not be decoded
+	files    []string            // all files that are not manifests
+	unread   []catalogue.Finding // about manifests that could not be decoded
 
 	servers, agents, apiServers []*program
 }

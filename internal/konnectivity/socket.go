@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/utils/ptr"
 
-	"example.com/extension-apiserver/internal/certs/verify"
+	"example.com/extension-apiserver/internal/catalogue"
 )
 
 // maxSocketPath is the longest path of a Unix socket: sun_path in unix(7) has 108 bytes, the
@@ -20,13 +20,13 @@ const maxSocketPath = 107
 
 // checkSocket checks that both ends use the same protocol and address, and that kube-apiserver
 // may connect.
-func checkSocket(s *set) []verify.Finding {
+func checkSocket(s *set) []catalogue.Finding {
 	c, _ := s.selection()
 	if c == nil {
 		return nil
 	}
 	socket, tcp, where := s.transport()
-	var out []verify.Finding
+	var out []catalogue.Finding
 	if socket != "" && (!path.IsAbs(socket) || len(socket) > maxSocketPath) {
 		out = append(out, finding(where,
 			"socket path %q, expected an absolute path of at most %d bytes without unix://", socket,
@@ -57,7 +57,7 @@ func checkSocket(s *set) []verify.Finding {
 
 // checkAddress checks that the server listens at the address that kube-apiserver dials. It
 // cannot check names, or addresses that may belong to a load balancer.
-func checkAddress(p *program, dialled string) []verify.Finding {
+func checkAddress(p *program, dialled string) []catalogue.Finding {
 	u, port, bind := parseURL(dialled), p.flag("server-port"), p.flags["server-bind-address"]
 	host, listens := net.ParseIP(u.Hostname()), net.ParseIP(bind)
 	if host == nil || !host.IsLoopback() && !listens.IsLoopback() {
@@ -67,13 +67,13 @@ func checkAddress(p *program, dialled string) []verify.Finding {
 	if port == u.Port() && (everywhere || host.Equal(listens)) {
 		return nil
 	}
-	return []verify.Finding{finding(p.String(),
+	return []catalogue.Finding{finding(p.String(),
 		"--server-bind-address=%s --server-port=%s, but kube-apiserver connects to %s", bind, port, dialled)}
 }
 
 // checkVolumes checks that both programs see the directory of the socket in the same volume.
-func (s *set) checkVolumes(socket string) []verify.Finding {
-	var out []verify.Finding
+func (s *set) checkVolumes(socket string) []catalogue.Finding {
+	var out []catalogue.Finding
 	sources := map[string]bool{}
 	for _, p := range slices.Concat(s.servers, s.apiServers) {
 		found := func(format string, args ...any) {
@@ -109,13 +109,13 @@ func (s *set) checkVolumes(socket string) []verify.Finding {
 // checkGroup checks that kube-apiserver may open the socket. The server creates it with mode
 // 0770, so kube-apiserver needs the same user or group, or must be root, which is the default of
 // its image.
-func (s *set) checkGroup(server *program) []verify.Finding {
+func (s *set) checkGroup(server *program) []catalogue.Finding {
 	user, group := server.user()
 	if user == nil || group == nil {
-		return []verify.Finding{finding(server.String(),
+		return []catalogue.Finding{finding(server.String(),
 			"user and group of the server are not set, so the image determines the owner of the socket")}
 	}
-	var out []verify.Finding
+	var out []catalogue.Finding
 	for _, k := range s.apiServers {
 		own, _ := k.user()
 		if own != nil && *own != 0 && *own != *user && !slices.Contains(k.groups(), *group) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs/verify"
 	"example.com/extension-apiserver/internal/cluster/live"
 	"example.com/extension-apiserver/internal/konnectivity"
@@ -21,7 +22,7 @@ func TestRules(t *testing.T) {
 	meanings := map[string]string{}
 	for name, tc := range map[string]struct {
 		page  string
-		rules []verify.Rule
+		rules []catalogue.Rule
 	}{
 		"files":        {"docs/operate/certificates.md", verify.Rules()},
 		"live cluster": {"docs/operate/certificates.md", live.Rules()},
@@ -44,7 +45,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func rulesTable(rules []verify.Rule) string {
+func rulesTable(rules []catalogue.Rule) string {
 	var out strings.Builder
 	out.WriteString("| id | severity | what is wrong | what to do |\n|---|---|---|---|\n")
 	cell := strings.NewReplacer("|", `\|`, "<", `\<`).Replace

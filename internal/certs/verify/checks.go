@@ -11,18 +11,19 @@ import (
 	"strings"
 	"time"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
 )
 
-func found(format string, args ...any) []Finding {
-	return []Finding{{Evidence: fmt.Sprintf(format, args...)}}
+func found(format string, args ...any) []catalogue.Finding {
+	return []catalogue.Finding{{Evidence: fmt.Sprintf(format, args...)}}
 }
 
 // checkChain reports a verification failure that no other check explains.
-func checkChain(t *target) []Finding {
+func checkChain(t *target) []catalogue.Finding {
 	if t.unchecked {
 		f := found("the chain was not checked: no file contains the CA %q that signed the certificate", t.leaf.Issuer)
-		f[0].Severity, f[0].Fix = Info,
+		f[0].Severity, f[0].Fix = catalogue.Info,
 			"name the CA's file on the command line too, or store it beside the certificate as "+certs.BundleFile
 		return f
 	}
@@ -34,7 +35,7 @@ func checkChain(t *target) []Finding {
 	return found("%v", t.refusal)
 }
 
-func checkUsage(t *target) []Finding {
+func checkUsage(t *target) []catalogue.Finding {
 	usage := t.purpose.usage()
 	switch {
 	case usage == x509.ExtKeyUsageAny:
@@ -55,7 +56,7 @@ func usages(cert *x509.Certificate) string {
 	return strings.Join(certs.Describe(cert, time.Time{}).ExtKeyUsages, ", ")
 }
 
-func checkBothUsages(t *target) []Finding {
+func checkBothUsages(t *target) []catalogue.Finding {
 	// An empty list allows any usage as well. It is so common in old certificates that a warning
 	// would be noise.
 	if t.purpose.leaf() && len(t.leaf.ExtKeyUsage) > 0 && certs.Permits(t.leaf, x509.ExtKeyUsageServerAuth) &&
@@ -65,10 +66,11 @@ func checkBothUsages(t *target) []Finding {
 	return nil
 }
 
-func checkServerName(t *target) []Finding {
+func checkServerName(t *target) []catalogue.Finding {
 	if t.purpose == Server && known[t.name] == "" {
 		f := found("not checked: the Service of the server is unknown")
-		f[0].Severity, f[0].Fix = Info, "for the certificate of an API server, add --service NAME --namespace NAMESPACE"
+		f[0].Severity, f[0].Fix = catalogue.Info,
+			"for the certificate of an API server, add --service NAME --namespace NAMESPACE"
 		return f
 	}
 	if t.purpose != Serving {
@@ -83,7 +85,7 @@ func checkServerName(t *target) []Finding {
 	return nil
 }
 
-func checkOutlivesCA(t *target) []Finding {
+func checkOutlivesCA(t *target) []catalogue.Finding {
 	issuers := t.issuers(t.leaf)
 	if t.purpose == Authority || len(issuers) == 0 {
 		return nil
@@ -96,25 +98,25 @@ func checkOutlivesCA(t *target) []Finding {
 	return nil
 }
 
-func checkPathLength(t *target) []Finding {
+func checkPathLength(t *target) []catalogue.Finding {
 	if t.refusedFor(x509.TooManyIntermediates) {
 		return found("%v", t.refusal)
 	}
 	return nil
 }
 
-func checkNameConstraints(t *target) []Finding {
+func checkNameConstraints(t *target) []catalogue.Finding {
 	if t.refusedFor(x509.CANotAuthorizedForThisName) {
 		return found("%v", t.refusal)
 	}
 	if t.purpose != Serving {
 		return nil
 	}
-	var out []Finding
+	var out []catalogue.Finding
 	for _, ca := range t.issuers(t.leaf) {
 		if len(ca.PermittedDNSDomains) == 0 {
-			out = append(out, Finding{
-				Severity: Info, Evidence: fmt.Sprintf("the CA %s has no name constraints", ca.Subject),
+			out = append(out, catalogue.Finding{
+				Severity: catalogue.Info, Evidence: fmt.Sprintf("the CA %s has no name constraints", ca.Subject),
 				Fix: "optional: replace the CA with one that certgen init issues; it is limited to the Service's names",
 			})
 		}
@@ -122,7 +124,7 @@ func checkNameConstraints(t *target) []Finding {
 	return out
 }
 
-func checkAllowedName(t *target) []Finding {
+func checkAllowedName(t *target) []catalogue.Finding {
 	allowed := t.opts.AllowedNames
 	if allowed == nil {
 		allowed = []string{certs.FrontProxyUser}
@@ -160,8 +162,8 @@ func (t *target) members() []member {
 	return out
 }
 
-func (m member) found(severity Severity, format string, args ...any) Finding {
-	return Finding{Severity: severity, Object: m.path, Evidence: m.name + fmt.Sprintf(format, args...)}
+func (m member) found(severity catalogue.Severity, format string, args ...any) catalogue.Finding {
+	return catalogue.Finding{Severity: severity, Object: m.path, Evidence: m.name + fmt.Sprintf(format, args...)}
 }
 
 // dueWithin equals the time at which certgen init renews its leaves of 90 days. It is also
@@ -182,18 +184,18 @@ func Due(cert *x509.Certificate, now time.Time, within time.Duration) bool {
 // new one.
 const rotateCA = "plan the rotation of the CA: its clients must trust the new CA before that signs a certificate"
 
-func checkValidity(t *target) []Finding {
-	var out []Finding
+func checkValidity(t *target) []catalogue.Finding {
+	var out []catalogue.Finding
 	now := t.opts.Now
 	for _, m := range t.members() {
-		severity := Error
+		severity := catalogue.Error
 		if m.cert != t.leaf && !t.refusedFor(x509.Expired) {
-			severity = Warning // the verifier found another chain
+			severity = catalogue.Warning // the verifier found another chain
 		}
 		switch {
 		case now.After(m.cert.NotAfter):
 			f := m.found(severity, "expired at %s", timeText(m.cert.NotAfter))
-			if m.cert != t.leaf && severity == Warning {
+			if m.cert != t.leaf && severity == catalogue.Warning {
 				f.Fix = "no action needed: nothing depends on it, and certgen init removes it when it next writes the file"
 			}
 			out = append(out, f)
@@ -203,7 +205,8 @@ func checkValidity(t *target) []Finding {
 			f.Fix = "correct the clock of this machine, or of the machine that issued the certificate"
 			out = append(out, f)
 		case Due(m.cert, now, t.opts.WarnWithin):
-			f := m.found(Warning, "expires at %s, in %s", timeText(m.cert.NotAfter), TimeLeft(m.cert.NotAfter.Sub(now)))
+			f := m.found(catalogue.Warning, "expires at %s, in %s", timeText(m.cert.NotAfter),
+				TimeLeft(m.cert.NotAfter.Sub(now)))
 			if m.cert.IsCA {
 				f.Fix = rotateCA
 			}
@@ -213,8 +216,8 @@ func checkValidity(t *target) []Finding {
 	return out
 }
 
-func checkUnusualNames(t *target) []Finding {
-	var out []Finding
+func checkUnusualNames(t *target) []catalogue.Finding {
+	var out []catalogue.Finding
 	odd := func(kind, name string) { out = append(out, found("%s %q", kind, name)...) }
 	if !t.purpose.leaf() {
 		return nil
@@ -233,19 +236,19 @@ func checkUnusualNames(t *target) []Finding {
 	return out
 }
 
-func checkKeyMatches(t *target) []Finding {
+func checkKeyMatches(t *target) []catalogue.Finding {
 	if t.key == nil || t.key.Key == nil || certs.SamePublicKey(t.leaf.PublicKey, t.key.Key.Public()) {
 		return nil
 	}
 	return found("the key in %s does not match the certificate", t.key.path)
 }
 
-func checkKeyStrength(t *target) []Finding {
-	var out []Finding
+func checkKeyStrength(t *target) []catalogue.Finding {
+	var out []catalogue.Finding
 	for _, m := range t.members() {
-		severity := Error
+		severity := catalogue.Error
 		if _, ok := m.cert.PublicKey.(ed25519.PublicKey); ok {
-			severity = Warning // strong, but not accepted everywhere
+			severity = catalogue.Warning // strong, but not accepted everywhere
 		}
 		if reason := certs.WeakKey(m.cert.PublicKey); reason != "" {
 			out = append(out, m.found(severity, "key: %s", reason))
@@ -258,22 +261,22 @@ var oldAlgorithms = []x509.SignatureAlgorithm{
 	x509.MD2WithRSA, x509.MD5WithRSA, x509.SHA1WithRSA, x509.DSAWithSHA1, x509.ECDSAWithSHA1,
 }
 
-func checkSignatureAlgorithm(t *target) []Finding {
-	var out []Finding
+func checkSignatureAlgorithm(t *target) []catalogue.Finding {
+	var out []catalogue.Finding
 	for _, m := range t.members() {
 		if !slices.Contains(oldAlgorithms, m.cert.SignatureAlgorithm) {
 			continue
 		}
-		severity := Error
+		severity := catalogue.Error
 		if m.cert.IsCA && m.cert.Issuer.String() == m.cert.Subject.String() {
-			severity = Warning
+			severity = catalogue.Warning
 		}
 		out = append(out, m.found(severity, "signed with %s", m.cert.SignatureAlgorithm))
 	}
 	return out
 }
 
-func checkLeafIsCA(t *target) []Finding {
+func checkLeafIsCA(t *target) []catalogue.Finding {
 	if t.purpose.leaf() && t.leaf.IsCA {
 		return found("basic constraints CA:TRUE on a certificate for %s", t.purpose)
 	}
@@ -282,14 +285,14 @@ func checkLeafIsCA(t *target) []Finding {
 
 // checkAuthority checks all certificates that must be CAs. A leaf that its own ca.crt trusts
 // directly need not be a CA.
-func checkAuthority(t *target) []Finding {
-	var out []Finding
+func checkAuthority(t *target) []catalogue.Finding {
+	var out []catalogue.Finding
 	for _, m := range t.members() {
 		if m.cert.Equal(t.leaf) && t.purpose != Authority {
 			continue
 		}
 		if reason := certs.CAProblem(m.cert); reason != "" {
-			out = append(out, m.found(Error, "%s", reason))
+			out = append(out, m.found(catalogue.Error, "%s", reason))
 		}
 	}
 	return out

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
 )
 
@@ -48,27 +49,27 @@ type ExpirationReport struct {
 // CAName, ExternallyManaged and Missing have the same names as in kubeadm certs
 // check-expiration, for scripts that read both.
 type Expiration struct {
-	Name              string     `json:"name"`   // of its directory, or of its file without extension
-	Source            string     `json:"source"` // file; or, for a cluster, see Held
-	URI               string     `json:"uri"`    // of a file
-	Path              string     `json:"path"`   // as given; for a cluster, the object
-	Subject           string     `json:"subject"`
-	SANs              []string   `json:"sans"`
-	Serial            string     `json:"serial"` // hexadecimal
-	SHA256            string     `json:"sha256"` // of the DER encoding
-	NotBefore         *time.Time `json:"notBefore"`
-	NotAfter          *time.Time `json:"notAfter"`
-	ExpirationDate    *time.Time `json:"expirationDate"` // the same as NotAfter
-	RenewAt           *time.Time `json:"renewAt"`
-	ResidualSeconds   int64      `json:"residualSeconds"` // negative once expired
-	ResidualTime      int64      `json:"residualTime"`    // the same
-	CAName            string     `json:"caName,omitempty"`
-	CASHA256          string     `json:"caSha256,omitempty"` // empty if no file contains the CA
-	KeyAlgorithm      string     `json:"keyAlgorithm"`
-	State             State      `json:"state"`
-	Missing           bool       `json:"missing"`           // a tls.key exists without its tls.crt
-	ExternallyManaged bool       `json:"externallyManaged"` // the key that signs its successor is not among the files
-	Findings          []Finding  `json:"findings"`          // of C07 and C08, and why it could not be read
+	Name              string              `json:"name"`   // of its directory, or of its file without extension
+	Source            string              `json:"source"` // file; or, for a cluster, see Held
+	URI               string              `json:"uri"`    // of a file
+	Path              string              `json:"path"`   // as given; for a cluster, the object
+	Subject           string              `json:"subject"`
+	SANs              []string            `json:"sans"`
+	Serial            string              `json:"serial"` // hexadecimal
+	SHA256            string              `json:"sha256"` // of the DER encoding
+	NotBefore         *time.Time          `json:"notBefore"`
+	NotAfter          *time.Time          `json:"notAfter"`
+	ExpirationDate    *time.Time          `json:"expirationDate"` // the same as NotAfter
+	RenewAt           *time.Time          `json:"renewAt"`
+	ResidualSeconds   int64               `json:"residualSeconds"` // negative once expired
+	ResidualTime      int64               `json:"residualTime"`    // the same
+	CAName            string              `json:"caName,omitempty"`
+	CASHA256          string              `json:"caSha256,omitempty"` // empty if no file contains the CA
+	KeyAlgorithm      string              `json:"keyAlgorithm"`
+	State             State               `json:"state"`
+	Missing           bool                `json:"missing"`           // a tls.key exists without its tls.crt
+	ExternallyManaged bool                `json:"externallyManaged"` // the key that signs its successor is not among the files
+	Findings          []catalogue.Finding `json:"findings"`          // of C07 and C08, and why it could not be read
 	// Fix is what to do when it is due, if that depends on the source.
 	Fix string `json:"fix,omitempty"`
 }
@@ -104,7 +105,7 @@ type Held struct {
 	Fix     string // what to do when one of them is due
 	Missing bool   // a key exists without its certificate
 	// Problems are the reasons why nothing could be read.
-	Problems []Finding
+	Problems []catalogue.Finding
 }
 
 // InFiles returns the certificates in files and in directories and everything below them, as
@@ -121,7 +122,7 @@ func InFiles(paths []string, now time.Time) ([]Held, error) {
 		switch {
 		case t.purpose == KeyOnly && filepath.Base(t.path) != certs.KeyFile: // such as kubeadm's sa.key
 		case t.leaf == nil:
-			h.Missing, h.Problems = t.cert == nil, Sort(Run(checks, t, t.path))
+			h.Missing, h.Problems = t.cert == nil, catalogue.Sort(catalogue.Run(checks, t, t.path))
 			others = append(others, h)
 		case t.purpose == Authority:
 			h.Beside, h.HasKey = t.cert.Certificates, t.key != nil
@@ -219,7 +220,7 @@ func (r *ExpirationReport) addCertificate(h Held, authorities certs.Bundle, opts
 // newExpiration returns an entry that is externally managed until its CA's key is found.
 func newExpiration(h Held, name string) Expiration {
 	e := Expiration{Name: name, Source: h.Source, Path: h.Object, Fix: h.Fix, ExternallyManaged: true,
-		Findings: []Finding{}}
+		Findings: []catalogue.Finding{}}
 	// Without a working directory, there is no URI; Path still identifies the file.
 	if abs, err := filepath.Abs(h.Object); err == nil && h.Source == sourceFile {
 		// RFC 8089: also file:///C:/pki
@@ -247,11 +248,11 @@ func (e *Expiration) describe(h Held, cert *x509.Certificate, purpose Purpose, s
 		// at least 1.
 		opts: Options{Now: opts.Now, WarnWithin: max(opts.WarnWithin, opts.FailWithin, 1)},
 	}
-	ofTime := slices.DeleteFunc(slices.Clone(checks), func(c Check[*target]) bool {
+	ofTime := slices.DeleteFunc(slices.Clone(checks), func(c catalogue.Check[*target]) bool {
 		return c.ID != "C07" &&
 			c.ID != "C08"
 	})
-	for _, f := range Sort(Run(ofTime, t, h.Object)) {
+	for _, f := range catalogue.Sort(catalogue.Run(ofTime, t, h.Object)) {
 		f.Fix = cmp.Or(h.Fix, f.Fix)
 		e.Findings = append(e.Findings, f)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
 )
 
@@ -27,7 +28,7 @@ func TestExpirationsOf(t *testing.T) {
 		{Source: "APIService", Object: "APIService v2.g", Trusted: both[1:], Fix: "rotate it"},
 		{Source: "ConfigMap", Object: "ConfigMap c", Trusted: certs.Bundle{f.clientCA.Certificate}},
 		{Source: "endpoint", Object: "endpoint 10.0.0.2:6443",
-			Problems: []Finding{{ID: "K12", Object: "endpoint 10.0.0.2:6443", Evidence: "refused"}}},
+			Problems: []catalogue.Finding{{ID: "K12", Object: "endpoint 10.0.0.2:6443", Evidence: "refused"}}},
 		{Source: "Secret", Object: "Secret s"}, // trusts no CA and serves no certificate
 	}
 	for left, want := range map[time.Duration][]string{

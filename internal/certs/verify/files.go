@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
 )
 
@@ -84,49 +85,49 @@ func readFile(path string) *pemFile {
 }
 
 // problems returns the findings of F04.
-func (f *pemFile) problems() []Finding {
-	var out []Finding
+func (f *pemFile) problems() []catalogue.Finding {
+	var out []catalogue.Finding
 	for _, p := range f.Problems {
-		severity := Error
+		severity := catalogue.Error
 		if p.Warning {
-			severity = Warning
+			severity = catalogue.Warning
 		}
-		out = append(out, Finding{Severity: severity, Object: f.path, Evidence: p.Text})
+		out = append(out, catalogue.Finding{Severity: severity, Object: f.path, Evidence: p.Text})
 	}
 	if f.CRLF {
-		out = append(out, Finding{Severity: Warning, Object: f.path, Evidence: "CRLF line endings"})
+		out = append(out, catalogue.Finding{Severity: catalogue.Warning, Object: f.path, Evidence: "CRLF line endings"})
 	}
 	return out
 }
 
-func checkKeyMode(t *target) []Finding {
+func checkKeyMode(t *target) []catalogue.Finding {
 	// Windows uses access control lists instead of modes.
 	if t.key == nil || t.key.err != nil || runtime.GOOS == "windows" {
 		return nil
 	}
 	mode := t.key.mode.Perm()
-	f := Finding{Object: t.key.path, Evidence: fmt.Sprintf("mode %04o, expected 0600", mode),
+	f := catalogue.Finding{Object: t.key.path, Evidence: fmt.Sprintf("mode %04o, expected 0600", mode),
 		Fix: "chmod 600 " + t.key.path}
 	switch {
 	case mode&0o077 == 0:
 		return nil
 	case mode&0o027 == 0: // no access for others, and not writable by the group
 		// A Secret volume with fsGroup has this mode, for a server that does not run as root.
-		f.Severity = Warning
+		f.Severity = catalogue.Warning
 		f.Fix += ", unless the server's user is the only member of the group"
 	}
-	return []Finding{f}
+	return []catalogue.Finding{f}
 }
 
-func checkReadable(t *target) []Finding {
-	var out []Finding
+func checkReadable(t *target) []catalogue.Finding {
+	var out []catalogue.Finding
 	for _, f := range t.files() {
 		if f.err != nil {
-			out = append(out, Finding{Object: f.path, Evidence: f.err.Error()})
+			out = append(out, catalogue.Finding{Object: f.path, Evidence: f.err.Error()})
 		}
 	}
 	missing := func(name, beside string) {
-		out = append(out, Finding{Object: filepath.Join(filepath.Dir(t.path), name),
+		out = append(out, catalogue.Finding{Object: filepath.Join(filepath.Dir(t.path), name),
 			Evidence: "missing beside " + beside})
 	}
 	switch filepath.Base(t.path) {
@@ -141,7 +142,7 @@ func checkReadable(t *target) []Finding {
 	return out
 }
 
-func checkAtomicLayout(t *target) []Finding {
+func checkAtomicLayout(t *target) []catalogue.Finding {
 	// On Windows, certgen init also writes plain files.
 	if runtime.GOOS != "windows" && t.cert != nil && t.key != nil && t.cert != t.key && t.purpose.leaf() &&
 		t.cert.plain && t.key.plain {
@@ -150,30 +151,30 @@ func checkAtomicLayout(t *target) []Finding {
 	return nil
 }
 
-func checkPEM(t *target) []Finding {
-	var out []Finding
+func checkPEM(t *target) []catalogue.Finding {
+	var out []catalogue.Finding
 	for _, f := range t.files() {
 		problems := f.problems()
 		out = append(out, problems...)
-		if f.err != nil || Count(problems).Errors > 0 {
+		if f.err != nil || catalogue.Count(problems).Errors > 0 {
 			continue
 		}
 		if f != t.key && len(f.Certificates) == 0 {
-			out = append(out, Finding{Object: f.path, Evidence: "contains no certificate"})
+			out = append(out, catalogue.Finding{Object: f.path, Evidence: "contains no certificate"})
 		}
 		if f == t.key && f.Key == nil {
-			out = append(out, Finding{Object: f.path, Evidence: "contains no private key"})
+			out = append(out, catalogue.Finding{Object: f.path, Evidence: "contains no private key"})
 		}
 	}
 	// A key in a file that is distributed, or next to another key, is a mistake.
 	for _, f := range []*pemFile{t.cert, t.bundle} {
 		if f != nil && f.KeyBlocks > 0 && f != t.key {
-			out = append(out, Finding{Object: f.path, Evidence: "a file for certificates contains a private key",
+			out = append(out, catalogue.Finding{Object: f.path, Evidence: "a file for certificates contains a private key",
 				Fix: "remove the key from the file, and replace the key if the file was distributed"})
 		}
 	}
 	if f := t.key; f != nil && f != t.cert && len(f.Certificates) > 0 {
-		out = append(out, Finding{Severity: Warning, Object: f.path,
+		out = append(out, catalogue.Finding{Severity: catalogue.Warning, Object: f.path,
 			Evidence: "a file for a private key contains a certificate"})
 	}
 	return out

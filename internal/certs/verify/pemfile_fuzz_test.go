@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
 )
 
@@ -24,7 +25,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("-----BEGIN CERTIFICATE-----\nA: b\n\n-----END CERTIFICATE-----\n-----BEGIN "))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		file := &pemFile{path: "fuzz", Content: *certs.ReadPEM(data)}
-		bad := slices.ContainsFunc(file.problems(), func(f Finding) bool { return f.Severity == Error })
+		bad := slices.ContainsFunc(file.problems(), func(f catalogue.Finding) bool { return f.Severity == catalogue.Error })
 		if _, err := certs.ParseBundle(data); err == nil && bad {
 			t.Errorf("got %+v for a file that internal/certs takes", file.problems())
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
 )
 
@@ -26,12 +27,12 @@ type Options struct {
 
 // Report lists the checked objects and the findings.
 type Report struct {
-	APIVersion  string    `json:"apiVersion"`
-	Kind        string    `json:"kind"` // VerifyReport, of files; LiveReport, of a cluster; KonnectivityReport
-	GeneratedAt time.Time `json:"generatedAt"`
-	Checked     []Checked `json:"checked"`
-	Findings    []Finding `json:"findings"` // the worst first
-	Summary     Summary   `json:"summary"`
+	APIVersion  string              `json:"apiVersion"`
+	Kind        string              `json:"kind"` // VerifyReport, of files; LiveReport, of a cluster; KonnectivityReport
+	GeneratedAt time.Time           `json:"generatedAt"`
+	Checked     []Checked           `json:"checked"`
+	Findings    []catalogue.Finding `json:"findings"` // the worst first
+	Summary     catalogue.Summary   `json:"summary"`
 }
 
 // Checked is one checked object.
@@ -43,30 +44,31 @@ type Checked struct {
 	Detail      string                 `json:"detail,omitempty"`
 	NotAfter    *time.Time             `json:"notAfter,omitempty"`
 	Certificate *certs.CertificateInfo `json:"certificate,omitempty"` // all properties of a file's certificate
-	Counts
+	catalogue.Counts
 }
 
 // NewReport returns a report of the given kind with the checked objects and the findings.
-func NewReport(kind string, now time.Time, checked []Checked, findings []Finding) *Report {
+func NewReport(kind string, now time.Time, checked []Checked, findings []catalogue.Finding) *Report {
 	// Neither list is null in JSON.
-	findings = Sort(append([]Finding{}, findings...))
+	findings = catalogue.Sort(append([]catalogue.Finding{}, findings...))
 	return &Report{
 		APIVersion: certs.APIVersion, Kind: kind, GeneratedAt: now.UTC().Truncate(time.Second),
-		Checked: append([]Checked{}, checked...), Findings: findings, Summary: Summary{len(checked), Count(findings)},
+		Checked: append([]Checked{}, checked...), Findings: findings,
+		Summary: catalogue.Summary{Checked: len(checked), Counts: catalogue.Count(findings)},
 	}
 }
 
 // CountObjects sets the counts of each checked object from the findings about it. It adds
 // objects that occur only in findings.
-func CountObjects(checked []Checked, findings []Finding) []Checked {
+func CountObjects(checked []Checked, findings []catalogue.Finding) []Checked {
 	for _, f := range findings {
 		if !slices.ContainsFunc(checked, func(c Checked) bool { return c.Object == f.Object }) {
 			checked = append(checked, Checked{Object: f.Object})
 		}
 	}
 	for i := range checked {
-		checked[i].Counts = Count(slices.DeleteFunc(slices.Clone(findings),
-			func(f Finding) bool { return f.Object != checked[i].Object }))
+		checked[i].Counts = catalogue.Count(slices.DeleteFunc(slices.Clone(findings),
+			func(f catalogue.Finding) bool { return f.Object != checked[i].Object }))
 	}
 	return checked
 }
@@ -90,10 +92,10 @@ func Paths(paths []string, opts Options) (*Report, error) {
 		return nil, err
 	}
 	var checked []Checked
-	var all []Finding
+	var all []catalogue.Finding
 	for _, t := range targets {
-		findings := Sort(Run(checks, t, t.path))
-		c := Checked{Object: t.path, Purpose: t.purpose, ServerName: t.serverName, Counts: Count(findings)}
+		findings := catalogue.Sort(catalogue.Run(checks, t, t.path))
+		c := Checked{Object: t.path, Purpose: t.purpose, ServerName: t.serverName, Counts: catalogue.Count(findings)}
 		if t.leaf != nil {
 			info := certs.Describe(t.leaf, opts.Now)
 			c.Certificate, c.Detail, c.NotAfter = &info, info.Subject, &info.NotAfter

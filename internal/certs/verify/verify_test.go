@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
 )
 
@@ -57,7 +58,7 @@ func TestExamples(t *testing.T) {
 			if diff := cmp.Diff(ex.want, summaries(r), byText, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("findings (-want +got):\n%s\n%+v", diff, r.Findings)
 			}
-			if !slices.ContainsFunc(r.Findings, func(f Finding) bool {
+			if !slices.ContainsFunc(r.Findings, func(f catalogue.Finding) bool {
 				return strings.Contains(f.Evidence, ex.text)
 			}) && ex.text != "" {
 				t.Errorf("got %+v, want evidence with %q", r.Findings, ex.text)
@@ -148,16 +149,6 @@ func TestEveryRuleHasExamples(t *testing.T) {
 	}
 	if len(shown) > 0 {
 		t.Errorf("examples show %v, which no rule reports", shown)
-	}
-}
-
-func TestSort(t *testing.T) {
-	one := Finding{"C01", Error, "b", "x", "y"}
-	first, last := Finding{"C02", Error, "a", "x", "y"}, Finding{"C01", Info, "a", "x", "y"}
-	got := Sort([]Finding{last, one, first, {"C01", Warning, "a", "x", "y"}, one})
-	want := []Finding{first, one, {"C01", Warning, "a", "x", "y"}, last}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("want the worst first, then by object, none twice (-want +got):\n%s", diff)
 	}
 }
 

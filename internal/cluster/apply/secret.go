@@ -20,6 +20,7 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
 	"example.com/extension-apiserver/internal/cluster"
@@ -134,7 +135,7 @@ func refuseFaulty(dir string, now time.Time) error {
 	}
 	var errs []error
 	for _, f := range report.Findings {
-		if f.Severity == verify.Error {
+		if f.Severity == catalogue.Error {
 			errs = append(errs, &certs.RefusedError{Path: f.Object,
 				Reason: fmt.Sprintf("%s %s; %s", f.ID, f.Evidence, f.Fix)})
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
 	"example.com/extension-apiserver/internal/cluster"
@@ -72,19 +73,19 @@ func (o *observed) held() []verify.Held {
 }
 
 func (o *observed) problems() []verify.Held {
-	reading := slices.DeleteFunc(slices.Clone(checks), func(c verify.Check[*observed]) bool {
+	reading := slices.DeleteFunc(slices.Clone(checks), func(c catalogue.Check[*observed]) bool {
 		return !slices.Contains(unreadable, c.ID)
 	})
 	var out []verify.Held
-	for _, f := range verify.Sort(verify.Run(reading, o, o.serviceObject())) {
+	for _, f := range catalogue.Sort(catalogue.Run(reading, o, o.serviceObject())) {
 		notReady := slices.ContainsFunc(o.endpoints, func(e cluster.Endpoint) bool {
 			return endpointObject(e) == f.Object && !e.Ready
 		})
-		if f.ID == "K02" && f.Severity == verify.Warning || notReady {
+		if f.ID == "K02" && f.Severity == catalogue.Warning || notReady {
 			continue // it was read; an endpoint that is not ready may be missing
 		}
 		source, _, _ := strings.Cut(f.Object, " ")
-		out = append(out, verify.Held{Source: source, Object: f.Object, Problems: []verify.Finding{f}})
+		out = append(out, verify.Held{Source: source, Object: f.Object, Problems: []catalogue.Finding{f}})
 	}
 	return out
 }

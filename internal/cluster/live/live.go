@@ -13,6 +13,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	helper "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
 	"example.com/extension-apiserver/internal/cluster"
@@ -217,7 +218,7 @@ func (o *observed) proxyObject() string {
 
 // report runs the checks and counts the findings about each object.
 func (o *observed) report() *verify.Report {
-	findings := verify.Sort(verify.Run(checks, o, o.serviceObject()))
+	findings := catalogue.Sort(catalogue.Run(checks, o, o.serviceObject()))
 	return verify.NewReport("LiveReport", o.now, verify.CountObjects(o.checked(), findings), findings)
 }
 

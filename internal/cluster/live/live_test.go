@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
 	"example.com/extension-apiserver/internal/certs/verify"
 	"example.com/extension-apiserver/internal/cluster"
@@ -93,7 +94,7 @@ func TestFindings(t *testing.T) {
 			}
 			tc.fault(f)
 			r := f.report()
-			if !slices.ContainsFunc(r.Findings, func(f verify.Finding) bool {
+			if !slices.ContainsFunc(r.Findings, func(f catalogue.Finding) bool {
 				return f.ID == tc.id && f.Severity == tc.severity && f.Object == tc.object &&
 					strings.Contains(f.Evidence, tc.evidence) && f.Fix != ""
 			}) {
@@ -105,7 +106,7 @@ func TestFindings(t *testing.T) {
 			}) {
 				t.Errorf("want the finding counted with %s, got %+v", tc.object, r.Checked)
 			}
-			if wantFailed := tc.severity == verify.Error; wantFailed && !r.Failed(false) || r.Failed(false) &&
+			if wantFailed := tc.severity == catalogue.Error; wantFailed && !r.Failed(false) || r.Failed(false) &&
 				r.Summary.Errors == 0 {
 				t.Errorf("got failed %t with %+v", r.Failed(false), r.Summary)
 			}
@@ -152,7 +153,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 	for _, tc := range faults {
-		i := slices.IndexFunc(checks, func(c verify.Check[*observed]) bool { return c.ID == tc.id })
+		i := slices.IndexFunc(checks, func(c catalogue.Check[*observed]) bool { return c.ID == tc.id })
 		if i < 0 || !slices.Contains(checks[i].Severities, tc.severity) {
 			t.Errorf("%s: severity %s is not in its rule", tc.id, tc.severity)
 		}

@@ -22,7 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"example.com/extension-apiserver/internal/certs/verify"
+	"example.com/extension-apiserver/internal/catalogue"
 )
 
 // Target is a konnectivity server or agent.
@@ -42,24 +42,9 @@ type State struct {
 }
 
 var (
-	unreachable = verify.Rule{
-		ID: "T11", Severities: []verify.Severity{verify.Error},
-		Meaning: "no agent exists, or the metrics of an agent or server are not available",
-		Fix:     "check the pod: kubectl -n kube-system describe pod NAME",
-	}
-	disconnected = verify.Rule{
-		ID: "T12", Severities: []verify.Severity{verify.Error},
-		Meaning: "an agent is connected to fewer servers than there are kube-apiservers, or a server has no agent, so " +
-			"those kube-apiservers cannot use konnectivity",
-		Fix: "make every server reachable at the address that agents use, and check the server's log for refused agents",
-	}
-	miscounted = verify.Rule{
-		ID: "T13", Severities: []verify.Severity{verify.Error, verify.Warning},
-		Meaning: "an agent expects fewer servers than there are kube-apiservers, and stops looking for others; as a " +
-			"warning, an agent expects more servers, and searches for them forever",
-		Fix: "use Leases (kubectl -n konnectivity-leases get leases), or set --server-count to the number of " +
-			"kube-apiservers",
-	}
+	unreachable  = catalogue.RuleOf("T11")
+	disconnected = catalogue.RuleOf("T12")
+	miscounted   = catalogue.RuleOf("T13")
 )
 
 // noAgentResponse matches the error of a kube-apiserver whose server has no agent, with gRPC and
@@ -67,17 +52,17 @@ var (
 var noAgentResponse = regexp.MustCompile(`No agent available|proxy error from .* code 500`)
 
 // Rules returns the rules of Check.
-func Rules() []verify.Rule { return []verify.Rule{unreachable, disconnected, miscounted} }
+func Rules() []catalogue.Rule { return []catalogue.Rule{unreachable, disconnected, miscounted} }
 
 // Check returns the findings, the worst first.
-func Check(ctx context.Context, s State) []verify.Finding {
-	var out []verify.Finding
-	add := func(r verify.Rule, severity verify.Severity, object, format string, args ...any) {
-		out = append(out, verify.Finding{ID: r.ID, Severity: severity, Object: object,
+func Check(ctx context.Context, s State) []catalogue.Finding {
+	var out []catalogue.Finding
+	add := func(r catalogue.Rule, severity catalogue.Severity, object, format string, args ...any) {
+		out = append(out, catalogue.Finding{ID: r.ID, Severity: severity, Object: object,
 			Evidence: fmt.Sprintf(format, args...), Fix: r.Fix})
 	}
 	if len(s.Agents) == 0 {
-		add(unreachable, verify.Error, "konnectivity", "expected agents, found none")
+		add(unreachable, catalogue.Error, "konnectivity", "expected agents, found none")
 	}
 	want := float64(s.KubeAPIServers)
 	for _, a := range s.Agents {
@@ -87,29 +72,29 @@ func Check(ctx context.Context, s State) []verify.Finding {
 			if noAgentResponse.MatchString(err.Error()) {
 				r = disconnected
 			}
-			add(r, verify.Error, a.Name, "%v", err)
+			add(r, catalogue.Error, a.Name, "%v", err)
 			continue
 		}
 		open, known := m.sum("konnectivity_network_proxy_agent_open_server_connections"),
 			m.sum("konnectivity_network_proxy_agent_known_server_count")
 		if open < want {
-			add(disconnected, verify.Error, a.Name, "connected to %v servers, but there are %v kube-apiservers", open,
+			add(disconnected, catalogue.Error, a.Name, "connected to %v servers, but there are %v kube-apiservers", open,
 				want)
 		}
 		if known != want {
-			severity := map[bool]verify.Severity{true: verify.Error, false: verify.Warning}[known < want]
+			severity := map[bool]catalogue.Severity{true: catalogue.Error, false: catalogue.Warning}[known < want]
 			add(miscounted, severity, a.Name, "expects %v servers, but there are %v kube-apiservers", known, want)
 		}
 	}
 	for _, server := range s.Servers {
 		m, err := read(ctx, server)
 		if err != nil {
-			add(unreachable, verify.Error, server.Name, "%v", err)
+			add(unreachable, catalogue.Error, server.Name, "%v", err)
 		} else if m.sum("konnectivity_network_proxy_server_ready_backends") == 0 {
-			add(disconnected, verify.Error, server.Name, "has no agent")
+			add(disconnected, catalogue.Error, server.Name, "has no agent")
 		}
 	}
-	return verify.Sort(out)
+	return catalogue.Sort(out)
 }
 
 // Agents returns the running agent pods. Their metrics are read through kube-apiserver, and

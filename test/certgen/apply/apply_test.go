@@ -16,8 +16,8 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
+	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
-	"example.com/extension-apiserver/internal/certs/verify"
 	"example.com/extension-apiserver/internal/cluster"
 )
 
@@ -261,7 +261,7 @@ func insecure(l *suite) {
 	if _, err := l.apply(l.options()); err == nil || !strings.Contains(err.Error(), "--clear-insecure") {
 		l.Errorf("got %v, want it refused", err)
 	}
-	if r := l.check(l.allOptions()); !has(r, "K01", verify.Warning, "insecureSkipTLSVerify is true") ||
+	if r := l.check(l.allOptions()); !has(r, "K01", catalogue.Warning, "insecureSkipTLSVerify is true") ||
 		r.Failed(false) {
 		l.Errorf("got %+v, want K01", r.Findings)
 	}

@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package doctor
+// Package catalogue defines the findings of certgen and of kubectl aggregation doctor. Both use the
+// same ID for the same problem.
+package catalogue
 
 import (
 	_ "embed"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
 	"sigs.k8s.io/yaml"
-
-	"example.com/extension-apiserver/internal/certs/verify"
 )
 
-// Entry describes one kind of finding.
+// Entry describes one problem. The fields from Layer to ExplainedBy are those of the doctor, and
+// empty if it does not find the problem.
 type Entry struct {
-	ID       string          `json:"id"`
-	Layer    string          `json:"layer"` // one of Layers
-	Severity verify.Severity `json:"severity"`
-	Title    string          `json:"title"`  // what is wrong
-	Effect   string          `json:"effect"` // what users notice
-	Fix      []Step          `json:"fix"`
+	ID       string   `json:"id"`              // never used for another problem, so that scripts can rely on it
+	Layer    string   `json:"layer,omitempty"` // one of Layers
+	Severity Severity `json:"severity,omitempty"`
+	Title    string   `json:"title,omitempty"`  // what is wrong
+	Effect   string   `json:"effect,omitempty"` // what users notice
+	Fix      []Step   `json:"fix,omitempty"`
 	// Messages are literal error messages of an APIService that lead to the entry, Logs those in the
 	// log of a server, and Client those of requests from this machine. "…" stands for any text.
 	Messages []string `json:"messages,omitempty"`
@@ -29,17 +31,20 @@ type Entry struct {
 	Client   []string `json:"client,omitempty"`
 	// ExplainedBy are the IDs of findings of which this one is a symptom.
 	ExplainedBy []string `json:"explainedBy,omitempty"`
+	// Certgen is the rule of certgen's check, or nil if it does not find the problem.
+	Certgen *Rule `json:"certgen,omitempty"`
 
 	expressions [3][]*regexp.Regexp // by source
 }
 
-// source is where a text comes from.
-type source int
+// Source is where a text comes from.
+type Source int
 
+// The sources.
 const (
-	inMessage source = iota // the condition Available, or a response of the API
-	inLog                   // the log of a server
-	inClient                // an error of a request from this machine
+	InMessage Source = iota // the condition Available, or a response of the API
+	InLog                   // the log of a server
+	InClient                // an error of a request from this machine
 )
 
 // Step is one step of a fix.
@@ -55,22 +60,25 @@ var Layers = []string{"client", "trust", "apiservice", "service", "tls", "server
 //go:embed catalogue.yaml
 var catalogueYAML []byte
 
-// Catalogue returns all entries in the order of the file. The result must not be changed.
-var Catalogue = sync.OnceValue(func() []Entry {
-	entries, err := parseCatalogue(catalogueYAML)
+// Entries returns all entries in the order of the file. The result must not be changed.
+var Entries = sync.OnceValue(func() []Entry {
+	entries, err := parse(catalogueYAML)
 	if err != nil {
 		panic(err) // the file is part of the program
 	}
 	return entries
 })
 
-func parseCatalogue(data []byte) ([]Entry, error) {
+func parse(data []byte) ([]Entry, error) {
 	var entries []Entry
 	if err := yaml.UnmarshalStrict(data, &entries); err != nil {
 		return nil, fmt.Errorf("parse catalogue: %w", err)
 	}
 	for i := range entries {
 		e := &entries[i]
+		if e.Certgen != nil {
+			e.Certgen.ID = e.ID
+		}
 		for from, messages := range [][]string{e.Messages, e.Logs, e.Client} {
 			for _, message := range messages {
 				pattern := strings.ReplaceAll(regexp.QuoteMeta(message), "…", ".*")
@@ -86,9 +94,9 @@ func parseCatalogue(data []byte) ([]Entry, error) {
 	return entries, nil
 }
 
-// entry returns the entry of an ID. An unknown ID is a bug, so it panics.
-func entry(id string) Entry {
-	for _, e := range Catalogue() {
+// Of returns the entry of an ID. An unknown ID is a bug, so it panics.
+func Of(id string) Entry {
+	for _, e := range Entries() {
 		if e.ID == id {
 			return e
 		}
@@ -96,15 +104,7 @@ func entry(id string) Entry {
 	panic("no entry of the catalogue has the ID " + id)
 }
 
-// classify returns the ID of the first entry with a message in the text from the source, or "". A01
-// is skipped, because its messages do not tell a cause.
-func classify(from source, text string) string {
-	for _, e := range Catalogue() {
-		for _, expression := range e.expressions[from] {
-			if e.ID != unavailable && expression.MatchString(text) {
-				return e.ID
-			}
-		}
-	}
-	return ""
+// Matches returns whether the text from the source contains one of the messages of the entry.
+func (e Entry) Matches(from Source, text string) bool {
+	return slices.ContainsFunc(e.expressions[from], func(x *regexp.Regexp) bool { return x.MatchString(text) })
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package verify
+package catalogue
 
 import (
 	"cmp"
@@ -17,9 +17,9 @@ const (
 	Info    Severity = "info"    // for information; no action is needed
 )
 
-// Rule describes one kind of problem.
+// Rule describes a problem that a check of certgen finds.
 type Rule struct {
-	ID         string     `json:"id"`         // never reused for anything else, so that scripts can rely on it
+	ID         string     `json:"id"`
 	Severities []Severity `json:"severities"` // of its findings, the worst first
 	Meaning    string     `json:"meaning"`    // what is wrong, and for whom
 	Fix        string     `json:"fix"`        // what to do, unless the finding has a more specific fix
@@ -42,13 +42,11 @@ type Check[T any] struct {
 	Find func(subject T) []Finding
 }
 
-// NewCheck returns a Check. Without severities, its findings are errors.
-func NewCheck[T any](id string, find func(T) []Finding, meaning, fix string, severities ...Severity) Check[T] {
-	if len(severities) == 0 {
-		severities = []Severity{Error}
-	}
-	return Check[T]{Rule{id, severities, meaning, fix}, find}
-}
+// NewCheck returns a Check with the rule of an ID. An ID without a rule is a bug, so it panics.
+func NewCheck[T any](id string, find func(T) []Finding) Check[T] { return Check[T]{RuleOf(id), find} }
+
+// RuleOf returns the rule of an ID. An ID without a rule is a bug, so it panics.
+func RuleOf(id string) Rule { return *Of(id).Certgen }
 
 // RulesOf returns the rules of checks, in the same order.
 func RulesOf[T any](checks []Check[T]) []Rule {
