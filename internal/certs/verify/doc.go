@@ -8,6 +8,5 @@
 // crypto/x509 does all verification: a certificate that it rejects is a finding of severity
 // error.
 //
-// The table in catalogue.go defines all checks. Other packages create their own checks with
-// NewCheck, run them with Run, and report the findings with NewReport.
+// The table in rules.go has all checks, and internal/catalogue their texts.
 package verify
