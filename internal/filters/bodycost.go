@@ -28,9 +28,10 @@ const (
 	// maxValues is the maximum number of values in a body. An object of 1.5 MiB, the limit of
 	// etcd, has fewer.
 	maxValues = 200_000
-	// maxList is the maximum number of elements in a list. For several lists, the sum of the
-	// squares of their lengths is limited. At the limit, the library takes 3 s. A field of an
-	// object counts as a third of an element.
+	// maxList is the maximum number of elements in a list, and of fields in an object. For 29,000
+	// fields, the library takes 0.5 s to record who owns them. For several lists, the sum of the
+	// squares of their lengths is limited. At the limit, the library takes 3 s. A field of an object
+	// counts as a third of an element.
 	maxList      = 10_000
 	fieldsOfElem = 3
 	// maxDepth is greater than the depth that the JSON decoders accept.
@@ -139,6 +140,8 @@ type bodyContent struct {
 	// third of its fields. The library compares each element with each other element when it
 	// tracks field ownership, merges, and validates that elements are unique.
 	compared int
+	// fields is the number of fields of the longest object.
+	fields int
 	// owners is the length of the longest list of owner references.
 	owners int
 	// copied is the number of bytes, where each byte counts once for each object and list around
@@ -154,6 +157,7 @@ func (c *bodyContent) addList(elements int) {
 }
 
 func (c *bodyContent) addFields(fields int) {
+	c.fields = max(c.fields, fields)
 	c.compared += fields / fieldsOfElem * (fields / fieldsOfElem)
 }
 
@@ -163,10 +167,12 @@ func (c *bodyContent) check() error {
 	case c.values > maxValues:
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body has %d values, and the limit is %d",
 			c.values, maxValues))
+	case c.fields > maxList:
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("an object of the body has %d fields, and the limit is %d",
+			c.fields, maxList))
 	case c.compared > maxList*maxList:
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-			"the lists and objects of the body are too long; the limit for a single list is %d elements, and for a "+
-				"single object %d fields", maxList, fieldsOfElem*maxList))
+			"the lists and objects of the body are too long; the limit for a single list is %d elements", maxList))
 	case c.fieldPath > maxFieldPath:
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
 			"the longest field path of the body has %d bytes, and the limit is %d", c.fieldPath, maxFieldPath))

@@ -59,17 +59,23 @@ func (l limitObjects) Admit(ctx context.Context, a admission.Attributes, o admis
 	if err == nil && (a.GetOperation() == admission.Create || a.GetOperation() == admission.Update) {
 		old, _ := meta.Accessor(a.GetOldObject())
 		errs := metadataErrors(object, old)
-		longest := patch.LongestList(a.GetObject())
-		// A patch can add to the stored object.
-		if longest > maxList && (a.GetOldObject() == nil || longest > patch.LongestList(a.GetOldObject())) {
-			errs = append(errs, field.Forbidden(field.NewPath("object"),
-				fmt.Sprintf("a list would have %d elements, and the limit is %d", longest, maxList)))
+		list, mapped := patch.Longest(a.GetObject())
+		if max(list, mapped) > maxList { // a patch can add to the stored object
+			oldList, oldMapped := patch.Longest(a.GetOldObject())
+			if list > max(maxList, oldList) {
+				errs = append(errs, field.Forbidden(field.NewPath("object"),
+					fmt.Sprintf("a list would have %d elements, and the limit is %d", list, maxList)))
+			}
+			if mapped > max(maxList, oldMapped) {
+				errs = append(errs, field.Forbidden(field.NewPath("object"),
+					fmt.Sprintf("a map would have %d entries, and the limit is %d", mapped, maxList)))
+			}
 		}
 		if len(errs) > 0 {
 			return apierrors.NewInvalid(a.GetKind().GroupKind(),
 				object.GetName()[:min(len(object.GetName()), maxText)], errs)
 		}
-		if longest > shortList {
+		if list > shortList {
 			if err := l.checkDuplicates(a, o); err != nil {
 				return err
 			}

@@ -32,6 +32,13 @@ func TestLimitObjects(t *testing.T) {
 	managers := func(n int) metav1.ObjectMeta {
 		return metav1.ObjectMeta{ManagedFields: make([]metav1.ManagedFieldsEntry, n)}
 	}
+	notes := func(n int) metav1.ObjectMeta {
+		m := metav1.ObjectMeta{Annotations: map[string]string{}}
+		for i := range n {
+			m.Annotations[fmt.Sprintf("a%d", i)] = ""
+		}
+		return m
+	}
 	owners := make([]metav1.OwnerReference, 3)
 	for i := range owners[:2] {
 		yes := true
@@ -61,7 +68,9 @@ func TestLimitObjects(t *testing.T) {
 		"few that are invalid": {metav1.ObjectMeta{Finalizers: []string{"?"}}, metav1.ObjectMeta{}, ""},
 		"a long list": {managers(maxList + 1), metav1.ObjectMeta{},
 			"a list would have 10001 elements, and the limit is 10000"},
-		"a longer list": {managers(maxList + 2), managers(maxList + 1), "a list would have 10002 elements"},
+		"a long map":            {notes(maxList + 1), metav1.ObjectMeta{}, "a map would have 10001 entries, and the limit is 10000"},
+		"a long map, as before": {notes(maxList + 1), notes(maxList + 1), ""},
+		"a longer list":         {managers(maxList + 2), managers(maxList + 1), "a list would have 10002 elements"},
 		"a long list, as before": {metav1.ObjectMeta{Finalizers: many(maxList+1, good)},
 			metav1.ObjectMeta{Finalizers: many(maxList+1, good)}, ""},
 		"a long name": {metav1.ObjectMeta{Name: strings.Repeat("<", maxText+1)}, metav1.ObjectMeta{},
@@ -76,7 +85,7 @@ func TestLimitObjects(t *testing.T) {
 	} {
 		for operation, old := range map[admission.Operation]runtime.Object{admission.Create: nil,
 			admission.Update: &metav1.PartialObjectMetadata{ObjectMeta: tc.old}} {
-			if operation == admission.Create && len(tc.old.Finalizers)+len(tc.old.ManagedFields) > 0 {
+			if operation == admission.Create && len(tc.old.Finalizers)+len(tc.old.ManagedFields)+len(tc.old.Annotations) > 0 {
 				continue
 			}
 			a := admission.NewAttributesRecord(&metav1.PartialObjectMetadata{ObjectMeta: tc.object}, old, gvk, "", "",

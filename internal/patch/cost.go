@@ -41,8 +41,9 @@ func CheckStored(ctx context.Context, stored runtime.Object) error {
 	if cost == (Cost{}) {
 		return nil
 	}
-	longest := longestList(reflect.ValueOf(stored), true)
-	switch {
+	lengths := lengths{raw: true}
+	lengths.see(reflect.ValueOf(stored))
+	switch longest := lengths.list; {
 	case cost.Operations*longest > maxMoved:
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
 			"the number of operations of a JSON patch, %d, multiplied by the number of elements "+
@@ -56,40 +57,47 @@ func CheckStored(ctx context.Context, stored runtime.Object) error {
 	return nil
 }
 
-// LongestList returns the number of elements in the longest list of an object.
-func LongestList(object runtime.Object) int { return longestList(reflect.ValueOf(object), false) }
+// Longest returns the number of elements in the longest list of an object, and in its longest map.
+func Longest(object runtime.Object) (list, mapped int) {
+	var l lengths
+	l.see(reflect.ValueOf(object))
+	return l.list, l.mapped
+}
 
-// longestList returns the number of elements in the longest list in v. If raw is true, it also
-// counts the commas in bytes, which may be JSON.
-func longestList(v reflect.Value, raw bool) int {
-	longest := 0
+// lengths are those of the longest list and the longest map in a value.
+type lengths struct {
+	list, mapped int
+	raw          bool // count the commas in bytes too, which may be JSON
+}
+
+func (l *lengths) see(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
 		if !v.IsNil() {
-			longest = longestList(v.Elem(), raw)
+			l.see(v.Elem())
 		}
 	case reflect.Struct:
 		if v.Type() == reflect.TypeFor[metav1.FieldsV1]() {
-			return 0 // has no lists
+			return // has no lists
 		}
 		for _, value := range v.Fields() {
-			longest = max(longest, longestList(value, raw))
+			l.see(value)
 		}
 	case reflect.Map:
+		l.mapped = max(l.mapped, v.Len())
 		for _, value := range v.Seq2() {
-			longest = max(longest, longestList(value, raw))
+			l.see(value)
 		}
 	case reflect.Slice, reflect.Array:
 		if v.Type().Elem().Kind() == reflect.Uint8 {
-			if raw && v.Kind() == reflect.Slice {
-				longest = bytes.Count(v.Bytes(), []byte(","))
+			if l.raw && v.Kind() == reflect.Slice {
+				l.list = max(l.list, bytes.Count(v.Bytes(), []byte(",")))
 			}
-			return longest
+			return
 		}
-		longest = v.Len()
+		l.list = max(l.list, v.Len())
 		for i := range v.Len() {
-			longest = max(longest, longestList(v.Index(i), raw))
+			l.see(v.Index(i))
 		}
 	}
-	return longest
 }
