@@ -22,7 +22,7 @@ const unavailable = "A01"
 var checks = []func(*Facts) []Finding{
 	checkClient, checkClock, checkTrust, checkHeaders, checkProxyCAs, checkProxyCertificate,
 	checkAvailable, checkCRDs, checkShadows, checkVersions, checkOwners,
-	checkServices, checkAttempts, checkCABundles, checkInjection, checkResponses, checkLogs, checkDuration,
+	checkServices, checkAttempts, checkEgress, checkCABundles, checkInjection, checkResponses, checkLogs, checkDuration,
 	checkServerClock, checkPermissions, checkReviews, checkWebhooks, checkPolicies,
 	checkResources, checkVerbs, checkDiscovery, checkOpenAPI, checkNamespaces, checkServerNamespaces, checkQuotas,
 	checkServed, checkInstaller, checkRoles,

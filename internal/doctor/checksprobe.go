@@ -57,3 +57,15 @@ func checkAttempts(f *Facts) []Finding {
 		return []Finding{finding}
 	})
 }
+
+// checkEgress reports that kube-apiserver does not reach its konnectivity server.
+func checkEgress(f *Facts) []Finding {
+	return perAPIService(f, func(a apiregistrationv1.APIService) []Finding {
+		if f.EgressFailures <= 0 || !isTimeout(a) {
+			return nil
+		}
+		return []Finding{about(a, "S17", serviceObject(backendOf(a)), fmt.Sprintf(
+			`the metric apiserver_egress_dialer_dial_failure_count{stage="connect"} of kube-apiserver increased by %d in %s`,
+			f.EgressFailures, egressInterval))}
+	})
+}

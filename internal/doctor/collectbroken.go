@@ -3,15 +3,21 @@
 package doctor
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"example.com/extension-apiserver/internal/catalogue"
 	"example.com/extension-apiserver/internal/certs"
@@ -31,13 +37,14 @@ const (
 func (c *collector) brokenReads() []func(context.Context) {
 	var out []func(context.Context)
 	var done []certs.Service
-	flags := c.facts.Pre
+	flags, late := c.facts.Pre, false
 	for _, a := range c.facts.APIServices {
 		s := backendOf(a)
 		if !c.facts.broken(a) {
 			continue
 		}
 		flags = flags || classify(catalogue.InMessage, conditionText(a)) == "D03"
+		late = late || isTimeout(a)
 		if b := c.facts.Backends[s]; !slices.Contains(done, s) && len(b.Pods) > 0 {
 			done = append(done, s)
 			out = append(out, func(ctx context.Context) { c.readLogs(ctx, b) })
@@ -46,7 +53,64 @@ func (c *collector) brokenReads() []func(context.Context) {
 	if flags {
 		out = append(out, c.readFlags)
 	}
+	if late {
+		out = append(out, c.readEgress)
+	}
 	return out
+}
+
+// egressInterval is the time between the two reads of the metrics of kube-apiserver.
+const egressInterval = 2 * time.Second
+
+// isTimeout reports whether kube-apiserver got no response of the API in time.
+func isTimeout(a apiregistrationv1.APIService) bool {
+	text := conditionText(a)
+	return !isAvailable(a) &&
+		(classify(catalogue.InMessage, text) == "S11" || strings.Contains(text, "context deadline exceeded"))
+}
+
+// readEgress counts the connections to its konnectivity server that kube-apiserver fails to open. It
+// tries to open one until the request times out, so that no message names the cause.
+func (c *collector) readEgress(ctx context.Context) {
+	process, before, err := c.egressFailures(ctx)
+	if c.failed("service", "get /metrics of kube-apiserver", err) {
+		return
+	}
+	select {
+	case <-time.After(egressInterval):
+	case <-ctx.Done():
+		return
+	}
+	again, after, err := c.egressFailures(ctx)
+	if c.failed("service", "get /metrics of kube-apiserver", err) || again != process { // of another kube-apiserver
+		return
+	}
+	c.set(func(f *Facts) { f.EgressFailures = int(after - before) })
+}
+
+// egressFailures returns the start time of kube-apiserver's process, and how many connections to its
+// konnectivity server it has failed to open.
+func (c *collector) egressFailures(ctx context.Context) (process, failures float64, err error) {
+	_, text, err := c.get(ctx, "/metrics", "text/plain")
+	if err != nil {
+		return 0, 0, err
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		return 0, 0, fmt.Errorf("parse metrics of kube-apiserver: %w", err)
+	}
+	for _, sample := range families["process_start_time_seconds"].GetMetric() {
+		process = sample.GetGauge().GetValue()
+	}
+	for _, sample := range families["apiserver_egress_dialer_dial_failure_count"].GetMetric() {
+		if slices.ContainsFunc(sample.GetLabel(), func(l *dto.LabelPair) bool {
+			return l.GetName() == "stage" && l.GetValue() == "connect"
+		}) {
+			failures += sample.GetCounter().GetValue()
+		}
+	}
+	return process, failures, nil
 }
 
 // readLogs reads the logs of the pods that are most likely to show why the API does not work.

@@ -44,6 +44,9 @@ type Facts struct {
 	// APIServices are those to diagnose, all with a Service. All are those of the cluster.
 	APIServices, All []apiregistrationv1.APIService
 	Backends         map[certs.Service]*Backend
+	// EgressFailures is how many connections to its konnectivity server kube-apiserver failed to open
+	// within egressInterval. It is read only if an APIService is not available because of a timeout.
+	EgressFailures int
 	// Attempts are connections from the pod network to the servers of APIs that do not work.
 	Attempts  []Attempt
 	Responses map[string]Response // by APIService

@@ -163,10 +163,12 @@ func pod(namespace, app, serviceAccount string) *corev1.Pod {
 func createPod(t *testing.T, e *envtest.Environment, pod *corev1.Pod, status corev1.PodStatus) {
 	t.Helper()
 	pods := e.Client(t).CoreV1().Pods(pod.Namespace)
-	created, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var created *corev1.Pod
+	// The namespace's ServiceAccount "default" may not exist yet.
+	e.Eventually(t, "a pod", envtest.WaitTimeout, func(ctx context.Context) (err error) {
+		created, err = pods.Create(ctx, pod, metav1.CreateOptions{})
+		return err
+	})
 	t.Cleanup(func() {
 		if err := pods.Delete(context.WithoutCancel(t.Context()), pod.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: new(int64(0))}); err != nil && !apierrors.IsNotFound(err) {

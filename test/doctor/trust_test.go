@@ -148,14 +148,14 @@ func (c *control) restart(arguments string, environment ...string) {
 	if err := os.WriteFile(program, []byte(script), 0o700); err != nil { //nolint:gosec // a program
 		c.Fatal(err)
 	}
+	if err := c.env.UpgradeKubeAPIServer(c.Context(), c.env.KubeAPIServers[0], program); err != nil {
+		c.Fatal(err)
+	}
 	data, err := os.ReadFile(c.env.Servers[0].Log())
 	if err != nil {
 		c.Fatal(err)
 	}
 	c.logged = len(data)
-	if err := c.env.UpgradeKubeAPIServer(c.Context(), c.env.KubeAPIServers[0], program); err != nil {
-		c.Fatal(err)
-	}
 }
 
 // without returns the arguments except those of flags with the prefixes.
