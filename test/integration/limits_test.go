@@ -74,7 +74,7 @@ func TestObjectLimits(t *testing.T) {
 		{"many annotations", http.MethodPut, "/w", jsonType,
 			widget(`,"annotations":{`+strings.Trim(many(func(i int) string { return fmt.Sprintf(`"a%d":""`, i) },
 				40_000), "[]")+"}", ""),
-			http.StatusRequestEntityTooLarge, "single object 30000 fields"},
+			http.StatusRequestEntityTooLarge, "an object of the body has 40000 fields, and the limit is 10000"},
 		{"another type in a parameter", http.MethodPut, "/w", jsonType + "; a=protobuf",
 			widget("", `,"x":`+many(same("{}"), 10_001)), http.StatusRequestEntityTooLarge, "the lists"},
 		{"many finalizers", http.MethodPatch, "/w?dryRun=All&fieldManager=test&force=true", applyType,
