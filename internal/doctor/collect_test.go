@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -71,5 +74,15 @@ func TestDeadline(t *testing.T) {
 	}
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("Collect took %s", took)
+	}
+}
+
+// TestEndpoints: an endpoint without an address is ignored.
+func TestEndpoints(t *testing.T) {
+	b := &Backend{Service: &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}}},
+		Slices: []discoveryv1.EndpointSlice{{Ports: []discoveryv1.EndpointPort{{Port: new(int32(6443))}},
+			Endpoints: []discoveryv1.Endpoint{{}, {Addresses: []string{"10.0.0.1"}}}}}}
+	if diff := cmp.Diff([]string{"10.0.0.1:6443"}, b.endpoints(443)); diff != "" {
+		t.Errorf("endpoints (-want +got):\n%s", diff)
 	}
 }

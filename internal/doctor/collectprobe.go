@@ -80,7 +80,7 @@ func (b *Backend) endpoints(port int32) []string {
 				continue
 			}
 			for _, e := range slice.Endpoints {
-				if ptr.Deref(e.Conditions.Ready, true) && len(out) < probedEndpoints {
+				if ptr.Deref(e.Conditions.Ready, true) && len(e.Addresses) > 0 && len(out) < probedEndpoints {
 					out = append(out, net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(*p.Port))))
 				}
 			}
@@ -91,8 +91,11 @@ func (b *Backend) endpoints(port int32) []string {
 
 // podReads returns a function that connects to servers from a pod.
 func (c *collector) podReads(o *PodOptions) []func(context.Context) {
+	if o == nil {
+		return nil
+	}
 	targets := c.facts.targets()
-	if o == nil || len(targets) == 0 {
+	if len(targets) == 0 {
 		return nil
 	}
 	return []func(context.Context){func(ctx context.Context) {
