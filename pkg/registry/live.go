@@ -185,6 +185,9 @@ func (g liveGetter[T]) Get(ctx context.Context, name string, _ *metav1.GetOption
 		return nil, apierrors.NewNotFound(d.resource, name)
 	}
 	object, err := d.prepareSourced(obj)
+	if err == nil {
+		err = d.validateSourced(object)
+	}
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
@@ -260,6 +263,9 @@ func (l liveLister[T]) fill(list runtime.Object, found []T, in LiveListOptions) 
 	seen := sets.New[types.NamespacedName]()
 	for i, obj := range found {
 		object, err := l.d.prepareSourced(obj)
+		if err == nil {
+			err = l.d.validateSourced(object)
+		}
 		if err != nil {
 			return size, apierrors.NewInternalError(err)
 		}
