@@ -297,6 +297,42 @@ func TestInvalidObjects(t *testing.T) {
 	}
 }
 
+// TestInvalidLiveObjects checks that invalid objects of a live source are errors, and are not served.
+func TestInvalidLiveObjects(t *testing.T) {
+	var next atomic.Pointer[v1.Gadget]
+	source := registry.Live[*v1.Gadget]{
+		Get: func(context.Context, string, string) (*v1.Gadget, error) { return next.Load(), nil },
+		List: func(context.Context, registry.LiveListOptions) ([]*v1.Gadget, string, error) {
+			return []*v1.Gadget{next.Load()}, "", nil
+		},
+	}
+	s := startOffline(t, sourced(registry.Cached[*v1.Part]{List: listOf(newPart("bolt", ""))}, source),
+		func(*serverConfig) {}, nil)
+	client := s.client("HTTP/2.0")
+	defer client.CloseIdleConnections()
+	const api = "/apis/workshop.example.com/v1/gadgets"
+	for name, c := range map[string]struct {
+		gadget *v1.Gadget
+		want   string
+	}{
+		"no name": {&v1.Gadget{}, "metadata.name: Required value"},
+		"namespace": {&v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "bolt", Namespace: "demo"}},
+			"metadata.namespace: Forbidden"},
+		"label": {&v1.Gadget{ObjectMeta: metav1.ObjectMeta{Name: "bolt", Labels: map[string]string{"a": "not valid"}}},
+			"metadata.labels: Invalid value"},
+		"kind": {&v1.Gadget{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+			ObjectMeta: metav1.ObjectMeta{Name: "bolt"}}, "the source has a /v1, Kind=Pod /bolt"},
+	} {
+		next.Store(c.gadget)
+		for _, path := range []string{api, api + "/bolt"} {
+			_, got, err := client.do(t.Context(), http.MethodGet, path, "")
+			if err != nil || !strings.Contains(got, `"code":500`) || !strings.Contains(got, c.want) {
+				t.Errorf("%s, %s: got %s, %v, want 500 with %q", name, path, got, err, c.want)
+			}
+		}
+	}
+}
+
 // TestSourceErrors checks which sources are refused.
 func TestSourceErrors(t *testing.T) {
 	list := listOf()
