@@ -116,6 +116,8 @@ func TestChecks(t *testing.T) {
 			}},
 		"a log shows a problem without a symptom": {reason: "FailedDiscoveryCheck", text: "connect: connection refused",
 			want: "S06 > A01", change: func(f *Facts) { f.Backends[clustertest.Service].Logs = disallowed }},
+		"lost packets": {reason: "FailedDiscoveryCheck",
+			text: "net/http: request canceled while waiting for connection", want: "S11 > A01"},
 		"no konnectivity server": {reason: "FailedDiscoveryCheck",
 			text: "net/http: request canceled while waiting for connection", want: "S17 > A01 S11",
 			change: func(f *Facts) { f.EgressFailures = 1 }},

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -69,8 +70,9 @@ func isTimeout(a apiregistrationv1.APIService) bool {
 		(classify(catalogue.InMessage, text) == "S11" || strings.Contains(text, "context deadline exceeded"))
 }
 
-// readEgress counts the connections to its konnectivity server that kube-apiserver fails to open. It
-// tries to open one until the request times out, so that no message names the cause.
+// readEgress counts the connections to its konnectivity server that kube-apiserver fails to open.
+// Requests time out earlier, so that no message names the cause. kube-apiserver counts a failure
+// after 30 s, so the interval may have none although the server is down.
 func (c *collector) readEgress(ctx context.Context) {
 	process, before, err := c.egressFailures(ctx)
 	if c.failed("service", "get /metrics of kube-apiserver", err) {
@@ -79,10 +81,12 @@ func (c *collector) readEgress(ctx context.Context) {
 	select {
 	case <-time.After(egressInterval):
 	case <-ctx.Done():
-		return
 	}
 	again, after, err := c.egressFailures(ctx)
-	if c.failed("service", "get /metrics of kube-apiserver", err) || again != process { // of another kube-apiserver
+	if err == nil && again != process {
+		err = errors.New("two kube-apiservers responded")
+	}
+	if c.failed("service", "get /metrics of kube-apiserver", err) {
 		return
 	}
 	c.set(func(f *Facts) { f.EgressFailures = int(after - before) })
