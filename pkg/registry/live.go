@@ -184,10 +184,7 @@ func (g liveGetter[T]) Get(ctx context.Context, name string, _ *metav1.GetOption
 	case isNil(obj):
 		return nil, apierrors.NewNotFound(d.resource, name)
 	}
-	object, err := d.prepareSourced(obj)
-	if err == nil {
-		err = d.validateSourced(object)
-	}
+	object, err := d.validSourced(obj)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
@@ -262,10 +259,7 @@ func (l liveLister[T]) fill(list runtime.Object, found []T, in LiveListOptions) 
 	items.Set(reflect.MakeSlice(items.Type(), 0, len(found)))
 	seen := sets.New[types.NamespacedName]()
 	for i, obj := range found {
-		object, err := l.d.prepareSourced(obj)
-		if err == nil {
-			err = l.d.validateSourced(object)
-		}
+		object, err := l.d.validSourced(obj)
 		if err != nil {
 			return size, apierrors.NewInternalError(err)
 		}

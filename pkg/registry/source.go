@@ -276,6 +276,15 @@ func (d *description[T]) prepareSourced(obj runtime.Object) (runtime.Object, err
 	return object, nil
 }
 
+// validSourced is prepareSourced with an error if the object is invalid.
+func (d *description[T]) validSourced(obj runtime.Object) (runtime.Object, error) {
+	object, err := d.prepareSourced(obj)
+	if err != nil {
+		return nil, err
+	}
+	return object, d.validateSourced(object)
+}
+
 // validateSourced returns the error of a prepared object with invalid metadata.
 func (d *description[T]) validateSourced(obj runtime.Object) error {
 	object := obj.(T) //nolint:forcetypeassert // prepareSourced returned it
