@@ -81,7 +81,7 @@ needs-%:
 
 .PHONY: test
 test: GO_TEST = go test -short -timeout 30m
-test: run-tests ## Run the tests against a real control plane (20 minutes on 2 cores).
+test: run-tests ## Run the tests against a real control plane (up to an hour on 2 cores).
 
 .PHONY: test-long
 test-long: GO_TEST = go test -timeout 60m
